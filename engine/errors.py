@@ -1,0 +1,109 @@
+"""Everything the engine can refuse, in one tree.
+
+EngineError
+├─ ModelFormatError          the file pair is not what the PNNX format allows
+│  ├─ ParamSyntaxError       in the text file (place: file and line)
+│  └─ WeightsError           in the archive (place: file and member)
+├─ GraphError                cycle, dangling or doubly made operand, wrong state
+├─ ExpressionError           a pnnx.Expression text (place: column)
+├─ UnsupportedOperatorError  every unknown operator type of a graph at once, with the nearest names
+├─ ParameterError            a static argument or attribute does not fit its operator (also a ValueError)
+├─ ShapeError                operands do not fit each other (also a ValueError)
+├─ InputError                a caller's tensors do not fit the graph (also a ValueError)
+├─ ExecutionError            an operator failed while running
+└─ CompileError              an operator cannot be lowered; the caller may fall back to the reference
+
+Every error says where, what was found and what was expected. Places are file *names*, operators and
+members, never a path of the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+_NOTHING = object()
+
+
+class EngineError(Exception):
+    """Base of all errors raised by the engine.
+
+    Args:
+        problem: what is wrong, as a sentence without a full stop.
+        where: operator, file and line, member or input name.
+        found: the offending value, printed with str().
+        expected: what would have been right, printed with str().
+    """
+
+    def __init__(self, problem: str, *, where: str = "", found: object = _NOTHING, expected: object = _NOTHING) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.where = where
+        self._found = found
+        self._expected = expected
+
+    @property
+    def found(self) -> str | None:
+        """The offending value as text, or None when the problem names no value."""
+        return None if self._found is _NOTHING else str(self._found)
+
+    @property
+    def expected(self) -> str | None:
+        """What would have been right as text, or None when the problem says it all."""
+        return None if self._expected is _NOTHING else str(self._expected)
+
+    def at(self, where: str) -> Self:
+        """This error, placed: an operator's layer does not know the operator's name, its caller does."""
+        self.where = f"{where}: {self.where}" if self.where else where
+        return self
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        if self.found is not None:
+            text += f": found {self.found}"
+        if self.expected is not None:
+            text += f", expected {self.expected}"
+        return text
+
+
+class ModelFormatError(EngineError):
+    """The .param or .bin file is not what the PNNX format allows."""
+
+
+class ParamSyntaxError(ModelFormatError):
+    """A line of the text file is malformed or contradicts another."""
+
+
+class WeightsError(ModelFormatError):
+    """An archive member is missing, of the wrong size, damaged or of an unknown dtype."""
+
+
+class GraphError(EngineError):
+    """The operators do not form a valid graph, or the graph is not in the state the call needs."""
+
+
+class ExpressionError(EngineError):
+    """A pnnx.Expression text cannot be parsed, or its value cannot be computed."""
+
+
+class UnsupportedOperatorError(EngineError):
+    """The graph holds operator types no layer is registered for."""
+
+
+class ParameterError(EngineError, ValueError):
+    """A parameter or attribute is missing, unknown, of the wrong kind or out of range."""
+
+
+class ShapeError(EngineError, ValueError):
+    """The shapes or dtypes of an operator's operands do not fit each other."""
+
+
+class InputError(EngineError, ValueError):
+    """The tensors given to run() do not fit the graph's inputs."""
+
+
+class ExecutionError(EngineError):
+    """An operator failed while running, for a reason its layer did not foresee."""
+
+
+class CompileError(EngineError):
+    """An operator cannot be lowered to machine code; the reference layer can still run it."""

@@ -1,0 +1,149 @@
+"""The vocabulary of values: dtypes, shapes and what is known of a value before it is computed.
+
+A dimension is an ``int``, or ``None`` when only a run can tell it. A value that is not a tensor (a Python
+number, string, list, tuple, dict or None) stands for itself; ``UNKNOWN`` stands for one only a run can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import ParameterError
+
+Array: TypeAlias = NDArray[Any]
+Dim: TypeAlias = int | None
+Shape: TypeAlias = tuple[Dim, ...]
+DType: TypeAlias = np.dtype[Any]
+Number: TypeAlias = bool | int | float | complex
+
+BFLOAT16: Final[DType] = np.dtype(ml_dtypes.bfloat16)
+
+# PNNX code -> numpy dtype of the value. complex32 has no numpy dtype and is widened to complex64 when read.
+DTYPES: Final[dict[str, DType]] = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "f16": np.dtype(np.float16),
+    "bf16": BFLOAT16,
+    "i64": np.dtype(np.int64),
+    "i32": np.dtype(np.int32),
+    "i16": np.dtype(np.int16),
+    "i8": np.dtype(np.int8),
+    "u8": np.dtype(np.uint8),
+    "bool": np.dtype(np.bool_),
+    "c32": np.dtype(np.complex64),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
+}
+CODES: Final[dict[DType, str]] = {dtype: code for code, dtype in DTYPES.items() if code != "c32"}
+
+_TORCH_NAMES: Final[dict[str, str]] = {
+    "float": "f32", "float32": "f32", "double": "f64", "float64": "f64", "half": "f16", "float16": "f16",
+    "bfloat16": "bf16", "uint8": "u8", "int8": "i8", "short": "i16", "int16": "i16", "int": "i32",
+    "int32": "i32", "long": "i64", "int64": "i64", "bool": "bool", "complex32": "c32", "chalf": "c32",
+    "complex64": "c64", "cfloat": "c64", "complex128": "c128", "cdouble": "c128",
+    "qint8": "i8", "quint8": "u8", "qint32": "i32",
+}  # fmt: skip
+# torch.ScalarType numbers, as raw aten:: operators carry them.
+_SCALAR_TYPES: Final = (
+    "u8", "i8", "i16", "i32", "i64", "f16", "f32", "f64", "c32", "c64", "c128", "bool", "i8", "u8", "i32", "bf16",
+)  # fmt: skip
+
+
+def parse_dtype(value: object) -> DType:
+    """The numpy dtype for ``torch.float``, a torch ScalarType number, a PNNX code or a numpy dtype.
+
+    Raises:
+        ParameterError: for a dtype neither PyTorch nor PNNX knows.
+    """
+    if isinstance(value, np.dtype):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_SCALAR_TYPES):
+        return DTYPES[_SCALAR_TYPES[value]]
+    if isinstance(value, str):
+        code = _TORCH_NAMES.get(value.removeprefix("torch."), value)
+        if code in DTYPES:
+            return DTYPES[code]
+    raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
+
+
+def dtype_name(dtype: DType) -> str:
+    """The numpy name of a dtype as it appears in JSON and messages: ``float32``, ``bfloat16``, ``bool``."""
+    return str(dtype.name)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What is known of a tensor before it is computed: its shape, None for an open dimension, and dtype."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is known."""
+        return None not in self.shape
+
+    @property
+    def size(self) -> Dim:
+        """Number of elements, None while a dimension is open."""
+        return product(self.shape)
+
+    def __str__(self) -> str:
+        return f"{format_shape(self.shape)} {dtype_name(self.dtype)}"
+
+
+class _Unknown:
+    """The one value that stands for "only a run can tell"."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+
+
+def has_unknown(value: object) -> bool:
+    """Whether a value known before the run still hides one that is not."""
+    if isinstance(value, (list, tuple)):
+        return any(has_unknown(item) for item in value)
+    if isinstance(value, dict):
+        return any(has_unknown(item) for item in value.values())
+    return value is UNKNOWN
+
+
+def format_shape(shape: Iterable[Dim]) -> str:
+    """``[1, 3, ?, ?]``: shapes as messages print them."""
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """Product of dimensions, None while one of them is open (a zero decides all the same)."""
+    known = list(dims)
+    if 0 in known:
+        return 0
+    return None if None in known else math.prod(dim for dim in known if dim is not None)
+
+
+def spec_of(value: object) -> object:
+    """What a computed value would have been announced as: arrays become specs, containers item by item."""
+    if isinstance(value, np.ndarray):
+        return TensorSpec(value.shape, value.dtype)
+    if isinstance(value, list):
+        return [spec_of(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(spec_of(item) for item in value)
+    if isinstance(value, dict):
+        return {key: spec_of(item) for key, item in value.items()}
+    return value
