@@ -1,0 +1,76 @@
+"""The engine: PNNX models as graphs you can run and look into, without torch.
+
+    graph = engine.load("resnet18.pnnx.param", "resnet18.pnnx.bin")
+    outputs = engine.Session(graph).run([x])
+
+Everything a program needs is named here; the rooms below are the engine's own.
+"""
+
+from __future__ import annotations
+
+import os
+
+from engine.errors import (
+    CompileError,
+    EngineError,
+    ExecutionError,
+    ExpressionError,
+    GraphError,
+    InputError,
+    ModelFormatError,
+    ParameterError,
+    ParamSyntaxError,
+    ShapeError,
+    UnsupportedOperatorError,
+    WeightsError,
+)
+from engine.graph import GraphState, Mismatch, Port, RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.layers import Annotations, Layer, Registry, register, registry
+from engine.session import Outputs, Session
+from engine.tensor import TensorSpec
+
+__all__ = [
+    "Annotations",
+    "CompileError",
+    "EngineError",
+    "ExecutionError",
+    "ExpressionError",
+    "GraphError",
+    "GraphState",
+    "InputError",
+    "Layer",
+    "Mismatch",
+    "ModelFormatError",
+    "Outputs",
+    "ParamSyntaxError",
+    "ParameterError",
+    "Port",
+    "Registry",
+    "RuntimeGraph",
+    "RuntimeOperand",
+    "RuntimeOperator",
+    "Session",
+    "ShapeError",
+    "TensorSpec",
+    "UnsupportedOperatorError",
+    "WeightsError",
+    "load",
+    "register",
+    "registry",
+]
+
+
+def load(param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None) -> RuntimeGraph:
+    """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build().
+
+    Args:
+        param: path of the ``.pnnx.param`` file.
+        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are mapped, not read.
+
+    Raises:
+        EngineError: the pair is damaged, uses unknown operators or contradicts itself.
+    """
+    graph = RuntimeGraph(param, bin)
+    graph.init()
+    graph.build()
+    return graph

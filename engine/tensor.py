@@ -114,13 +114,13 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 
-def has_unknown(value: object) -> bool:
-    """Whether a value known before the run still hides one that is not."""
+def is_known(value: object) -> bool:
+    """Whether a value is wholly known before the run: no tensor and nothing UNKNOWN in it."""
     if isinstance(value, (list, tuple)):
-        return any(has_unknown(item) for item in value)
+        return all(is_known(item) for item in value)
     if isinstance(value, dict):
-        return any(has_unknown(item) for item in value.values())
-    return value is UNKNOWN
+        return all(is_known(item) for item in value.values())
+    return value is not UNKNOWN and not isinstance(value, TensorSpec)
 
 
 def format_shape(shape: Iterable[Dim]) -> str:

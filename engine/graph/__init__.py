@@ -1,0 +1,12 @@
+"""The running graph: operators joined by operands, their order, shapes and plan, and the reference executor."""
+
+from __future__ import annotations
+
+from engine.graph.inference import Mismatch
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.graph.port import Port
+from engine.graph.reference import execute
+from engine.graph.runtime_graph import GraphState, RuntimeGraph
+
+__all__ = ["GraphState", "Mismatch", "Port", "RuntimeGraph", "RuntimeOperand", "RuntimeOperator", "execute"]

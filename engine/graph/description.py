@@ -1,0 +1,118 @@
+"""The graph as plain data, for JSON, pictures and people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine import expression
+from engine.errors import EngineError
+from engine.graph.inference import Mismatch
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.graph.port import Port
+from engine.layers.container import Expression
+from engine.tensor import TensorSpec, dtype_name
+
+
+def describe(
+    name: str,
+    state: str,
+    operators: Sequence[RuntimeOperator],
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    warnings: Sequence[Mismatch],
+) -> dict[str, Any]:
+    """Everything a graph can tell, as dicts, lists, strings and numbers."""
+    described = [_operator(op) for op in operators]
+    operands = [operand for op in operators for operand in op.outputs]
+    return {
+        "name": name,
+        "state": state,
+        "inputs": [_port(port) for port in inputs],
+        "outputs": [_port(port) for port in outputs],
+        "operators": described,
+        "operands": {operand.name: _operand(operand) for operand in operands},
+        "totals": _totals(operators, described),
+        "warnings": [_mismatch(mismatch) for mismatch in warnings],
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "operand": port.operand, **_spec(port.spec)}
+
+
+def _spec(spec: object) -> dict[str, Any]:
+    if not isinstance(spec, TensorSpec):
+        return {"shape": None, "dtype": None}
+    return {"shape": list(spec.shape), "dtype": dtype_name(spec.dtype)}
+
+
+def _operand(operand: RuntimeOperand) -> dict[str, Any]:
+    return {
+        "producer": operand.producer.name if operand.producer is not None else None,
+        "consumers": [op.name for op in operand.consumers],
+        **_spec(operand.value),
+    }
+
+
+def _operator(op: RuntimeOperator) -> dict[str, Any]:
+    text: dict[str, Any] = {
+        "index": op.index,
+        "name": op.name,
+        "type": op.type,
+        "params": {key: _plain(value) for key, value in op.params.items()},
+        "attributes": {
+            key: {"shape": list(a.shape), "dtype": dtype_name(a.dtype), "bytes": a.data.nbytes}
+            for key, a in op.attributes.items()
+        },
+        "inputs": [operand.name for operand in op.inputs],
+        "outputs": [operand.name for operand in op.outputs],
+    }
+    if op.layer is not None:
+        text |= {"kernel": "reference", "flops": _flops(op)}
+        if isinstance(op.layer.layer, Expression):
+            text["expression"] = expression.infix(op.layer.layer.tree)
+    return text
+
+
+def _flops(op: RuntimeOperator) -> int | None:
+    """Floating-point operations, None while a shape is open."""
+    specs = [operand.spec for operand in (*op.inputs, *op.outputs)]
+    if op.layer is None or any(spec is not None and not spec.is_static for spec in specs):
+        return None
+    output = op.outputs[0].spec if op.outputs else None
+    try:
+        return op.layer.flops(output, [operand.value for operand in op.inputs]) if output is not None else 0
+    except EngineError:
+        return None
+
+
+def _totals(operators: Sequence[RuntimeOperator], described: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    attributes = [attribute for op in operators for attribute in op.attributes.values()]
+    flops = [op["flops"] for op in described if "flops" in op]
+    return {
+        "operators": len(operators),
+        "parameters": sum(attribute.data.size for attribute in attributes),
+        "bytes": sum(attribute.data.nbytes for attribute in attributes),
+        "flops": None if None in flops else sum(flops),
+    }
+
+
+def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
+    return {
+        "operator": mismatch.operator,
+        "operand": mismatch.operand,
+        "computed": _spec(mismatch.computed),
+        "annotated": _spec(mismatch.annotated),
+        "message": str(mismatch),
+    }
+
+
+def _plain(value: object) -> object:
+    """A parameter as JSON can hold it: tuples as lists, numbers JSON lacks as text."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, complex) or (isinstance(value, float) and value - value != 0):
+        return str(value)
+    return value

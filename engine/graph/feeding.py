@@ -1,0 +1,107 @@
+"""A caller's tensors held against the graph's inputs, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import InputError
+from engine.graph.port import Port
+from engine.tensor import Array, TensorSpec, dtype_name, format_shape
+
+
+def feed(ports: Sequence[Port], given: object) -> list[Array]:
+    """The inputs as arrays in the graph's order.
+
+    Args:
+        ports: the graph's inputs.
+        given: a sequence in order, a mapping by name, or one array for a graph with one input. Arrays keep
+            their dtype and must have the graph's; lists of numbers take the graph's dtype.
+
+    Raises:
+        InputError: a name, count, dtype or rank that does not fit, or a fixed dimension other than the first.
+    """
+    values = _in_order(ports, given)
+    return [_check(port, _as_array(port, value)) for port, value in zip(ports, values, strict=True)]
+
+
+def _in_order(ports: Sequence[Port], given: object) -> Sequence[object]:
+    if isinstance(given, Mapping):
+        return _by_name(ports, given)
+    if isinstance(given, np.ndarray):
+        given = [given]
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise InputError("inputs are no sequence or mapping", found=type(given).__name__)
+    if len(given) != len(ports):
+        expected = f"{len(ports)} ({', '.join(port.name for port in ports) or 'none'})"
+        raise InputError("wrong number of inputs", found=len(given), expected=expected)
+    return given
+
+
+def _by_name(ports: Sequence[Port], given: Mapping[Any, object]) -> list[object]:
+    rest = dict(given)
+    values = []
+    for port in ports:
+        names = [name for name in (port.name, *port.aliases) if name in rest]
+        if not names:
+            raise InputError(f"input '{port.name}' is missing", found=_names(given), expected=_names(ports))
+        values.append(rest.pop(names[0]))
+    if rest:
+        raise InputError(f"unknown input '{next(iter(rest))}'", expected=_names(ports))
+    return values
+
+
+def _names(items: Sequence[Port] | Mapping[Any, object]) -> str:
+    names = [item.name if isinstance(item, Port) else str(item) for item in items]
+    return ", ".join(names) or "none"
+
+
+def _as_array(port: Port, value: object) -> Array:
+    try:
+        array = np.asarray(value)
+    except Exception as exc:  # ragged lists, or a foreign object whose __array__ fails
+        raise InputError("not an array", where=_place(port), found=f"{type(value).__name__}: {exc}") from None
+    if array.dtype == object or array.dtype.kind in "SUmM":
+        raise InputError("not an array of numbers", where=_place(port), found=type(value).__name__)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if port.spec is None or hasattr(value, "dtype"):
+        return array
+    return _typed(array, port, port.spec)
+
+
+def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
+    """Python numbers in the graph's dtype, unless that would lose their meaning."""
+    kinds = "biufcV"  # bfloat16 has kind V
+    if array.size and kinds.index(array.dtype.kind) > kinds.index(spec.dtype.kind):
+        found, expected = dtype_name(array.dtype), dtype_name(spec.dtype)
+        raise InputError("numbers of the wrong kind", where=_place(port), found=found, expected=expected)
+    with np.errstate(over="ignore"):
+        return array.astype(spec.dtype)
+
+
+def _check(port: Port, array: Array) -> Array:
+    spec = port.spec
+    if spec is None:
+        return array
+    if array.dtype != spec.dtype:
+        raise InputError(
+            "wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=dtype_name(spec.dtype)
+        )
+    if array.ndim != spec.rank:
+        found = f"{format_shape(array.shape)} with {array.ndim} dimensions"
+        raise InputError("wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_wanted(spec)})")
+    if any(want not in (None, size) for size, want in zip(array.shape[1:], spec.shape[1:], strict=True)):
+        raise InputError("wrong shape", where=_place(port), found=format_shape(array.shape), expected=_wanted(spec))
+    return array
+
+
+def _wanted(spec: TensorSpec) -> str:
+    """The expected shape; any batch goes for the first dimension."""
+    return format_shape((None, *spec.shape[1:])) if spec.shape else "[]"
+
+
+def _place(port: Port) -> str:
+    return f"input '{port.name}'"

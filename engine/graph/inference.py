@@ -1,0 +1,99 @@
+"""What is known of every operand before a run, held against what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import EngineError, ExecutionError
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """An operand whose computed spec contradicts the file's annotation."""
+
+    operator: str
+    operand: str
+    computed: TensorSpec
+    annotated: TensorSpec
+
+    def __str__(self) -> str:
+        return f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
+
+
+def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
+    """Follow what is known of the graph's inputs through every operator.
+
+    Args:
+        order: operators, makers before users.
+        inputs: operand name -> TensorSpec or value, for the operands that pnnx.Input operators make.
+
+    Returns:
+        operand name -> TensorSpec, Python value, container of them, or UNKNOWN.
+
+    Raises:
+        EngineError: when operands cannot fit their operator; names the operator.
+    """
+    values: dict[str, object] = dict(inputs)
+    for op in order:
+        if op.layer is not None:
+            results = _infer(op, [values[operand.name] for operand in op.inputs])
+            values.update(zip([operand.name for operand in op.outputs], results, strict=True))
+    return values
+
+
+def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
+    if op.layer is None:
+        return []
+    try:
+        results = split_outputs(op, op.layer.infer(inputs))
+    except EngineError as error:
+        raise error.at(op.place) from None
+    return [
+        operand.annotation if result is UNKNOWN and operand.annotation is not None else result
+        for operand, result in zip(op.outputs, results, strict=True)
+    ]
+
+
+def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
+    """A layer's result as one value an output.
+
+    Raises:
+        ExecutionError: when the layer returned another number of values.
+    """
+    count = len(op.outputs)
+    if count == 1:
+        return [result]
+    if result is UNKNOWN:
+        return [UNKNOWN] * count
+    if not isinstance(result, (tuple, list)) or len(result) != count:
+        found = f"{len(result)} values" if isinstance(result, (tuple, list)) else "one value"
+        raise ExecutionError("wrong number of results", where=op.place, found=found, expected=f"{count} values")
+    return result
+
+
+def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
+    """Operands whose spec the file contradicts."""
+    return [mismatch for operand in operands if (mismatch := _check(operand)) is not None]
+
+
+def _check(operand: RuntimeOperand) -> Mismatch | None:
+    computed, annotated = operand.spec, operand.annotation
+    if computed is None or annotated is None or _agree(computed, annotated):
+        return None
+    place = operand.producer.place if operand.producer is not None else ""
+    return Mismatch(operator=place, operand=operand.name, computed=computed, annotated=annotated)
+
+
+def _agree(computed: TensorSpec, annotated: TensorSpec) -> bool:
+    if computed.rank != annotated.rank:
+        return False
+    if any(None not in dims and dims[0] != dims[1] for dims in zip(computed.shape, annotated.shape, strict=True)):
+        return False
+    # The converter annotates half and bfloat16 models as float32.
+    is_half = computed.dtype in (BFLOAT16, "float16") and annotated.dtype == "float32"
+    return computed.dtype == annotated.dtype or is_half

@@ -1,0 +1,94 @@
+"""Operators as read, joined by their operands. Edges are keyed by operand, never by producer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine import pnnx
+from engine.errors import EngineError, GraphError
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers import Annotations, BoundLayer, Registry, bind
+from engine.tensor import TensorSpec
+
+BOUNDARY_TYPES = ("pnnx.Input", "pnnx.Output")
+
+
+def link(source: pnnx.Graph, registry: Registry) -> tuple[list[RuntimeOperator], dict[str, RuntimeOperand]]:
+    """Make every operator with its layer, and every operand with its producer and consumers.
+
+    Raises:
+        UnsupportedOperatorError: all unknown types at once.
+        GraphError: an operand has two producers or none, or an operator's name repeats.
+        ParameterError: an operator's parameters or attributes do not fit its type; names the operator.
+    """
+    registry.check([(op.type, op.name) for op in source.operators if op.type not in BOUNDARY_TYPES])
+    operands = _make_operands(source)
+    operators = [_make_operator(op, operands, source.annotations, registry) for op in source.operators]
+    _check_names(operators)
+    for op in operators:
+        for operand in op.outputs:
+            operand.producer = op
+        for operand in op.inputs:
+            operand.consumers.append(op)
+    return operators, operands
+
+
+def _make_operands(source: pnnx.Graph) -> dict[str, RuntimeOperand]:
+    operands: dict[str, RuntimeOperand] = {}
+    makers: dict[str, str] = {}
+    for op in source.operators:
+        for name in op.outputs:
+            if name in makers:
+                found = f"{makers[name]} and {op.name}"
+                raise GraphError(f"operand '{name}' is made twice", found=found, expected="one operator")
+            makers[name] = op.name
+            operands[name] = RuntimeOperand(name, source.annotations.get(name), slot=len(operands))
+    return operands
+
+
+def _make_operator(
+    op: pnnx.Operator,
+    operands: Mapping[str, RuntimeOperand],
+    annotations: Mapping[str, TensorSpec],
+    registry: Registry,
+) -> RuntimeOperator:
+    for name in op.inputs:
+        if name not in operands:
+            raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
+    return RuntimeOperator(
+        source=op,
+        inputs=tuple(operands[name] for name in op.inputs),
+        outputs=tuple(operands[name] for name in op.outputs),
+        layer=None if op.type in BOUNDARY_TYPES else bind_operator(op, annotations, registry),
+    )
+
+
+def bind_operator(op: pnnx.Operator, annotations: Mapping[str, TensorSpec], registry: Registry) -> BoundLayer:
+    """The layer of one operator, its arguments resolved.
+
+    Raises:
+        ParameterError: its parameters or attributes do not fit its type; names the operator.
+    """
+    try:
+        return bind(
+            registry[op.type],
+            n_inputs=len(op.inputs),
+            params=op.params,
+            attributes={key: attribute.data for key, attribute in op.attributes.items()},
+            annotations=Annotations(
+                inputs=tuple(annotations.get(name) for name in op.inputs),
+                outputs=tuple(annotations.get(name) for name in op.outputs),
+                labels=op.labels,
+            ),
+        )
+    except EngineError as error:
+        raise error.at(f"{op.name} ({op.type})") from None
+
+
+def _check_names(operators: list[RuntimeOperator]) -> None:
+    seen: set[str] = set()
+    for op in operators:
+        if op.name in seen:
+            raise GraphError("two operators have one name", found=op.name)
+        seen.add(op.name)

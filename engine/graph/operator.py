@@ -1,0 +1,62 @@
+"""The nodes of a running graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from engine import pnnx
+from engine.graph.operand import RuntimeOperand
+from engine.layers import BoundLayer
+
+
+@dataclass(slots=True, eq=False)
+class RuntimeOperator:
+    """One step of the computation, joined to others by its operands.
+
+    Args:
+        source: the operator as read from the file.
+        inputs, outputs: operands in the file's order.
+        layer: what computes it, None for the graph's inputs and outputs.
+        index: place in the execution order, -1 until ordered.
+    """
+
+    source: pnnx.Operator
+    inputs: tuple[RuntimeOperand, ...]
+    outputs: tuple[RuntimeOperand, ...]
+    layer: BoundLayer | None = None
+    index: int = field(default=-1)
+
+    @property
+    def name(self) -> str:
+        """Unique in the graph."""
+        return self.source.name
+
+    @property
+    def type(self) -> str:
+        """The PNNX operator type, such as ``nn.Conv2d``."""
+        return self.source.type
+
+    @property
+    def params(self) -> Mapping[str, pnnx.Parameter]:
+        """Static arguments."""
+        return self.source.params
+
+    @property
+    def attributes(self) -> Mapping[str, pnnx.Attribute]:
+        """Weights stored with the operator, mapped from the file."""
+        return self.source.attributes
+
+    @property
+    def successors(self) -> Iterator[RuntimeOperator]:
+        """Operators that use an output of this one; one entry a use."""
+        for operand in self.outputs:
+            yield from operand.consumers
+
+    @property
+    def place(self) -> str:
+        """How messages name the operator: ``conv_12 (nn.Conv2d)``."""
+        return f"{self.name} ({self.type})"
+
+    def __repr__(self) -> str:
+        return f"RuntimeOperator({self.place})"

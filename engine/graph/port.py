@@ -1,0 +1,75 @@
+"""The graph's own inputs and outputs, as callers name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.tensor import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An input or output of the graph.
+
+    Args:
+        name: ``in0``, ``in1``, ... and ``out0``, ``out1``, ...
+        operand: the operand it stands for; an item of a returned tuple has the tuple's name.
+        spec: shape and dtype, None where nothing is known.
+        aliases: other names a caller may use.
+    """
+
+    name: str
+    operand: str
+    spec: TensorSpec | None
+    aliases: tuple[str, ...] = ()
+
+
+def input_operators(operators: Sequence[RuntimeOperator]) -> list[RuntimeOperator]:
+    """The graph's inputs in the order of the model's arguments: by the number in their name.
+
+    A converter that drops an unused argument leaves a hole in the numbering, never another order.
+    """
+    inputs = [op for op in operators if op.type == "pnnx.Input"]
+    return sorted(inputs, key=_number) if all(_number(op) >= 0 for op in inputs) else inputs
+
+
+def _number(op: RuntimeOperator) -> int:
+    digits = re.search(r"(\d+)$", op.name)
+    return int(digits[1]) if digits else -1
+
+
+def input_ports(operators: Sequence[RuntimeOperator]) -> tuple[Port, ...]:
+    """The graph's inputs as ports ``in0``, ``in1``, ..."""
+    return tuple(
+        Port(
+            name=f"in{index}",
+            operand=op.outputs[0].name,
+            spec=op.outputs[0].spec,
+            aliases=(op.name, op.outputs[0].name),
+        )
+        for index, op in enumerate(operators)
+    )
+
+
+def output_ports(operands: Sequence[RuntimeOperand]) -> tuple[Port, ...]:
+    """The graph's outputs, nested tuples, lists and dicts laid flat, as ports ``out0``, ``out1``, ..."""
+    flat = [(operand.name, value) for operand in operands for value in flatten(operand.value)]
+    return tuple(
+        Port(name=f"out{index}", operand=name, spec=value if isinstance(value, TensorSpec) else None)
+        for index, (name, value) in enumerate(flat)
+    )
+
+
+def flatten(value: object) -> Iterator[object]:
+    """The leaves of nested tuples, lists and dicts, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from flatten(item)
+    else:
+        yield value

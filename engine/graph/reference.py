@@ -1,0 +1,90 @@
+"""The reference executor: every operator by its numpy layer, one after the other. It defines what is correct.
+
+All that changes in a run lives in its own value table, so any number of threads may run one plan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.errors import EngineError, ExecutionError, InputError
+from engine.graph.inference import split_outputs
+from engine.graph.plan import Plan, Step
+from engine.graph.port import flatten
+from engine.tensor import Array
+
+
+def execute(plan: Plan, inputs: Sequence[Array], times_ns: list[int] | None = None) -> list[Array]:
+    """Run a plan.
+
+    Args:
+        inputs: one array an input of the graph; never written to.
+        times_ns: receives the time of every step, in nanoseconds.
+
+    Returns:
+        The graph's outputs, laid flat; none shares memory with an input, a weight or another output.
+
+    Raises:
+        EngineError: when an operator refuses its operands or fails; names the operator.
+    """
+    values: list[object] = [None] * plan.slots
+    for slot, array in zip(plan.inputs, inputs, strict=True):
+        values[slot] = _read_only(array)
+    for step in plan.steps:
+        start = time.perf_counter_ns()
+        _run(step, values)
+        if times_ns is not None:
+            times_ns.append(time.perf_counter_ns() - start)
+    return _outputs([values[slot] for slot in plan.outputs])
+
+
+def _run(step: Step, values: list[object]) -> None:
+    op = step.operator
+    if op.layer is None:
+        return
+    try:
+        result = op.layer.forward([values[slot] for slot in step.inputs])
+    except EngineError as error:
+        raise error.at(op.place) from error.__cause__
+    except Exception as exc:
+        raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
+    for slot, value in zip(step.outputs, split_outputs(op, result), strict=True):
+        values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
+    for slot in step.released:
+        values[slot] = None
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _outputs(values: Sequence[object]) -> list[Array]:
+    taken: set[int] = set()
+    return [_owned(_as_array(leaf), taken) for value in values for leaf in flatten(value)]
+
+
+def _as_array(value: object) -> Array:
+    """Tensors as they are; Python numbers as PyTorch's tracer returns them: 0-dim int64, float32 or bool."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, float):
+        return np.asarray(value, np.float32)
+    if isinstance(value, (bool, int, complex)):
+        return np.asarray(value)
+    raise InputError("an output of the graph is no tensor", found=f"{type(value).__name__} {value!r}"[:80])
+
+
+def _owned(array: Array, taken: set[int]) -> Array:
+    """The array, copied if it is a view of an input or weight (those are read-only) or of another output."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if not array.flags.writeable or id(root) in taken:
+        return array.copy()
+    taken.add(id(root))
+    return array

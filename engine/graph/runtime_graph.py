@@ -1,0 +1,193 @@
+"""The graph that runs: from a file pair to ordered operators with layers, shapes and a plan."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine import pnnx
+from engine.errors import GraphError
+from engine.graph.description import describe
+from engine.graph.inference import Mismatch, find_mismatches, propagate
+from engine.graph.linking import link
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.graph.order import kahn
+from engine.graph.plan import Plan, make_plan
+from engine.graph.port import Port, flatten, input_operators, input_ports, output_ports
+from engine.layers import Registry, registry
+from engine.tensor import UNKNOWN, TensorSpec
+
+
+class GraphState(enum.Enum):
+    """How far a graph has come."""
+
+    NEED_INIT = "NEED_INIT"
+    NEED_BUILD = "NEED_BUILD"
+    COMPLETE = "COMPLETE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """What build() works out; swapped in as a whole, so a failed build leaves the graph as it was."""
+
+    operators: tuple[RuntimeOperator, ...]
+    operands: Mapping[str, RuntimeOperand]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    warnings: tuple[Mismatch, ...]
+    plan: Plan
+
+
+class RuntimeGraph:
+    """A PNNX model as a graph of operators joined by operands.
+
+    ``init()`` maps the file pair, ``build()`` makes it runnable; both are idempotent. A graph does not
+    change while it runs: any number of threads may run it at once.
+
+    Args:
+        param: path of the ``.pnnx.param`` file.
+        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``.
+        registry: the layers it may use; by default all registered ones.
+    """
+
+    def __init__(
+        self,
+        param: str | os.PathLike[str],
+        bin: str | os.PathLike[str] | None = None,
+        *,
+        registry: Registry = registry,
+    ) -> None:
+        self._param = param
+        self._bin = bin
+        self._registry = registry
+        self._source: pnnx.Graph | None = None
+        self._built: _Built | None = None
+        self.name = os.path.basename(param).removesuffix(".param").removesuffix(".pnnx")
+
+    @classmethod
+    def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
+        """A graph in memory instead of a file pair; it needs build()."""
+        graph = cls(name, registry=registry)
+        graph._source = source
+        return graph
+
+    @property
+    def state(self) -> GraphState:
+        """What the graph needs next."""
+        if self._built is not None:
+            return GraphState.COMPLETE
+        return GraphState.NEED_INIT if self._source is None else GraphState.NEED_BUILD
+
+    def init(self) -> None:
+        """Read the text and map the weights.
+
+        Raises:
+            ModelFormatError: the pair is not what the format allows.
+        """
+        if self._source is None:
+            self._source = pnnx.read(self._param, self._bin)
+
+    def build(self) -> None:
+        """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
+
+        Raises:
+            GraphError: init() has not run; or a cycle, a dangling operand, one with two producers.
+            UnsupportedOperatorError: all operator types without a layer.
+            ParameterError, ShapeError: an operator contradicts itself or its operands; names the operator.
+        """
+        if self._built is None:
+            self._built = _build(self.source, self._registry)
+
+    @property
+    def source(self) -> pnnx.Graph:
+        """The graph as read from the file."""
+        if self._source is None:
+            raise GraphError("the graph is not read yet", found=self.state.value, expected="init() before this")
+        return self._source
+
+    @property
+    def _complete(self) -> _Built:
+        if self._built is None:
+            call = "init() and build()" if self._source is None else "build()"
+            raise GraphError("the graph cannot run yet", found=self.state.value, expected=f"{call} before this")
+        return self._built
+
+    @property
+    def operators(self) -> tuple[RuntimeOperator, ...]:
+        """All operators in execution order."""
+        return self._complete.operators
+
+    @property
+    def operands(self) -> Mapping[str, RuntimeOperand]:
+        """All operands by name."""
+        return self._complete.operands
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What a run takes, in the order of the model's arguments."""
+        return self._complete.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What a run returns, nested results laid flat."""
+        return self._complete.outputs
+
+    @property
+    def warnings(self) -> tuple[Mismatch, ...]:
+        """Where computed shapes or dtypes contradict the file's annotations."""
+        return self._complete.warnings
+
+    @property
+    def plan(self) -> Plan:
+        """The execution order with the slots every step uses."""
+        return self._complete.plan
+
+    def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
+        """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
+
+        Raises:
+            EngineError: an operator does not accept what follows from these inputs.
+        """
+        return propagate(self.operators, dict(zip((port.operand for port in self.inputs), specs, strict=True)))
+
+    def infer_outputs(self, specs: Sequence[TensorSpec]) -> list[object]:
+        """What is known of the outputs, laid flat, when the inputs have these specs."""
+        values = self.infer(specs)
+        return [
+            leaf for op in self.operators if op.type == "pnnx.Output" for leaf in flatten(values[op.inputs[0].name])
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""
+        return describe(self.name, self.state.value, self.operators, self.inputs, self.outputs, self.warnings)
+
+    def save(self, param: str | os.PathLike[str], bin: str | os.PathLike[str]) -> None:
+        """Write the pair so that reading it gives an equal graph; each file appears whole or not at all."""
+        pnnx.write(self.source, param, bin)
+
+    def __repr__(self) -> str:
+        return f"RuntimeGraph({self.name!r}, {self.state.value})"
+
+
+def _build(source: pnnx.Graph, registry: Registry) -> _Built:
+    operators, operands = link(source, registry)
+    order = kahn(operators)
+    for index, op in enumerate(order):
+        op.index = index
+    inputs = input_operators(operators)
+    outputs = [op.inputs[0] for op in operators if op.type == "pnnx.Output"]
+    known = {op.outputs[0].name: op.outputs[0].annotation or UNKNOWN for op in inputs}
+    for name, value in propagate(order, known).items():
+        operands[name].value = value
+    return _Built(
+        operators=tuple(order),
+        operands=operands,
+        inputs=input_ports(inputs),
+        outputs=output_ports(outputs),
+        warnings=tuple(find_mismatches(operands.values())),
+        plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
+    )

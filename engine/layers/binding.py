@@ -1,0 +1,242 @@
+"""From an operator as written to a layer that can be called: the one place where arguments are resolved.
+
+An argument is looked up as ``$name`` operand, attribute, parameter, operand by position, default. A parameter
+that arrives as an operand makes the field *dynamic*: it is read anew in every run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engine.errors import EngineError, ParameterError
+from engine.layers.layer import Annotations, Layer
+from engine.layers.parameter import coerce
+from engine.layers.signature import REQUIRED, Signature
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, spec_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where an argument of forward comes from: an input of the operator, or a constant."""
+
+    index: int | None = None
+    constant: object = None
+
+    def value(self, inputs: Sequence[object]) -> object:
+        """The argument's value, given the operator's inputs."""
+        return self.constant if self.index is None else inputs[self.index]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundLayer:
+    """A layer together with where its arguments come from; calling it needs only the operator's inputs."""
+
+    signature: Signature
+    layer: Layer
+    positional: tuple[Source, ...]
+    keywords: Mapping[str, Source]
+    dynamic: Mapping[str, int]
+
+    def forward(self, inputs: Sequence[object]) -> Any:
+        """Compute the operator's outputs from its input values."""
+        layer = self._layer_for(inputs) if self.dynamic else self.layer
+        return layer.forward(*[s.value(inputs) for s in self._aligned], **self._keywords(inputs))
+
+    def infer(self, inputs: Sequence[object]) -> Any:
+        """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
+        arguments = [spec_of(s.value(inputs)) for s in self.positional]
+        keywords = {name: spec_of(s.value(inputs)) for name, s in self.keywords.items()}
+        unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
+        if unknown and not self.layer.takes_unknown:
+            return UNKNOWN
+        try:
+            layer = self._layer_for([_as_known(value) for value in inputs])
+        except EngineError:
+            if not is_known([inputs[index] for index in self.dynamic.values()]):
+                return UNKNOWN
+            raise
+        return layer.infer(*arguments, **keywords)
+
+    def flops(self, output: Any, inputs: Sequence[object]) -> int:
+        """Floating-point operations of one forward."""
+        return self.layer.flops(output, *[spec_of(s.value(inputs)) for s in self.positional])
+
+    def _layer_for(self, inputs: Sequence[object]) -> Layer:
+        if not self.dynamic:
+            return self.layer
+        fields = {name: _field(self.signature, name, inputs[index]) for name, index in self.dynamic.items()}
+        return dataclasses.replace(self.layer, **fields)
+
+    def _keywords(self, inputs: Sequence[object]) -> dict[str, object]:
+        return {name: source.value(inputs) for name, source in self._aligned_keywords.items()}
+
+    # Members of the archive are not aligned; BLAS would copy them in every run, so one copy is made at the first.
+    @cached_property
+    def _aligned(self) -> tuple[Source, ...]:
+        return tuple(_align(source) for source in self.positional)
+
+    @cached_property
+    def _aligned_keywords(self) -> dict[str, Source]:
+        return {name: _align(source) for name, source in self.keywords.items()}
+
+
+def bind(
+    signature: Signature,
+    *,
+    n_inputs: int,
+    params: Mapping[str, object],
+    attributes: Mapping[str, Array],
+    annotations: Annotations,
+) -> BoundLayer:
+    """Resolve every argument of an operator.
+
+    Raises:
+        ParameterError: an argument is missing, unknown, given twice or of the wrong kind.
+    """
+    given = {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
+    flags = {key: bool(given.pop(key)) for key in signature.flags if isinstance(given.get(key), (bool, int))}
+    attributes = {key.replace(".", "_"): value for key, value in attributes.items()}
+    _check_flags(signature, flags, attributes)
+    _check_names(signature, given, attributes)
+    operands = _match_operands(signature, n_inputs, {*given, *attributes}, annotations.labels)
+    layer = _make_layer(signature, given, operands, annotations)
+    positional, keywords = _sources(signature, given, attributes, operands, n_inputs)
+    return BoundLayer(
+        signature=signature,
+        layer=layer,
+        positional=positional,
+        keywords=keywords,
+        dynamic={name: index for name, index in operands.items() if name in signature.fields},
+    )
+
+
+def _check_flags(signature: Signature, flags: Mapping[str, bool], attributes: Mapping[str, Array]) -> None:
+    for flag, names in signature.flags.items():
+        missing = [name for name in names if name not in attributes]
+        if flags.get(flag) and missing:
+            raise ParameterError(f"attribute '{missing[0]}' is missing", found=f"{flag}=True without it")
+
+
+def _check_names(signature: Signature, given: Mapping[str, object], attributes: Mapping[str, Array]) -> None:
+    known = {*signature.operands, *signature.fields}
+    for name in given:
+        if name not in known:
+            raise ParameterError(f"unknown parameter '{name}'", expected=", ".join(sorted(known)) or "none")
+    for name in attributes:
+        if name not in signature.operands and not signature.takes_any_attribute:
+            raise ParameterError(
+                f"unknown attribute '{name}'", expected=", ".join(signature.operands) or "no attribute"
+            )
+
+
+def _match_operands(
+    signature: Signature, n_inputs: int, taken: set[str], labels: Sequence[str | None]
+) -> dict[str, int]:
+    """Name -> input index, for every input that is not swallowed by ``*operands``."""
+    named: dict[str, int] = {}
+    if signature.names_operands:
+        named = _match_labels(signature, n_inputs, labels)
+    free = [slot for slot in signature.slots if slot not in named and slot not in taken]
+    rest = [index for index in range(n_inputs) if index not in named.values()]
+    if signature.is_variadic:
+        return named
+    if len(rest) > len(free):
+        raise ParameterError(
+            "too many operands", found=n_inputs, expected=f"at most {n_inputs - len(rest) + len(free)}"
+        )
+    return {**named, **dict(zip(free, rest, strict=False))}
+
+
+def _match_labels(signature: Signature, n_inputs: int, labels: Sequence[str | None]) -> dict[str, int]:
+    known = {*signature.operands, *signature.fields}
+    named: dict[str, int] = {}
+    for index, label in enumerate(labels[:n_inputs]):
+        name = signature.renamed.get(label, label) if label is not None else None
+        if name in known and name not in named:
+            named[name] = index
+    # A method's first operand is the tensor itself, whatever a fusion left as its label.
+    if signature.type.startswith("Tensor.") and n_inputs and signature.operands:
+        named = {name: index for name, index in named.items() if index != 0}
+        named[next(iter(signature.operands))] = 0
+    return named
+
+
+def _make_layer(
+    signature: Signature, given: Mapping[str, object], operands: Mapping[str, int], annotations: Annotations
+) -> Layer:
+    fields = dict(signature.presets)
+    for name, value in given.items():
+        if name in signature.fields and name not in operands:
+            fields[name] = _field(signature, name, value)
+    for name in signature.required_fields - fields.keys():
+        if name not in operands:
+            raise ParameterError(f"parameter '{name}' is missing")
+        fields[name] = None  # dynamic: read in every run
+    if signature.annotations_field is not None:
+        fields[signature.annotations_field] = annotations
+    if operands.keys() & signature.required_fields:
+        return _unchecked(signature.layer, fields)
+    layer: Layer = signature.layer(**fields)
+    return layer
+
+
+def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:
+    """A layer whose dynamic fields are still open, so that its own checks must wait for the run."""
+    instance = object.__new__(layer)
+    for each in dataclasses.fields(layer):
+        default = None if each.default is dataclasses.MISSING else each.default
+        object.__setattr__(instance, each.name, fields.get(each.name, default))
+    return instance
+
+
+def _field(signature: Signature, name: str, value: object) -> Any:
+    try:
+        return coerce(value, signature.fields[name])
+    except ParameterError as error:
+        raise error.at(f"parameter '{name}'") from None
+
+
+def _sources(
+    signature: Signature,
+    given: Mapping[str, object],
+    attributes: Mapping[str, Array],
+    operands: Mapping[str, int],
+    n_inputs: int,
+) -> tuple[tuple[Source, ...], dict[str, Source]]:
+    named: dict[str, Source] = {}
+    for name, default in signature.operands.items():
+        if name in attributes:
+            named[name] = Source(constant=attributes[name])
+        elif name in operands:
+            named[name] = Source(index=operands[name])
+        elif name in given or default is not REQUIRED:
+            named[name] = Source(constant=given.get(name, default))
+        else:
+            raise ParameterError(f"operand '{name}' is missing", found=f"{n_inputs} operands")
+    extra = {name: Source(constant=value) for name, value in attributes.items() if name not in named}
+    if signature.is_variadic:
+        taken = {source.index for source in named.values()}
+        rest = tuple(Source(index=index) for index in range(n_inputs) if index not in taken)
+        return rest, {**named, **extra}
+    return tuple(named.values()), extra
+
+
+def _as_known(value: object) -> object:
+    """A value only a run can tell, marked as such: sizes computed by tensors are among them."""
+    if isinstance(value, TensorSpec):
+        return UNKNOWN
+    return [_as_known(item) for item in value] if isinstance(value, list) else value
+
+
+def _align(source: Source) -> Source:
+    if not isinstance(source.constant, np.ndarray):
+        return source
+    array = np.require(source.constant, requirements=["A", "C"]).view()
+    array.flags.writeable = False
+    return Source(constant=array)

@@ -1,0 +1,140 @@
+"""Values that are not tensors, and tensors that are constants: expressions, tuples, lists, dicts, attributes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from engine.errors import ParameterError, ShapeError
+from engine.expression import Node, check_arity, evaluate, infer, parse
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.registry import register
+from engine.tensor import UNKNOWN, Array, TensorSpec
+
+
+@register("pnnx.Attribute", positional=("data",))
+class Constant(Layer):
+    """A tensor stored with the model: a buffer, a literal or a folded sub-graph."""
+
+    def infer(self, data: TensorSpec) -> TensorSpec:
+        return data
+
+    def forward(self, data: Array) -> Array:
+        return data
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return 0
+
+
+@register("pnnx.Expression")
+class Expression(Layer):
+    """Scalar and element-wise arithmetic, list building and constants, written as text."""
+
+    takes_unknown = True
+
+    expr: str
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        check_arity(self.tree, len(self.annotations.inputs))
+
+    @cached_property
+    def tree(self) -> Node:
+        """The parsed text."""
+        return parse(self.expr)
+
+    def infer(self, *operands: object) -> Any:
+        return infer(self.tree, operands, annotated=self.annotations.outputs[0])
+
+    def forward(self, *operands: object) -> Any:
+        return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
+
+
+class _Container(Layer):
+    """Base of layers that only arrange values: what holds for the values holds for their specs."""
+
+    takes_unknown = True
+
+    def infer(self, *items: object) -> Any:
+        return self.forward(*items)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("prim::TupleConstruct")
+class TupleConstruct(_Container):
+    """(a, b, ...)"""
+
+    def forward(self, *items: object) -> tuple[object, ...]:
+        return items
+
+
+@register("prim::ListConstruct")
+class ListConstruct(_Container):
+    """[a, b, ...]"""
+
+    def forward(self, *items: object) -> list[object]:
+        return list(items)
+
+
+@register("prim::DictConstruct")
+class DictConstruct(_Container):
+    """{key: value, ...}; operands alternate key, value."""
+
+    def forward(self, *items: object) -> dict[object, object]:
+        if len(items) % 2:
+            raise ShapeError("keys and values do not pair up", found=f"{len(items)} operands")
+        return dict(zip(items[::2], items[1::2], strict=True))
+
+
+@register("prim::TupleUnpack", "prim::ListUnpack")
+class Unpack(Layer):
+    """The items of a tuple or list, one output each."""
+
+    takes_unknown = True
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, items: object) -> Any:
+        return self.forward(items) if isinstance(items, (tuple, list)) else UNKNOWN
+
+    def forward(self, items: object) -> Any:
+        count = len(self.annotations.outputs)
+        if not isinstance(items, (tuple, list)) or len(items) != count:
+            found = f"{len(items)} items" if isinstance(items, (tuple, list)) else type(items).__name__
+            raise ShapeError("cannot unpack", found=found, expected=f"{count} items")
+        return items[0] if count == 1 else tuple(items)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("prim::Constant")
+class Literal(_Container):
+    """A literal that the converter left as an operator (optlevel 0)."""
+
+    value: Any = None
+
+    def forward(self) -> object:
+        return self.value
+
+
+@register("pnnx.SliceIndexes")
+class SliceIndexes(_Container):
+    """A list of ints, some literal, some ``@k``: the value of the k-th operand."""
+
+    indexes: tuple[str | int, ...]
+
+    def forward(self, *operands: object) -> list[object]:
+        return [self._item(str(text), operands) for text in self.indexes]
+
+    def _item(self, text: str, operands: tuple[object, ...]) -> object:
+        literal = text.removeprefix("@")
+        if not literal.removeprefix("-").isdecimal():
+            raise ParameterError("indexes: not an int or an operand", found=text)
+        if literal == text:
+            return int(text)
+        if int(literal) not in range(len(operands)):
+            raise ParameterError("indexes: no such operand", found=text, expected=f"below @{len(operands)}")
+        return operands[int(literal)]

@@ -1,0 +1,65 @@
+"""What an operator means: the base class of all layers.
+
+A layer states in one place how its parameters are read, how shapes follow, and how numpy computes it:
+
+* the annotated *fields* are the parameters with their defaults (``dim: int = -1``);
+* the arguments of ``forward`` are the operands, named as PyTorch names them (``input``, ``weight``, ...);
+  an argument with a default may be absent; attributes stored with the operator arrive here by name too;
+* ``infer`` takes the same arguments as ``forward``, as TensorSpec, and says what forward will return.
+
+Layers know nothing of graphs. A layer is immutable: any number of threads may run it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, dataclass_transform
+
+from engine.tensor import UNKNOWN, TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What the file says about an operator's operands; a layer asks for it with a field of this type.
+
+    Args:
+        inputs, outputs: annotated specs, None where the file has none.
+        labels: the ``$name`` of each input, None where the file has none.
+    """
+
+    inputs: tuple[TensorSpec | None, ...] = ()
+    outputs: tuple[TensorSpec | None, ...] = ()
+    labels: tuple[str | None, ...] = ()
+
+
+NO_ANNOTATIONS = Annotations(outputs=(None,))
+
+
+def _infer_nothing(self: Layer, *operands: object, **attributes: object) -> object:
+    return UNKNOWN
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Layer:
+    """Base of all layers; every subclass is a frozen, keyword-only dataclass of its parameters.
+
+    ``forward`` returns one value for an operator with one output and a tuple of that length for one with
+    several. ``infer`` does the same with specs, or returns UNKNOWN where the values decide the shape.
+    """
+
+    takes_unknown: ClassVar[bool] = False
+    """Whether infer() can make something of operands that are UNKNOWN."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    forward: Callable[..., Any]
+    infer: Callable[..., Any] = _infer_nothing
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        """Floating-point operations of one forward: one per output element unless a layer knows better."""
+        return output.size or 0

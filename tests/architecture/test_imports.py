@@ -1,0 +1,105 @@
+"""Who may import whom: rooms only import downwards, and some libraries have one door."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+VOCABULARY = {"engine.errors", "engine.tensor"}
+ALLOWED: dict[str, set[str]] = {
+    "engine.errors": set(),
+    "engine.tensor": {"engine.errors"},
+    "engine.promotion": VOCABULARY,
+    "engine.special": VOCABULARY,
+    "engine.pnnx": VOCABULARY,
+    "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
+    "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
+    "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
+    "engine.session": VOCABULARY | {"engine.graph"},
+    "app": {"engine"},
+}
+# What a library may be imported by; nobody else.
+DOORS: dict[str, tuple[str, ...]] = {
+    "llvmlite": ("engine.compiler",),
+    "fastapi": ("app",),
+    "starlette": ("app",),
+    "pydantic": ("app",),
+    "uvicorn": ("app.server",),
+    "PIL": ("app",),
+    "torch": (),
+    "ml_dtypes": ("engine.tensor", "app.codec"),
+}
+
+
+def modules(room: str) -> Iterator[tuple[str, Path]]:
+    path = ROOT / room.replace(".", "/")
+    files = [path.with_suffix(".py")] if path.with_suffix(".py").exists() else sorted(path.rglob("*.py"))
+    for file in files:
+        yield ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), file
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # `from engine import pnnx` imports the room engine.pnnx.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, rooms: set[str]) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_rooms_only_import_downwards(room: str) -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules(room)
+        for name in imported(path)
+        if name.split(".")[0] in ("engine", "app") and not within(name, ALLOWED[room] | {room})
+    ]
+    assert not wrong
+
+
+def test_every_room_has_its_rule() -> None:
+    rooms = {f"engine.{path.stem}" for path in (ROOT / "engine").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {room for room in rooms if not room.endswith("__") and room != "engine.py"} <= set(ALLOWED)
+
+
+def test_the_app_uses_only_the_engines_public_names() -> None:
+    rooms = {f"engine.{path.stem}" for path in (ROOT / "engine").iterdir() if path.stem != "__init__"}
+    assert not [
+        f"{module}: {name}" for module, path in modules("app") for name in imported(path) if within(name, rooms)
+    ]
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_library_is_imported_through_its_door_only(library: str) -> None:
+    everywhere = [*modules("engine"), *modules("app")]
+    wrong = [
+        module
+        for module, path in everywhere
+        for name in imported(path)
+        if within(name, {library}) and not within(module, set(DOORS[library]))
+    ]
+    assert not wrong
+
+
+def targets(module: str, path: Path, known: set[str]) -> set[str]:
+    """The modules a module imports; a package stands for its own names, not for its rooms."""
+    names = {name if name in known else name.rpartition(".")[0] for name in imported(path)}
+    return names & known - {module}
+
+
+def test_there_is_no_import_cycle_between_modules() -> None:
+    everything = dict([*modules("engine"), *modules("app")])
+    edges = {module: targets(module, path, set(everything)) for module, path in everything.items()}
+    while leaves := {module for module, needed in edges.items() if not needed & edges.keys()}:
+        edges = {module: needed for module, needed in edges.items() if module not in leaves}
+    assert not {module: sorted(needed & edges.keys()) for module, needed in edges.items()}

@@ -1,0 +1,78 @@
+"""The recorded samples: each a converted model, inputs and PyTorch's outputs (made by tests/data/layers/record.py)."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+FOLDER = Path(__file__).parent.parent / "data" / "layers"
+
+
+@dataclass(frozen=True)
+class InputSet:
+    inputs: list[np.ndarray]
+    outputs: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Sample:
+    family: str
+    name: str
+    sets: tuple[InputSet, ...]
+    rtol: float
+    atol: float
+
+    @property
+    def id(self) -> str:
+        return f"{self.family}-{self.name}"
+
+    @property
+    def param(self) -> str:
+        """The text file of the converted pair."""
+        with zipfile.ZipFile(FOLDER / f"{self.family}.zip") as pack:
+            return pack.read(f"{self.name}/model.pnnx.param").decode()
+
+    def extract(self, folder: Path) -> tuple[Path, Path]:
+        """Write the converted pair into a folder."""
+        paths = folder / "model.pnnx.param", folder / "model.pnnx.bin"
+        with zipfile.ZipFile(FOLDER / f"{self.family}.zip") as pack:
+            for path in paths:
+                path.write_bytes(pack.read(f"{self.name}/{path.name}"))
+        return paths
+
+
+def all_samples() -> list[Sample]:
+    return [sample for path in sorted(FOLDER.glob("*.zip")) for sample in _read(path)]
+
+
+def _read(path: Path) -> list[Sample]:
+    with zipfile.ZipFile(path) as pack:
+        names = sorted({name.split("/")[0] for name in pack.namelist()})
+        return [_sample(path.stem, name, pack) for name in names]
+
+
+def _sample(family: str, name: str, pack: zipfile.ZipFile) -> Sample:
+    facts: dict[str, Any] = json.loads(pack.read(f"{name}/sample.json"))
+    with np.load(io.BytesIO(pack.read(f"{name}/arrays.npz"))) as stored:
+        arrays = {key: _typed(stored[key], facts["dtypes"][key]) for key in stored.files}
+    sets = tuple(_input_set(arrays, f"set{k}_" if k else "") for k in range(facts["sets"]))
+    return Sample(family, name, sets, facts["rtol"], facts["atol"])
+
+
+def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
+
+
+def _input_set(arrays: dict[str, np.ndarray], prefix: str) -> InputSet:
+    def numbered(kind: str) -> list[np.ndarray]:
+        count = sum(key.startswith(f"{prefix}{kind}_") for key in arrays)
+        return [arrays[f"{prefix}{kind}_{i}"] for i in range(count)]
+
+    return InputSet(numbered("in"), numbered("out"))
