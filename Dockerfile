@@ -1,0 +1,63 @@
+# Two stages: the first installs into /opt/venv, the second carries that and the models, and nothing to build with.
+# A private package index is passed with --build-arg PIP_INDEX_URL=... (or PIP_EXTRA_INDEX_URL); it leaves no trace in the image.
+FROM python:3.11-slim-bookworm AS build
+
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ENV PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+
+WORKDIR /src
+RUN python -m venv --without-pip /opt/venv
+
+# Dependencies first: this layer is built again only when pyproject.toml changes. Wheels only, so that no compiler is needed.
+COPY pyproject.toml ./
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' >requirements.txt \
+ && python -m pip --python /opt/venv/bin/python install --only-binary :all: --requirement requirements.txt
+
+COPY README.md LICENSE ./
+COPY engine ./engine
+COPY app ./app
+RUN python -m pip --python /opt/venv/bin/python install --no-deps .
+
+# What only a developer needs goes; what is left is compiled here, because a read-only container cannot do it at its first start.
+RUN cd /opt/venv/lib/python3.*/site-packages \
+ && find . -type d \( -name tests -o -name include \) -prune -exec rm -rf {} + \
+ && find . -type f \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' -o -name '*.a' \) -delete \
+ && rm -rf numpy/f2py \
+ && python -m compileall -q --invalidation-mode unchecked-hash .
+
+
+FROM python:3.11-slim-bookworm
+
+LABEL org.opencontainers.image.title="pnnx-serve" org.opencontainers.image.licenses="MIT"
+
+# The base image's installer goes too: nothing in a running container has a use for it.
+RUN rm -rf /usr/local/lib/python3.*/site-packages/* /usr/local/lib/python3.*/ensurepip /usr/local/bin/pip* \
+ && useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin pnnx
+
+COPY --from=build /opt/venv /opt/venv
+COPY model_store /models
+
+# /tmp is the one folder that must be writable. MALLOC_TOP_PAD_ keeps freed request bodies in the heap: without it every large
+# tensor is mapped and faulted in anew, which triples the cost of receiving it.
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    XDG_CACHE_HOME=/tmp/.cache \
+    MALLOC_TOP_PAD_=67108864 \
+    PNNX_SERVE_STORE=/models \
+    PNNX_SERVE_HOST=0.0.0.0 \
+    PNNX_SERVE_PORT=8000
+
+USER 10001:10001
+WORKDIR /tmp
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# http.client and not urllib, which would ask a proxy named in the environment.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import os, sys, http.client as http; c = http.HTTPConnection('127.0.0.1', int(os.environ['PNNX_SERVE_PORT']), timeout=4); c.request('GET', '/health/ready'); sys.exit(c.getresponse().status != 200)"]
+
+ENTRYPOINT ["pnnx-serve"]
+CMD ["serve"]

@@ -1,0 +1,69 @@
+# One verb per target, the same here and in CI. Needs Python 3.11 or newer, make and git.
+# A stamp in .venv says what is installed there; it is older than pyproject.toml when that has changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+MODEL ?= digits
+IMAGE ?= pnnx-serve
+DOCKER_BUILD_FLAGS ?=
+
+BIN := $(VENV)/bin
+# Two test processes on two cores: a BLAS that starts a thread per core in each of them only makes both wait.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+COVERAGE_FLOOR := 90
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test pytest lint type fmt bench image clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(VENV)/.installed ## make .venv with the package and what it needs to run
+
+serve: install ## serve the models in model_store/ on 127.0.0.1:8000
+	$(BIN)/pnnx-serve serve --store model_store
+
+test: lint type pytest ## lint, types, and all tests with branch coverage
+
+pytest: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+
+lint: $(VENV)/.installed-test ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(VENV)/.installed-test ## mypy --strict on engine and app
+	$(BIN)/mypy
+
+fmt: $(VENV)/.installed-test ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## measured time of every operator of MODEL (digits)
+	$(BIN)/pnnx-serve graph $(MODEL) --profile
+
+image: ## build the container image
+	docker build --tag $(IMAGE) $(DOCKER_BUILD_FLAGS) .
+
+clean: ## remove .venv and everything that tools leave behind
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is: $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "$(PYTHON) could not make $(VENV); on Debian and Ubuntu 'apt install python3-venv' brings what is missing" >&2; exit 1; }
+	@touch $@
+
+# Editable: a change to the code needs no second install, and coverage sees the files of this folder.
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.made pyproject.toml
+	@echo "installing into $(VENV), with the test extra"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
