@@ -1,0 +1,62 @@
+"""A JSON body -> Message."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from app.codec.json_tensors import decode_inputs
+from app.codec.json_text import parse_json
+from app.codec.message import Message, read_version
+from app.errors import InvalidRequestError
+from app.settings import Settings
+from app.wording import did_you_mean, quoted
+
+_KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
+
+
+def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
+    """``{"inputs", "model"?, "version"?, "outputs"?, "parameters"?}``; ``{"image"}`` is short for it as inputs.
+
+    Raises:
+        InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
+    """
+    document = parse_json(body, max_depth=settings.max_json_depth)
+    if not isinstance(document, dict):
+        raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
+    for key in document:
+        if key not in _KEYS:
+            raise InvalidRequestError(f"unknown key '{key}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
+    if ("inputs" in document) == ("image" in document):
+        raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
+    inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}
+    return Message(
+        decode=partial(decode_inputs, inputs, settings=settings),
+        model=_text(document, "model"),
+        version=read_version(document.get("version")),
+        outputs=_outputs(document.get("outputs")),
+        parameters=_parameters(document.get("parameters")),
+    )
+
+
+def _text(document: dict[str, Any], key: str) -> str | None:
+    value = document.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequestError(f"{key}: expected a string")
+    return value
+
+
+def _outputs(value: object) -> tuple[str, ...] | bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidRequestError("outputs: expected a list of output names")
+    return tuple(value)
+
+
+def _parameters(value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidRequestError("parameters: expected an object")
+    return value

@@ -1,0 +1,75 @@
+"""A body and its Content-Type -> Message: the table of what POST /infer takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from app.codec.arrays_body import npy_message, npz_message
+from app.codec.forms import parse_form
+from app.codec.json_body import parse_json_body
+from app.codec.message import Message
+from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC
+from app.errors import InvalidRequestError, UnsupportedMediaTypeError
+from app.images.decode import FORMATS, Picture
+from app.settings import Settings
+from app.signature import Inputs, Signature
+
+JSON: Final = "application/json"
+FORM: Final = "multipart/form-data"
+NPY: Final = "application/x-npy"
+NPZ: Final = "application/x-npz"
+TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
+
+_UNTYPED: Final = ("", "application/octet-stream")
+_PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
+# What a body that came without a type begins with.
+_BEGINNINGS: Final = (
+    (NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"), (b"BM", "image/bmp"), (b"RIFF", "image/webp"), (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"), (b"{", JSON), (b"[", JSON),
+)  # fmt: skip
+
+
+def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
+    """What a request says.
+
+    Raises:
+        UnsupportedMediaTypeError: listing the types taken, with the one the body looks like.
+        InvalidRequestError: malformed, or empty.
+    """
+    if not body:
+        raise InvalidRequestError("the body is empty")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type in _UNTYPED:
+        media_type = _guess(body) or media_type
+    if media_type == JSON:
+        return parse_json_body(body, settings)
+    if media_type == FORM:
+        return parse_form(body, content_type, settings)
+    if media_type == NPY:
+        return npy_message(body, settings)
+    if media_type == NPZ:
+        return npz_message(body, settings)
+    if media_type in _PICTURE_TYPES:
+        return Message(decode=partial(_picture, body))
+    raise _unsupported(media_type, body)
+
+
+def _picture(body: bytes | bytearray, signature: Signature) -> Inputs:
+    return {signature.picture_port().name: (Picture(data=body),)}
+
+
+def _guess(body: bytes | bytearray) -> str | None:
+    start = bytes(body[:64]).lstrip()
+    return next((media_type for beginning, media_type in _BEGINNINGS if start.startswith(beginning)), None)
+
+
+def _unsupported(media_type: str, body: bytes | bytearray) -> UnsupportedMediaTypeError:
+    guess = _guess(body)
+    hint = f"; the body looks like {guess}: send -H 'content-type: {guess}'" if guess else ""
+    return UnsupportedMediaTypeError(
+        f"Content-Type: found '{media_type or 'none'}', expected one of {', '.join(TAKEN)}{hint}",
+        found=media_type or None,
+        expected=list(TAKEN),
+    )

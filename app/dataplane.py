@@ -1,0 +1,151 @@
+"""Everything the service can do with models, without HTTP: answers, metadata, health, graphs.
+
+All that takes time runs in a lane's threads; what is left for the event loop is bookkeeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import engine
+from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
+from app.lane import Lane
+from app.model import InferRequest, InferResult, Model
+from app.settings import Settings
+from app.store import State, Store, Version
+from app.threads import ThreadBudget, thread_budget
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A result and what made it."""
+
+    model: str
+    version: int
+    result: InferResult
+
+
+class DataPlane:
+    """Made once per server; ``start`` loads the store in the background, ``close`` ends everything."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.budget: ThreadBudget = thread_budget(settings.threads, settings.workers)
+        self.store = Store(settings, self.budget.threads)
+        self.is_draining = False
+        self.loaded = asyncio.Event()
+        self._loading: asyncio.Task[None] | None = None
+        # For what belongs to no model: parsing a large body that has yet to say which model it is for, drawing graphs.
+        self._desk = Lane(
+            "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
+        )
+
+    async def start(self) -> None:
+        """Begin to load the models; the server is live meanwhile, but not ready."""
+        self._loading = asyncio.create_task(self._load())
+
+    async def close(self) -> None:
+        """Stop loading, drop what waits, let what runs end."""
+        self.is_draining = True
+        self.store.close()
+        self._desk.close()
+        if self._loading is not None:
+            await asyncio.wait([self._loading], timeout=self.settings.shutdown_timeout_s)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread still works: one that runs cannot be stopped."""
+        is_loading = self._loading is not None and not self._loading.done()
+        lanes = [version.lane for entry in self.store.entries for version in entry.versions]
+        return is_loading or any(lane.running for lane in (self._desk, *lanes))
+
+    def unready_reason(self) -> str | None:
+        """Why the server is not ready; None when every model that should be served runs."""
+        if self.is_draining:
+            return "the server is stopping"
+        if self.store.problem is not None:
+            return self.store.problem
+        if not self.store.is_loaded:
+            return "the models are loading"
+        failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED]
+        if failed:
+            return f"failed to load: {', '.join(failed)}"
+        if not self.store.entries:
+            return "the store holds no model"
+        if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
+            return f"the default model '{self.store.default_name}' is not in the store"
+        return None
+
+    def deadline(self) -> float:
+        """When a request that arrives now must have been answered, on time.monotonic()'s clock."""
+        return time.monotonic() + self.settings.request_timeout_s
+
+    async def offload(self, work: Callable[[], T], deadline: float) -> T:
+        """What work returns, run in a thread; for work of no model."""
+        return await self._desk.run(work, deadline)
+
+    async def infer(
+        self,
+        name: str | None,
+        number: int | None,
+        request: InferRequest,
+        encode: Callable[[Answer], T],
+        deadline: float,
+    ) -> T:
+        """Run a request and encode its answer, both in the model's threads.
+
+        Raises:
+            ServiceError: as its tree says.
+        """
+        version = self.store.version(name, number)
+        waiting_since = time.perf_counter()
+
+        def work(model: Model) -> tuple[T, InferResult]:
+            queue_s = time.perf_counter() - waiting_since
+            result = model.infer(request)
+            result.timing.queue_s = queue_s
+            return encode(Answer(model=version.name, version=version.number, result=result)), result
+
+        encoded, result = await self._run(version, work, deadline)
+        version.statistics.succeeded(result.timing, result.items)
+        return encoded
+
+    async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
+        """The measured time of every operator, from one run on zeros in the model's threads."""
+        return await self._run(version, lambda model: model.profile(), deadline)
+
+    async def _run(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
+        model = version.model
+        if model is None:  # Store.version returns ready versions only
+            raise InferenceFailedError(f"model '{version.name}' is not loaded")
+        try:
+            return await version.lane.run(lambda: work(model), deadline)
+        except (engine.EngineError, ConfigError) as exc:
+            error = self._told(exc, version)
+            version.statistics.failed(error.code)
+            raise error from exc
+        except ServiceError as error:
+            version.statistics.failed(error.code)
+            raise
+
+    def _told(self, exc: engine.EngineError | ConfigError, version: Version) -> ServiceError:
+        error = from_engine(
+            exc if isinstance(exc, engine.EngineError) else engine.ExecutionError(str(exc)), version.name
+        )
+        if error.status >= 500:
+            log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
+        return error
+
+    async def _load(self) -> None:
+        try:
+            await asyncio.to_thread(self.store.load)
+        finally:
+            self.loaded.set()

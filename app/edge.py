@@ -1,0 +1,95 @@
+"""The outermost layer of the app, in plain ASGI: request ids, HEAD, one log line, and the last word on errors.
+
+* Every request has an id: the client's X-Request-Id when it is harmless, a fresh one otherwise. It is in every log
+  line of the request and in the answer's header.
+* HEAD is answered as GET without the body.
+* An exception nobody foresaw becomes a plain 500 with nothing of its inside, and a log line with everything.
+* A client that is gone gets no answer; nothing is logged as an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.codec.answers import dump_json
+from app.errors import InternalError
+from app.log import request_id
+
+log = logging.getLogger(__name__)
+access = logging.getLogger("app.access")
+
+_HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_GONE: Final = 499  # what nginx logs for a client that closed the connection
+
+
+class Edge:
+    """Wraps the app."""
+
+    def __init__(self, app: ASGIApp, access_log: bool = False) -> None:
+        self._app = app
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan, which passes through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, send)
+        token = request_id.set(exchange.id)
+        try:
+            await self._app(exchange.scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # a request always runs in a task
+                raise
+            exchange.status = exchange.status or _GONE
+        except Exception:
+            log.exception("%s %s", scope["method"], scope["path"])
+            await exchange.fail()
+        finally:
+            if self._access_log:
+                exchange.log()
+            request_id.reset(token)
+
+
+class _Exchange:
+    """One request and what was sent for it."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._method = scope["method"]
+        self.status = 0
+        self._start = time.perf_counter()
+        given = next((value for key, value in scope["headers"] if key == b"x-request-id"), b"")
+        self.id = given.decode() if _HARMLESS.fullmatch(given) else secrets.token_hex(8)
+        self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on: with the request's id, and for HEAD without the body."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.id.encode())]}
+        elif self._method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    async def fail(self) -> None:
+        """Answer 500, if nothing was sent yet."""
+        if self.status:
+            return
+        error = InternalError(f"internal error; the server's log has the details under request id {self.id}")
+        body = dump_json(error.body())
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def log(self) -> None:
+        """The access log's line."""
+        took_ms = round((time.perf_counter() - self._start) * 1e3, 3)
+        access.info("%s %s %d", self._method, self.scope["path"], self.status, extra={"took_ms": took_ms})

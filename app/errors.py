@@ -1,0 +1,190 @@
+"""Everything a client can be told, with its status, and the one table from the engine's errors to statuses.
+
+ServiceError                      status  code
+├─ InvalidRequestError            400     invalid_request       the request itself is malformed
+├─ NotFoundError                  404     not_found             no such route
+│  ├─ ModelNotFoundError          404     model_not_found       the message lists the names there are
+│  └─ VersionNotFoundError        404     version_not_found     the message lists the versions there are
+├─ MethodNotAllowedError          405     method_not_allowed
+├─ NotAcceptableError             406     not_acceptable        no answer of the kind Accept asks for
+├─ RequestTooLargeError           413     too_large             body, picture, tensor or batch over a limit
+├─ UnsupportedMediaTypeError      415     unsupported_media_type
+├─ InputMismatchError             422     input_mismatch        well-formed, but does not fit the model
+├─ QueueFullError                 429     queue_full            with Retry-After
+├─ InferenceFailedError           500     inference_failed      our fault; the reason is in the log only
+├─ InternalError                  500     internal              our fault; the reason is in the log only
+├─ ModelNotReadyError             503     not_ready             loading, failed or stopping; with Retry-After
+└─ DeadlineExceededError          504     deadline_exceeded
+
+Every body has one shape: ``{"error": {"code", "message", "detail"?}}``. No message names a path of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import engine
+
+
+class ConfigError(Exception):
+    """A model's config.toml, labels or files do not fit; becomes the reason of the model's failed state."""
+
+
+class ServiceError(Exception):
+    """Base of everything a client can be told.
+
+    Args:
+        message: one sentence: where, what was found, what was expected.
+        detail: the same for programs, JSON-able; left out when empty.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, **detail: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = {key: value for key, value in detail.items() if value is not None}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that belong to the status."""
+        return {}
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body, the same shape for every error."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.detail:
+            error["detail"] = self.detail
+        return {"error": error}
+
+
+class InvalidRequestError(ServiceError):
+    """The request is malformed whatever the model is."""
+
+    status, code = 400, "invalid_request"
+
+
+class NotFoundError(ServiceError):
+    """No route has this path."""
+
+    status, code = 404, "not_found"
+
+
+class ModelNotFoundError(NotFoundError):
+    """The store has no model of this name."""
+
+    code = "model_not_found"
+
+
+class VersionNotFoundError(NotFoundError):
+    """The model has no such version, or it is not served."""
+
+    code = "version_not_found"
+
+
+class MethodNotAllowedError(ServiceError):
+    """The path exists, but not for this method."""
+
+    status, code = 405, "method_not_allowed"
+
+
+class NotAcceptableError(ServiceError):
+    """Accept asks for a kind of answer this request has not."""
+
+    status, code = 406, "not_acceptable"
+
+
+class RequestTooLargeError(ServiceError):
+    """A body, picture, tensor or batch is over its limit."""
+
+    status, code = 413, "too_large"
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    """The Content-Type or Content-Encoding is not one the route takes."""
+
+    status, code = 415, "unsupported_media_type"
+
+
+class InputMismatchError(ServiceError):
+    """The inputs are well-formed but do not fit the model."""
+
+    status, code = 422, "input_mismatch"
+
+
+class InferenceFailedError(ServiceError):
+    """The model failed on an input it should have taken."""
+
+    status, code = 500, "inference_failed"
+
+
+class InternalError(ServiceError):
+    """A fault of the server."""
+
+    status, code = 500, "internal"
+
+
+class DeadlineExceededError(ServiceError):
+    """The answer was not ready within the request's time."""
+
+    status, code = 504, "deadline_exceeded"
+
+
+class RetryLaterError(ServiceError):
+    """Base of the errors that go away by themselves: they carry Retry-After in whole seconds."""
+
+    def __init__(self, message: str, *, retry_after_s: int, **detail: object) -> None:
+        super().__init__(message, **detail)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Retry-After, as RFC 9110 section 10.2.3 spells it."""
+        return {"Retry-After": str(self.retry_after_s)}
+
+
+class QueueFullError(RetryLaterError):
+    """The model has as many requests waiting as it may."""
+
+    status, code = 429, "queue_full"
+
+
+class ModelNotReadyError(RetryLaterError):
+    """The model is loading, has failed to load, or the server is stopping."""
+
+    status, code = 503, "not_ready"
+
+
+# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); the rest is ours.
+ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
+    engine.EngineError: 500,
+    engine.ModelFormatError: 500,
+    engine.ParamSyntaxError: 500,
+    engine.WeightsError: 500,
+    engine.GraphError: 500,
+    engine.ExpressionError: 500,
+    engine.UnsupportedOperatorError: 500,
+    engine.ParameterError: 500,
+    engine.ShapeError: 422,
+    engine.InputError: 422,
+    engine.ExecutionError: 500,
+    engine.CompileError: 500,
+}
+
+
+def from_engine(error: engine.EngineError, model_name: str) -> ServiceError:
+    """What a client is told of an engine error met while running a model; the caller logs the cause of a 500."""
+    known = next(cls for cls in type(error).__mro__ if cls in ENGINE_STATUS)
+    if ENGINE_STATUS[known] == InputMismatchError.status:
+        return InputMismatchError(str(error), where=error.where or None, found=error.found, expected=error.expected)
+    return InferenceFailedError(f"model '{model_name}' failed on this input; the server's log says why")
+
+
+def http_error(status: int, message: str, detail: Mapping[str, object] | None = None) -> ServiceError:
+    """The ServiceError for a status the framework raised by itself."""
+    known: dict[int, type[ServiceError]] = {
+        cls.status: cls for cls in (NotFoundError, MethodNotAllowedError, RequestTooLargeError, InputMismatchError)
+    }
+    return known.get(status, InvalidRequestError if status < 500 else InternalError)(message, **(detail or {}))

@@ -1,0 +1,1 @@
+"""Pictures: encoded bytes -> upright RGB or grey -> the network's input, and coordinates back again."""

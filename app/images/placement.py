@@ -1,0 +1,66 @@
+"""Where a picture lies on the network's canvas: one formula for stretch, crop, letterbox and none.
+
+The picture is resized to ``resized`` and the canvas laid on it with its corner at ``origin``: positive where the
+canvas cuts the picture (crop), negative where it reaches beyond (letterbox). Sizes are (width, height), as in Pillow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.config import PreprocessConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A picture of size ``picture`` laid on a canvas of size ``canvas``."""
+
+    picture: tuple[int, int]
+    resized: tuple[int, int]
+    canvas: tuple[int, int]
+    origin: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def identity(cls, size: tuple[int, int]) -> Placement:
+        """A canvas that is the picture: what a tensor sent as it is has."""
+        return cls(picture=size, resized=size, canvas=size)
+
+    def to_picture(self, boxes: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Boxes (n, 4) as x0 y0 x1 y1 in pixels of the canvas -> pixels of the picture, cut at its edges."""
+        scale = np.divide(self.picture, self.resized)
+        moved = (boxes.reshape(-1, 2, 2) + np.asarray(self.origin)) * scale
+        clipped: NDArray[np.floating] = np.clip(moved, 0, np.asarray(self.picture, np.float64)).reshape(-1, 4)
+        return clipped
+
+
+def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:
+    """Lay a picture on a canvas by the model's resize rule.
+
+    crop resizes as torchvision's Resize(size / crop_fraction) followed by CenterCrop(size) does, letterbox as the YOLO
+    family does: centred, the odd pixel to the right and below.
+    """
+    if config.resize == "crop":
+        return _crop(picture, canvas, config.crop_fraction)
+    if config.resize == "letterbox":
+        return _letterbox(picture, canvas)
+    return Placement(picture=picture, resized=canvas, canvas=canvas)
+
+
+def _crop(picture: tuple[int, int], canvas: tuple[int, int], fraction: float) -> Placement:
+    (width, height), (cover_width, cover_height) = picture, (round(canvas[0] / fraction), round(canvas[1] / fraction))
+    if cover_height * width >= cover_width * height:
+        resized = (cover_height * width // height, cover_height)
+    else:
+        resized = (cover_width, cover_width * height // width)
+    origin = (round((resized[0] - canvas[0]) / 2), round((resized[1] - canvas[1]) / 2))
+    return Placement(picture=picture, resized=resized, canvas=canvas, origin=origin)
+
+
+def _letterbox(picture: tuple[int, int], canvas: tuple[int, int]) -> Placement:
+    ratio = min(canvas[0] / picture[0], canvas[1] / picture[1])
+    resized = (max(1, round(picture[0] * ratio)), max(1, round(picture[1] * ratio)))
+    origin = (-((canvas[0] - resized[0]) // 2), -((canvas[1] - resized[1]) // 2))
+    return Placement(picture=picture, resized=resized, canvas=canvas, origin=origin)

@@ -1,0 +1,195 @@
+"""Pictures -> the network's input, by the model's [preprocess] table.
+
+What the table leaves out is settled once, at load, from the graph: size and colours from the input's shape, the scale
+from its dtype. Every pixel goes through a table of 256 values per channel, computed in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageColor
+
+import engine
+from app.config import PreprocessConfig
+from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
+from app.images.decode import Mode, OpenPicture, Picture
+from app.images.placement import Placement, place
+from app.settings import Settings
+
+_INTERPOLATION: Final = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+    "box": Image.Resampling.BOX,
+}
+_COLORS: Final = {1: "grey", 3: "rgb"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A batch of pictures as the network takes it, where each lies, and what it cost in seconds."""
+
+    tensor: NDArray[Any]
+    placements: tuple[Placement, ...]
+    decode_s: float
+    preprocess_s: float
+
+
+class Preprocessor:
+    """One model's way from pictures to its input.
+
+    Raises:
+        ConfigError: when the table contradicts the graph, or leaves open what the graph leaves open too.
+    """
+
+    def __init__(self, port: engine.Port, config: PreprocessConfig, settings: Settings) -> None:
+        self.port = port
+        self.config = _settled(port, config)
+        self._settings = settings
+        self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype
+        self._mode: Mode = "L" if self.config.color == "grey" else "RGB"
+        self._background = cast(tuple[int, int, int], _color(config.alpha))
+        self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
+        self._table = _table(self.config, self._dtype, 1 if self._mode == "L" else 3)
+
+    def __call__(self, pictures: Sequence[Picture]) -> Prepared:
+        """Decode, resize and normalise a batch, one picture at a time so that one decoded picture exists at once."""
+        if len(pictures) > self._settings.max_images:
+            raise RequestTooLargeError(
+                f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
+            )
+        start, decode_s = time.perf_counter(), 0.0
+        batch: NDArray[Any] | None = None
+        placements: list[Placement] = []
+        for index, picture in enumerate(pictures):
+            before = time.perf_counter()
+            placement, image = self._decode(picture)
+            decode_s += time.perf_counter() - before
+            if batch is None:
+                batch = self._empty(len(pictures), placement.canvas)
+            elif placement.canvas != placements[0].canvas:
+                raise _sizes_differ(picture, placement.canvas, placements[0].canvas)
+            self._fill_in(batch[index], self._fit(image, placement))
+            placements.append(placement)
+        if batch is None:
+            raise InputMismatchError(f"input '{self.port.name}': no picture was sent, expected at least one")
+        total_s = time.perf_counter() - start
+        return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
+
+    @property
+    def example_size(self) -> tuple[int, int] | None:
+        """(height, width) of the network's input, None where any size goes."""
+        return self.config.size
+
+    def _decode(self, picture: Picture) -> tuple[Placement, Image.Image]:
+        opened = OpenPicture(picture, max_pixels=self._settings.max_pixels)
+        canvas = self._canvas(picture, opened.size)
+        placement = place(opened.size, canvas, self.config)
+        return placement, opened.decode(self._mode, self._background, placement.resized)
+
+    def _canvas(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
+        if self.config.size is None:
+            return size
+        canvas = (self.config.size[1], self.config.size[0])
+        if self.config.resize == "none" and size != canvas:
+            raise InputMismatchError(
+                f"input '{self.port.name}': {picture.label} has the wrong size: found {size[0]}x{size[1]},"
+                f" expected {canvas[0]}x{canvas[1]} (this model resizes nothing)",
+                input=self.port.name,
+                found=list(size),
+                expected=list(canvas),
+            )
+        return canvas
+
+    def _fit(self, image: Image.Image, placement: Placement) -> NDArray[np.uint8]:
+        """Resize what the canvas shows of the picture; Pillow's filters look beyond the box, so a crop is exact."""
+        if placement.resized == placement.canvas == image.size:
+            return np.asarray(image)
+        (left, top), (across, down), canvas = placement.origin, placement.resized, placement.canvas
+        x0, y0 = max(left, 0), max(top, 0)
+        x1, y1 = min(left + canvas[0], across), min(top + canvas[1], down)
+        scale_x, scale_y = image.width / across, image.height / down
+        # min(): a product that should be the edge itself may be a rounding error beyond it, which Pillow refuses.
+        box = (x0 * scale_x, y0 * scale_y, min(x1 * scale_x, image.width), min(y1 * scale_y, image.height))
+        part = image.resize((x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box=box)
+        if part.size == canvas:
+            return np.asarray(part)
+        whole = Image.new(self._mode, canvas, self._fill)
+        whole.paste(part, (x0 - left, y0 - top))
+        return np.asarray(whole)
+
+    def _empty(self, count: int, canvas: tuple[int, int]) -> NDArray[Any]:
+        channels, (width, height) = len(self._table), canvas
+        shape = (channels, height, width) if self.config.layout == "nchw" else (height, width, channels)
+        return np.empty((count, *shape), self._dtype)
+
+    def _fill_in(self, target: NDArray[Any], pixels: NDArray[np.uint8]) -> None:
+        planes = target if self.config.layout == "nchw" else np.moveaxis(target, -1, 0)
+        source = pixels[..., None] if pixels.ndim == 2 else pixels
+        if self.config.color == "bgr":
+            source = source[..., ::-1]
+        for channel, values in enumerate(self._table):
+            planes[channel] = values[source[..., channel]]
+
+
+def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:
+    """Whether an input can be fed with pictures: four dimensions, one or three channels, float or uint8."""
+    if port.spec is None or len(port.spec.shape) != 4:
+        return False
+    channels = port.spec.shape[1 if layout == "nchw" else 3]
+    return channels in _COLORS and (port.spec.dtype == np.uint8 or np.dtype(port.spec.dtype).kind in "fV")
+
+
+def _settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
+    """The table with its open keys settled from the input's shape and dtype."""
+    shape = port.spec.shape if port.spec is not None and len(port.spec.shape) == 4 else (None,) * 4
+    channels, height, width = (shape[1], shape[2], shape[3]) if config.layout == "nchw" else (shape[3], *shape[1:3])
+    size = config.size or (None if height is None or width is None else (height, width))
+    if size is None and config.resize != "none":
+        raise ConfigError(f"preprocess.size: missing, and input '{port.name}' leaves its height and width open")
+    if size is not None and ((height or size[0]), (width or size[1])) != size:
+        raise ConfigError(
+            f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
+        )
+    color = config.color or _COLORS.get(channels if channels is not None else 3)
+    if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):
+        found = f"'{color}'" if color else "nothing"
+        raise ConfigError(f"preprocess.color: found {found}, but input '{port.name}' has {channels} channels")
+    is_uint8 = port.spec is not None and port.spec.dtype == np.uint8
+    scale = config.scale if config.scale is not None else (1.0 if is_uint8 else 1 / 255)
+    return config.model_copy(update={"size": size, "color": color, "scale": scale})
+
+
+def _table(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDArray[Any]:
+    """The value of each of the 256 pixel values, per channel in the network's order: (channels, 256)."""
+    for key, given in (("mean", config.mean), ("std", config.std)):
+        if len(given) not in (1, channels):
+            raise ConfigError(f"preprocess.{key}: found {len(given)} values, expected 1 or {channels}")
+    mean, std = (np.broadcast_to(np.asarray(values), (channels,))[:, None] for values in (config.mean, config.std))
+    values = (np.arange(256) * (1.0 if config.scale is None else config.scale) - mean) / std
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    table: NDArray[Any] = values.astype(dtype)
+    return table
+
+
+def _color(name: str) -> tuple[int, ...]:
+    try:
+        return ImageColor.getrgb(name)[:3]
+    except ValueError:
+        raise ConfigError(f"preprocess.alpha: found '{name}', expected a colour such as 'white' or '#ffffff'") from None
+
+
+def _sizes_differ(picture: Picture, found: tuple[int, int], expected: tuple[int, int]) -> InputMismatchError:
+    return InputMismatchError(
+        f"{picture.label} has another size than the first: found {found[0]}x{found[1]},"
+        f" expected {expected[0]}x{expected[1]} (the pictures of a batch must be alike when the model resizes nothing)"
+    )

@@ -1,0 +1,107 @@
+"""Worker threads with a bounded queue in front of them: the one way work leaves the event loop.
+
+A request that finds the queue full is refused at once. One that waits can still be dropped: when its client goes
+away, when its deadline passes, when the server stops. One that runs, runs to its end; its place is free only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
+
+T = TypeVar("T")
+
+
+class Lane:
+    """The threads of one model.
+
+    Args:
+        name: whose they are, for messages and thread names.
+        threads: how much work runs at once.
+        queue: how much more may wait.
+        retry_after_s: what a refused client is told.
+    """
+
+    def __init__(self, name: str, *, threads: int, queue: int, retry_after_s: int) -> None:
+        self.name = name
+        self._limit = threads + queue
+        self._retry_after_s = retry_after_s
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._running = 0
+
+    async def run(self, work: Callable[[], T], deadline: float) -> T:
+        """What work returns, run in one of the threads.
+
+        Args:
+            work: called with the caller's context variables.
+            deadline: on time.monotonic()'s clock; waiting counts.
+
+        Raises:
+            QueueFullError: nothing was started.
+            DeadlineExceededError: not done in time; work that has not begun never will.
+            ModelNotReadyError: the lane is closed.
+        """
+        future = self._submit(work, deadline)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise self._too_late() from None
+
+    @property
+    def queued(self) -> int:
+        """How much waits now."""
+        return max(0, self._pending - self._running)
+
+    @property
+    def running(self) -> int:
+        """How much runs now."""
+        return self._running
+
+    def close(self) -> None:
+        """Drop what waits; what runs goes on to its end."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, work: Callable[[], T], deadline: float) -> Future[T]:
+        with self._lock:
+            if self._pending >= self._limit:
+                raise QueueFullError(
+                    f"'{self.name}' is busy: {self._pending} requests run or wait, at most {self._limit} may",
+                    retry_after_s=self._retry_after_s,
+                    limit=self._limit,
+                )
+            self._pending += 1
+        try:
+            future = self._executor.submit(contextvars.copy_context().run, self._work, work, deadline)
+        except RuntimeError:  # shut down
+            self._leave()
+            raise ModelNotReadyError("the server is stopping", retry_after_s=self._retry_after_s) from None
+        future.add_done_callback(lambda _: self._leave())
+        return future
+
+    def _work(self, work: Callable[[], T], deadline: float) -> T:
+        if time.monotonic() > deadline:
+            raise self._too_late()
+        with self._lock:
+            self._running += 1
+        try:
+            return work()
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._pending -= 1
+
+    def _too_late(self) -> DeadlineExceededError:
+        return DeadlineExceededError(f"'{self.name}' did not answer within the request's time")

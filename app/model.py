@@ -1,0 +1,217 @@
+"""One served version of a model: graph, session, preprocessing and task. Knows neither HTTP nor the event loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import engine
+from app.config import ModelConfig
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError
+from app.images.placement import Placement
+from app.images.preprocess import Preprocessor, takes_pictures
+from app.settings import Settings
+from app.signature import Inputs, Signature
+from app.statistics import Timing
+from app.tasks.registry import make_task
+from app.tasks.task import Outputs, Prediction, TaskContext
+from app.wording import quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferRequest:
+    """What is to be run, independent of how it was sent.
+
+    outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
+    none for pictures.
+    """
+
+    decode: Callable[[Signature], Inputs]
+    outputs: tuple[str, ...] | bool | None = None
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferResult:
+    """What came out: the raw outputs asked for, one list of predictions for each item, and where the time went."""
+
+    outputs: dict[str, NDArray[Any]]
+    predictions: list[list[Prediction]] | None
+    items: int
+    timing: Timing
+
+
+class Model:
+    """Runs requests; many threads may call it at once.
+
+    Args:
+        name, graph, config, labels: what the store found.
+        threads: cores one run may use.
+
+    Raises:
+        ConfigError: the config does not fit the graph.
+        EngineError: the graph cannot run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: engine.RuntimeGraph,
+        config: ModelConfig,
+        labels: tuple[str, ...] | None,
+        *,
+        threads: int,
+        settings: Settings,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.labels = labels
+        self.session = engine.Session(graph, backend=settings.backend, threads=config.threads or threads)
+        self.preprocessor = _preprocessor(graph, config, settings)
+        self.signature = Signature(
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
+        )
+        self._task = make_task(TaskContext(config=config, signature=self.signature, labels=labels))
+
+    def infer(self, request: InferRequest) -> InferResult:
+        """Decode, preprocess, run, predict.
+
+        Raises:
+            ServiceError: the request does not fit this model.
+            EngineError: the engine refuses the tensors, or fails.
+            ConfigError: the outputs are not what the config promises.
+        """
+        timing, start = Timing(), time.perf_counter()
+        options = self._task.options(request.parameters)
+        wanted = self._wanted(request.outputs)
+        inputs = request.decode(self.signature)
+        timing.decode_s = time.perf_counter() - start
+        tensors, placements = self._tensors(inputs, timing)
+        start = time.perf_counter()
+        result = self.session.run(tensors)
+        timing.infer_s = time.perf_counter() - start
+        outputs = dict(zip(result.names, result, strict=True))
+        start = time.perf_counter()
+        predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
+        if wanted is None:
+            wanted = () if placements and predictions is not None else tuple(outputs)
+        timing.postprocess_s = time.perf_counter() - start
+        return InferResult(
+            outputs={name: outputs[name] for name in wanted},
+            predictions=predictions,
+            items=len(placements) or _batch(tensors.values()),
+            timing=timing,
+        )
+
+    def profile(self) -> list[dict[str, Any]]:
+        """Each operator's measured time for one run on zeros; the run before it, which warms caches, is not counted.
+
+        Raises:
+            InvalidRequestError: the graph leaves sizes open, so there is no input to measure with.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            raise InvalidRequestError(
+                "profile: the model leaves its input's size open, so there is nothing to run it on"
+            )
+        self.session.run(inputs)
+        return self.session.run(inputs, profile=True).profile or []
+
+    def warm_up(self) -> bool:
+        """Run once on zeros, predictions included: False when the graph leaves sizes open.
+
+        Raises:
+            EngineError: the model cannot run.
+            ConfigError: its outputs are not what the config promises.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            return False
+        self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
+        return True
+
+    def example_inputs(self) -> dict[str, NDArray[Any]] | None:
+        """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""
+        zeros = {port.name: self._zeros(port) for port in self.signature.inputs}
+        known = {name: array for name, array in zeros.items() if array is not None}
+        return known if len(known) == len(zeros) else None
+
+    def _zeros(self, port: engine.Port) -> NDArray[Any] | None:
+        if port.spec is None:
+            return None
+        shape = list(port.spec.shape)
+        if shape and shape[0] is None:
+            shape[0] = 1
+        if (
+            self.preprocessor is not None
+            and port.name == self.signature.picture_input
+            and self.preprocessor.config.size
+        ):
+            sides = slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)
+            shape[sides] = self.preprocessor.config.size
+        known = [dim for dim in shape if dim is not None]
+        return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
+
+    def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
+        tensors: dict[str, NDArray[Any]] = {}
+        placements: tuple[Placement, ...] = ()
+        for name, value in inputs.items():
+            if not isinstance(value, tuple):
+                tensors[name] = value
+            elif self.preprocessor is not None:
+                prepared = self.preprocessor(value)
+                tensors[name], placements = prepared.tensor, prepared.placements
+                timing.decode_s += prepared.decode_s
+                timing.preprocess_s += prepared.preprocess_s
+        return tensors, placements
+
+    def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
+        """For tensors sent as they are the picture is the network's canvas."""
+        picture = tensors.get(self.signature.picture_input or "")
+        items = _batch(outputs.values())
+        if picture is None or picture.ndim != 4 or self.preprocessor is None:
+            return [Placement.identity((1, 1))] * items
+        height, width = picture.shape[2:] if self.preprocessor.config.layout == "nchw" else picture.shape[1:3]
+        return [Placement.identity((width, height))] * items
+
+    def _wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
+        if outputs is None:
+            return None
+        if isinstance(outputs, bool):
+            return self.signature.output_names if outputs else ()
+        for name in outputs:
+            if name not in self.signature.output_names:
+                raise InputMismatchError(
+                    f"unknown output: found '{name}', expected one of {quoted(self.signature.output_names)}",
+                    found=name,
+                    expected=list(self.signature.output_names),
+                )
+        return outputs
+
+
+def _preprocessor(graph: engine.RuntimeGraph, config: ModelConfig, settings: Settings) -> Preprocessor | None:
+    """For the first input that looks like pictures; a [preprocess] table says that there is one."""
+    asked = "preprocess" in config.model_fields_set
+    fitting = [port for port in graph.inputs if takes_pictures(port, config.preprocess.layout)]
+    port = fitting[0] if fitting else (graph.inputs[0] if asked and graph.inputs else None)
+    if port is None:
+        return None
+    try:
+        return Preprocessor(port, config.preprocess, settings)
+    except ConfigError:
+        if asked:
+            raise
+        return None  # an open size, and nobody said that pictures are sent
+
+
+def _batch(arrays: Any) -> int:
+    """Items in a batch: the first dimension of the first array, 1 for a scalar."""
+    first = next(iter(arrays), None)
+    return int(first.shape[0]) if first is not None and first.ndim else 1

@@ -1,0 +1,57 @@
+"""Answers of the service's own kind: JSON through orjson, and errors in their one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.answers import dump_json
+from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
+from app.wording import did_you_mean
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(dump_json(value), status, headers=headers, media_type="application/json")
+
+
+def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+    """An error in its one shape."""
+    return json_response(error.body(), error.status, {**(headers or {}), **error.headers})
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Give the service's own errors, and those of FastAPI and Starlette, their one shape."""
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+
+
+async def _service_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, ServiceError)
+    return error_response(exc)
+
+
+async def _http_exception(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    headers = dict(exc.headers or {})
+    if exc.status_code == NotFoundError.status:
+        known = [path for route in request.app.routes if "{" not in (path := getattr(route, "path", "{"))]
+        return error_response(NotFoundError(f"no such path: {request.url.path}{did_you_mean(request.url.path, known)}"))
+    if exc.status_code == MethodNotAllowedError.status:
+        allowed = headers.get("Allow", "")
+        message = f"{request.url.path} does not take {request.method}, expected {allowed or 'another method'}"
+        return error_response(MethodNotAllowedError(message), headers)
+    return error_response(http_error(exc.status_code, str(exc.detail)), headers)
+
+
+async def _validation_error(request: Request, exc: Exception) -> Response:
+    """A query or path parameter that is not of its type: the request is malformed, whatever the model is."""
+    assert isinstance(exc, RequestValidationError)
+    problems = [f"{error['loc'][-1]}: {error['msg']}, found {error.get('input')!r}" for error in exc.errors()]
+    return error_response(InvalidRequestError("; ".join(problems)))

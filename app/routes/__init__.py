@@ -1,0 +1,1 @@
+"""The HTTP routes: parse, call, answer. Nothing here knows how a model runs."""

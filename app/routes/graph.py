@@ -1,0 +1,72 @@
+"""GET /graph and /models/{name}/graph: what a model does, and how long each step takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.dataplane import DataPlane
+from app.errors import InvalidRequestError
+from app.render import MEDIA_TYPES, render
+from app.routes.state import dataplane
+from app.schemas import ErrorBody
+from app.store import Version
+
+router = APIRouter(tags=["graph"])
+
+_PARAM_TYPE: Final = "text/plain; charset=utf-8"
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
+    **{status: {"model": ErrorBody} for status in (400, 404, 429, 503, 504)},
+}
+Format = Annotated[
+    Literal["json", "svg", "dot", "mermaid", "text", "param"], Query(description="param is the model's own file")
+]
+Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
+VersionNumber = Annotated[int | None, Query(ge=1, description="the highest one without it")]
+
+
+@router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)
+async def graph(
+    request: Request,
+    model: Annotated[str | None, Query(description="may be left out when there is one, or a default")] = None,
+    version: VersionNumber = None,
+    format: Format = "json",
+    profile: Profile = False,
+) -> Response:
+    """Operators, operands, shapes, weights and costs."""
+    return await _graph(dataplane(request), model, version, format, profile)
+
+
+@router.get("/models/{name}/graph", responses=_RESPONSES, summary="The graph of this model", response_class=Response)
+async def model_graph(
+    request: Request, name: str, version: VersionNumber = None, format: Format = "json", profile: Profile = False
+) -> Response:
+    """As /graph, with the model in the path."""
+    return await _graph(dataplane(request), name, version, format, profile)
+
+
+async def _graph(plane: DataPlane, name: str | None, number: int | None, format: str, profile: bool) -> Response:
+    version, deadline = plane.store.version(name, number), plane.deadline()
+    if format == "param":
+        if profile:
+            raise InvalidRequestError("profile: the model's own file has no times, expected another format")
+        return Response(await plane.offload(version.files.param.read_bytes, deadline), media_type=_PARAM_TYPE)
+    times = await plane.profile(version, deadline) if profile else []
+    text = await plane.offload(lambda: render(_description(version, times), format), deadline)
+    return Response(text, media_type=MEDIA_TYPES[format])
+
+
+def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:
+    """The engine's description under the store's name, with the measured times."""
+    assert version.model is not None  # Store.version returns ready versions only
+    description = version.model.session.describe()
+    measured = {row["index"]: row["time_us"] for row in times}
+    operators = [
+        operator | ({"time_us": measured[operator["index"]]} if operator["index"] in measured else {})
+        for operator in description["operators"]
+    ]
+    return {**description, "name": version.name, "version": version.number, "operators": operators}

@@ -1,0 +1,119 @@
+"""POST /infer and /models/{name}/infer.
+
+The body is read raw: what it is, its Content-Type says, and no framework parses tensors well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.accept import choose
+from app.body import read_body, until_disconnect
+from app.codec.answers import dump_json, json_tensors
+from app.codec.forms import read_outputs
+from app.codec.message import Message, read_version
+from app.codec.numpy_files import write_npz
+from app.codec.parse import JSON, NPZ, parse
+from app.dataplane import Answer, DataPlane
+from app.errors import InvalidRequestError
+from app.model import InferRequest
+from app.openapi import INFER_DOCUMENTATION
+from app.routes.state import dataplane
+from app.tasks.registry import parameter_names
+from app.wording import did_you_mean
+
+router = APIRouter(tags=["inference"])
+
+# Smaller bodies are parsed where they arrive: a thread costs more than that.
+_INLINE_BYTES: Final = 64 * 1024
+_QUERY: Final = ("model", "version", "outputs")
+_PARAMETERS: Final = parameter_names()
+
+
+@router.post("/infer", **INFER_DOCUMENTATION, summary="Run a model")
+async def infer(request: Request) -> Response:
+    """The model is named by ?model=, by "model" in the body, or is the default one."""
+    return await _answer(request, None)
+
+
+@router.post("/models/{name}/infer", **INFER_DOCUMENTATION, summary="Run this model")
+async def infer_model(request: Request, name: str) -> Response:
+    """As /infer, with the model in the path."""
+    return await _answer(request, name)
+
+
+async def _answer(request: Request, name: str | None) -> Response:
+    plane = dataplane(request)
+    deadline = plane.deadline()
+    media_type = choose(request.headers.get("accept", ""), (JSON, NPZ))
+    query = _query(request)
+    body = await read_body(request, plane.settings.max_body_bytes)
+    message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
+    message = _merged(message, query, name)
+    if media_type == NPZ and message.outputs is None:
+        message = replace(message, outputs=True)
+    answer = asyncio.create_task(
+        plane.infer(message.model, message.version, _request(message), _ENCODERS[media_type], deadline)
+    )
+    return Response(await until_disconnect(request, answer), media_type=media_type)
+
+
+async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
+    work = partial(parse, body, content_type, plane.settings)
+    return work() if len(body) <= _INLINE_BYTES else await plane.offload(work, deadline)
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    for key in request.query_params:
+        if key not in (*_QUERY, *_PARAMETERS):
+            raise InvalidRequestError(f"unknown query parameter '{key}'{did_you_mean(key, (*_QUERY, *_PARAMETERS))}")
+    return request.query_params
+
+
+def _merged(message: Message, query: Mapping[str, str], name: str | None) -> Message:
+    """The message with what path and query say; the same thing said twice must be the same."""
+    outputs = read_outputs(query["outputs"]) if "outputs" in query else None
+    return replace(
+        message,
+        model=_agreed("model", name, query.get("model"), message.model),
+        version=_agreed("version", read_version(query.get("version")), message.version),
+        outputs=message.outputs if outputs is None else outputs,
+        parameters={**message.parameters, **{key: query[key] for key in _PARAMETERS if key in query}},
+    )
+
+
+def _agreed(what: str, *said: Any) -> Any:
+    values = [value for value in said if value is not None]
+    for value in values[1:]:
+        if value != values[0]:
+            raise InvalidRequestError(f"{what}: found both {values[0]!r} and {value!r} in one request")
+    return values[0] if values else None
+
+
+def _request(message: Message) -> InferRequest:
+    return InferRequest(decode=message.decode, outputs=message.outputs, parameters=message.parameters)
+
+
+def _as_json(answer: Answer) -> bytes:
+    result = answer.result
+    body: dict[str, Any] = {"model": answer.model, "version": answer.version}
+    if result.predictions is not None:
+        body["predictions"] = result.predictions[0] if len(result.predictions) == 1 else result.predictions
+    if result.outputs or result.predictions is None:
+        body["outputs"] = json_tensors(result.outputs)
+    return dump_json({**body, "timing": result.timing.as_ms()})
+
+
+def _as_npz(answer: Answer) -> bytes:
+    return write_npz(answer.result.outputs)
+
+
+_ENCODERS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: _as_json, NPZ: _as_npz}

@@ -1,0 +1,134 @@
+"""The server process: uvicorn around the app, with a banner at the start and a drain at the end.
+
+SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, close the port,
+finish what is in flight within shutdown_timeout_s, exit with status 0. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import socket
+import sys
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+
+import uvicorn
+
+from app.banner import banner
+from app.dataplane import DataPlane
+from app.log import configure_logging
+from app.main import create_app
+from app.settings import Settings, SettingsError
+from app.workers import detach, supervise
+
+log = logging.getLogger(__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our own way to start and to stop."""
+
+    def __init__(self, config: uvicorn.Config, plane: DataPlane, url: str | None) -> None:
+        super().__init__(config)
+        self._plane = plane
+        self._url = url
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._announcement: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and print the banner once the models are loaded."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        self._announcement = asyncio.create_task(self._announce())
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
+        if self._plane.is_draining or self._loop is None:
+            self.should_exit = self.force_exit = True
+            return
+        self._plane.is_draining = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        log.info("stopping: finishing what is in flight")
+        asyncio.get_running_loop().call_later(self._plane.settings.drain_delay_s, self._stop)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def _announce(self) -> None:
+        await self._plane.loaded.wait()
+        if self._url is not None and not self._plane.is_draining:
+            print(banner(self._plane, self._url), flush=True)
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop; the exit status.
+
+    Raises:
+        SettingsError: the address cannot be listened on.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    listener = _listen(settings)
+    url = _url(settings.host, listener.getsockname()[1])
+    if settings.workers == 1:
+        return run(settings, listener, url)
+
+    def start(index: int) -> SpawnProcess:
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(settings, listener, url if index == 0 else None), name=f"worker-{index}"
+        )
+        process.start()
+        return process
+
+    return supervise(settings.workers, start)
+
+
+def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
+    """One server process on a socket that listens already; url is printed, None prints nothing."""
+    app = create_app(settings)
+    plane: DataPlane = app.state.dataplane
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,  # type: ignore[arg-type]  # handed to asyncio.wait_for
+    )
+    # What uvicorn says at its info level, the banner says better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = Server(config, plane, url)
+    server.run(sockets=[listener])
+    if server.force_exit or plane.is_busy:
+        # Threads that still run would keep the interpreter from ending.
+        log.error("stopped with work in flight")
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(1)
+    return 0
+
+
+def _work(settings: Settings, listener: socket.socket, url: str | None) -> None:
+    detach()
+    configure_logging(settings.log_level, settings.log_format)
+    sys.exit(run(settings, listener, url))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as exc:
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {exc.strerror or exc}") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    """An address a person can open: a server on every interface is reached on the local one."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

@@ -1,0 +1,123 @@
+"""Every knob of the server: one row each, with default, unit and one line of help.
+
+A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``; a variable of that family that names no
+setting is refused, so that a slip of the pen cannot pass as a default. docs/settings.md is checked against this file.
+Nothing here imports numpy: the threads setting must be known before that happens (app/threads.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.wording import did_you_mean
+
+PREFIX: Final = "PNNX_SERVE_"
+# Kubernetes gives every container variables about each service of its namespace: for a service called pnnx-serve
+# these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
+_SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
+
+
+class SettingsError(Exception):
+    """An environment variable or argument is not a value the server can work with."""
+
+
+def _row(default: Any, unit: str, text: str, **limits: Any) -> Any:
+    return Field(default, description=text, json_schema_extra={"unit": unit}, **limits)
+
+
+class Settings(BaseModel):
+    """What the server runs with. Immutable; build one with ``Settings()`` or ``Settings.from_env()``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: Path = _row(Path("model_store"), "folder", "Folder of the models to serve.")
+    host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
+    port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
+    workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
+    default_model: str | None = _row(
+        None, "name", "Model for requests that name none; a store of one needs no default."
+    )
+    backend: Literal["auto", "compiled", "reference"] = _row("auto", "choice", "How models run.")
+    threads: int | None = _row(
+        None, "threads", "Upper limit of compute threads; unset: all this process may use.", ge=1
+    )
+    warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
+    max_in_flight: int | None = _row(
+        None, "requests", "Requests of one model that run at once; unset: as many as threads.", ge=1
+    )
+    max_queue: int = _row(64, "requests", "Requests of one model that may wait; one more is answered 429.", ge=0)
+    request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)
+    retry_after_s: int = _row(1, "seconds", "What Retry-After tells a client answered 429 or 503.", ge=1)
+    drain_delay_s: float = _row(
+        0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
+    )
+    shutdown_timeout_s: float = _row(
+        30.0, "seconds", "How long requests in flight may take to finish at the end.", gt=0
+    )
+    max_body_bytes: int = _row(64 * 2**20, "bytes", "Largest request body; an .npz counts unpacked as well.", ge=1)
+    max_elements: int = _row(16 * 2**20, "elements", "Largest tensor of a request.", ge=1)
+    max_json_depth: int = _row(32, "levels", "Deepest nesting of a JSON body.", ge=2, le=1000)
+    max_images: int = _row(32, "pictures", "Most pictures in one request.", ge=1)
+    # Pillow refuses twice its own MAX_IMAGE_PIXELS whatever we say, so a larger limit would promise too much.
+    max_pixels: int = _row(50_000_000, "pixels", "Largest picture, checked before decoding.", ge=1, le=178_956_970)
+    cors_origins: tuple[str, ...] = _row(
+        (), "origins", "Web origins that may call from a browser, by comma; * for all."
+    )
+    access_log: bool = _row(False, "flag", "One log line per request.")
+    log_level: Literal["debug", "info", "warning", "error"] = _row(
+        "info", "choice", "Least severe line that is logged."
+    )
+    log_format: Literal["text", "json"] = _row("text", "choice", "Shape of log lines.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: object) -> Self:
+        """Settings from PNNX_SERVE_* variables; overrides that are not None win.
+
+        Raises:
+            SettingsError: for a variable that names no setting, or a value out of its range.
+        """
+        values: dict[str, Any] = dict(_variables(environ, cls.model_fields))
+        values.update({key: value for key, value in overrides.items() if value is not None})
+        try:
+            return cls.model_validate(values)
+        except ValidationError as exc:
+            raise SettingsError("; ".join(_problem(error) for error in exc.errors())) from None
+
+    def to_env(self) -> dict[str, str]:
+        """The variables from which ``from_env`` makes these settings again: for child processes."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {variable(name): _text(value) for name, value in values.items() if value not in (None, ())}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def _variables(environ: Mapping[str, str], known: Mapping[str, object]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, text in environ.items():
+        if not key.startswith(PREFIX) or _SERVICE_LINK.fullmatch(key) or text.startswith("tcp://"):
+            continue
+        name = key.removeprefix(PREFIX).lower()
+        if name not in known:
+            hint = did_you_mean(key, map(variable, known))
+            raise SettingsError(f"unknown setting {key}{hint}")
+        if text:
+            values[name] = tuple(filter(None, map(str.strip, text.split(",")))) if name == "cors_origins" else text
+    return values
+
+
+def _text(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _problem(error: Any) -> str:
+    name = str(error["loc"][0]) if error["loc"] else "settings"
+    return f"{name} ({variable(name)}): {error['msg']}, found {error['input']!r}"

@@ -1,0 +1,112 @@
+"""What every task is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from app.config import ModelConfig, Section
+from app.errors import ConfigError, InvalidRequestError
+from app.images.placement import Placement
+from app.signature import Signature
+from app.wording import did_you_mean, quoted
+
+Outputs: TypeAlias = Mapping[str, NDArray[Any]]
+Prediction: TypeAlias = dict[str, Any]
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What a task is made from."""
+
+    config: ModelConfig
+    signature: Signature
+    labels: tuple[str, ...] | None
+
+    def label(self, index: int) -> str:
+        """The label of a class, its number where there is none."""
+        return self.labels[index] if self.labels is not None and index < len(self.labels) else str(index)
+
+    def check_output(self, key: str, name: str) -> str:
+        """The name, if the model has such an output.
+
+        Raises:
+            ConfigError: naming the key of config.toml.
+        """
+        if name not in self.signature.output_names:
+            raise ConfigError(f"{key}: found '{name}', expected one of {quoted(self.signature.output_names)}")
+        return name
+
+    def check_labels(self, classes: int) -> None:
+        """Refuse labels that are not one per class.
+
+        Raises:
+            ConfigError: with both counts.
+        """
+        if self.labels is not None and len(self.labels) != classes:
+            raise ConfigError(f"labels: found {len(self.labels)}, expected {classes}, one for each class of the model")
+
+
+class Task(Protocol):
+    """Turns a batch of outputs into predictions; made once per model, used by many threads at once."""
+
+    PARAMETERS: ClassVar[tuple[str, ...]]
+
+    def __init__(self, context: TaskContext) -> None: ...
+
+    def options(self, parameters: Mapping[str, Any]) -> Any:
+        """The request's parameters laid over the model's config, checked before anything runs.
+
+        Raises:
+            InvalidRequestError: for a parameter the task has not, or a value out of its range.
+        """
+        ...
+
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Any) -> list[list[Prediction]] | None:
+        """One list for each item of the batch, best first; None where the task predicts nothing.
+
+        placements: where each item's picture lies on the network's canvas, one for each item of the batch.
+
+        Raises:
+            ConfigError: the outputs have not the shape the config promises.
+        """
+        ...
+
+
+def reject_unknown(parameters: Mapping[str, Any], allowed: Sequence[str]) -> None:
+    """Refuse parameters a task has not.
+
+    Raises:
+        InvalidRequestError: naming the first one and those there are.
+    """
+    for name in parameters:
+        if name not in allowed:
+            raise InvalidRequestError(
+                f"unknown parameter '{name}'{did_you_mean(name, allowed)}, this model takes {quoted(allowed)}"
+            )
+
+
+def overlay(section: SectionT, parameters: Mapping[str, Any], allowed: Sequence[str]) -> SectionT:
+    """A config section with a request's parameters laid over it.
+
+    Raises:
+        InvalidRequestError: as Task.options says.
+    """
+    reject_unknown(parameters, allowed)
+    if not parameters:
+        return section
+    try:
+        return type(section).model_validate({**section.model_dump(), **parameters})
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {first['input']!r}") from None
+
+
+def rounded(value: float) -> float:
+    """Seven significant digits: what a float32 holds, without the noise of printing it as a double."""
+    return float(f"{value:.7g}")

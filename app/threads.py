@@ -1,0 +1,89 @@
+"""How many threads this process may use, decided before numpy is imported.
+
+BLAS libraries size their pools when numpy loads them, from the machine's cores: in a container with a quota of two
+cores on a machine of 64 that is 64 threads fighting for two. So this module imports nothing but the standard
+library, and the program's entry points call ``limit_threads`` first of all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+BLAS_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadBudget:
+    """The decision and what it was made from; None where there is no limit."""
+
+    affinity: int
+    quota: float | None
+    setting: int | None
+    workers: int = 1
+
+    @property
+    def threads(self) -> int:
+        """min(affinity, quota rounded down, setting), shared out among the workers; at least one.
+
+        Rounded down, because the kernel stops a group that used up its quota for the rest of the period.
+        """
+        limits = [self.affinity, *([int(self.quota)] if self.quota else []), *([self.setting] if self.setting else [])]
+        return max(1, min(limits) // self.workers)
+
+    def __str__(self) -> str:
+        quota = "none" if self.quota is None else f"{self.quota:g}"
+        setting = "none" if self.setting is None else str(self.setting)
+        workers = "" if self.workers == 1 else f", for each of {self.workers} workers"
+        plural = "" if self.threads == 1 else "s"
+        limits = f"cores allowed {self.affinity}, cgroup quota {quota}, setting {setting}{workers}"
+        return f"{self.threads} thread{plural} ({limits})"
+
+
+def thread_budget(setting: int | None = None, workers: int = 1) -> ThreadBudget:
+    """The threads one server process may use; setting is the user's own limit for all of them together."""
+    return ThreadBudget(affinity=_affinity(), quota=cgroup_quota(), setting=setting, workers=workers)
+
+
+def limit_threads(threads: int, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set the BLAS thread counts for a numpy that is imported later; what the user has set stays."""
+    for name in BLAS_VARIABLES:
+        environ.setdefault(name, str(threads))
+
+
+def cgroup_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores the control group may use, the smallest over the group and its parents; None without a limit."""
+    quotas = [quota for quota in _quotas(proc, root) if quota is not None]
+    return min(quotas) if quotas else None
+
+
+def _affinity() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _quotas(proc: Path, root: Path) -> Iterator[float | None]:
+    for line in _read(proc).splitlines():
+        hierarchy, controllers, path = line.split(":", 2)
+        inside = Path(path.lstrip("/"))
+        for group in (inside, *inside.parents):
+            if hierarchy == "0":
+                yield _quota(*_read(root / group / "cpu.max").split())
+            elif "cpu" in controllers.split(","):
+                folder = root / "cpu" / group
+                yield _quota(_read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip())
+
+
+def _quota(quota: str = "", period: str = "") -> float | None:
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
