@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from engine.check import check
 from engine.errors import (
     CompileError,
     EngineError,
@@ -20,6 +21,7 @@ from engine.errors import (
     ModelFormatError,
     ParameterError,
     ParamSyntaxError,
+    RunCancelledError,
     ShapeError,
     UnsupportedOperatorError,
     WeightsError,
@@ -46,6 +48,7 @@ __all__ = [
     "ParameterError",
     "Port",
     "Registry",
+    "RunCancelledError",
     "RuntimeGraph",
     "RuntimeOperand",
     "RuntimeOperator",
@@ -54,6 +57,7 @@ __all__ = [
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",
+    "check",
     "load",
     "register",
     "registry",

@@ -11,6 +11,7 @@ EngineError
 ├─ ShapeError                operands do not fit each other (also a ValueError)
 ├─ InputError                a caller's tensors do not fit the graph (also a ValueError)
 ├─ ExecutionError            an operator failed while running
+├─ RunCancelledError         the caller cancelled the run between two operators
 └─ CompileError              an operator cannot be lowered; the caller may fall back to the reference
 
 Every error says where, what was found and what was expected. Places are file *names*, operators and
@@ -103,6 +104,10 @@ class InputError(EngineError, ValueError):
 
 class ExecutionError(EngineError):
     """An operator failed while running, for a reason its layer did not foresee."""
+
+
+class RunCancelledError(EngineError):
+    """The caller cancelled the run; it stopped before the operator named."""
 
 
 class CompileError(EngineError):

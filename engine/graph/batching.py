@@ -41,7 +41,7 @@ def requested_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> int | Non
 
 def _common_batch(ports: Sequence[Port], inputs: Sequence[Array], exported: int | None) -> int:
     sizes = {array.shape[0] if array.ndim else None for array in inputs}
-    size = sizes.pop()
+    size: int | None = sizes.pop()
     if exported is None or sizes or size is None:
         raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
     return size

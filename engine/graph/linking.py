@@ -19,9 +19,11 @@ def link(source: pnnx.Graph, registry: Registry) -> tuple[list[RuntimeOperator],
 
     Raises:
         UnsupportedOperatorError: all unknown types at once.
-        GraphError: an operand has two producers or none, or an operator's name repeats.
+        GraphError: an operand has two producers or none, an operator's name repeats, there is no output.
         ParameterError: an operator's parameters or attributes do not fit its type; names the operator.
     """
+    if not any(op.type == "pnnx.Output" for op in source.operators):
+        raise GraphError("the graph has no output", found=f"{len(source.operators)} operators")
     registry.check([(op.type, op.name) for op in source.operators if op.type not in BOUNDARY_TYPES])
     operands = _make_operands(source)
     operators = [_make_operator(op, operands, source.annotations, registry) for op in source.operators]
@@ -56,12 +58,24 @@ def _make_operator(
     for name in op.inputs:
         if name not in operands:
             raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
+    _check_counts(op)
     return RuntimeOperator(
         source=op,
         inputs=tuple(operands[name] for name in op.inputs),
         outputs=tuple(operands[name] for name in op.outputs),
         layer=None if op.type in BOUNDARY_TYPES else bind_operator(op, annotations, registry),
     )
+
+
+def _check_counts(op: pnnx.Operator) -> None:
+    """Inputs make one operand, outputs take one, everything else makes something."""
+    found = f"{len(op.inputs)} inputs, {len(op.outputs)} outputs"
+    counts = (len(op.inputs), len(op.outputs))
+    expected = {"pnnx.Input": (0, 1), "pnnx.Output": (1, 0)}.get(op.type)
+    if expected is not None and counts != expected:
+        raise GraphError("wrong number of operands", where=f"{op.name} ({op.type})", found=found)
+    if expected is None and not op.outputs:
+        raise GraphError("the operator makes nothing", where=f"{op.name} ({op.type})", found=found)
 
 
 def bind_operator(op: pnnx.Operator, annotations: Mapping[str, TensorSpec], registry: Registry) -> BoundLayer:

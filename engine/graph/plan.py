@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.graph.lifetime import counts, lifetimes, peak_bytes
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 
@@ -26,36 +27,51 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All steps of a run; immutable, shared by every thread that runs the graph."""
+    """All steps of a run; immutable, shared by every thread that runs the graph.
+
+    Args:
+        slots: size of a run's value table.
+        inputs, outputs: slots of the graph's own inputs and outputs.
+        operands: slot of every operand by name.
+        counted: slots whose bytes count towards the peak.
+        peak_bytes: the largest number of bytes alive at once, as far as shapes are known.
+    """
 
     steps: tuple[Step, ...]
     slots: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    operands: dict[str, int]
+    counted: frozenset[int]
+    peak_bytes: int
 
 
 def make_plan(
     order: Sequence[RuntimeOperator], inputs: Sequence[RuntimeOperand], outputs: Sequence[RuntimeOperand]
 ) -> Plan:
-    """Lay out a run: slots, steps, and the last use of every value."""
-    computed = [op for op in order if op.layer is not None]
+    """Lay out a run: slots, steps, and where every value dies."""
+    dying: dict[int, list[int]] = {}
+    for each in lifetimes(order):
+        dying.setdefault(each.end, []).append(each.operand.slot)
     kept = {operand.slot for operand in outputs}
-    last_use = {operand.slot: op for op in computed for operand in (*op.outputs, *op.inputs)}
-    steps = tuple(
-        Step(
-            operator=op,
-            inputs=tuple(operand.slot for operand in op.inputs),
-            outputs=tuple(operand.slot for operand in op.outputs),
-            released=tuple(
-                sorted({o.slot for o in (*op.inputs, *op.outputs) if last_use[o.slot] is op and o.slot not in kept})
-            ),
-        )
-        for op in computed
-    )
-    slots = 1 + max((operand.slot for op in order for operand in op.outputs), default=-1)
+    operands = {operand.name: operand.slot for op in order for operand in op.outputs}
     return Plan(
-        steps=steps,
-        slots=slots,
+        steps=tuple(
+            _step(op, set(dying.get(index, ())) - kept) for index, op in enumerate(order) if op.layer is not None
+        ),
+        slots=len(operands),
         inputs=tuple(operand.slot for operand in inputs),
         outputs=tuple(operand.slot for operand in outputs),
+        operands=operands,
+        counted=frozenset(operand.slot for op in order for operand in op.outputs if counts(operand)),
+        peak_bytes=peak_bytes(order),
+    )
+
+
+def _step(op: RuntimeOperator, released: set[int]) -> Step:
+    return Step(
+        operator=op,
+        inputs=tuple(operand.slot for operand in op.inputs),
+        outputs=tuple(operand.slot for operand in op.outputs),
+        released=tuple(sorted(released)),
     )

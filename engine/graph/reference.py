@@ -5,7 +5,6 @@ All that changes in a run lives in its own value table, so any number of threads
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,15 +13,16 @@ from engine.errors import EngineError, ExecutionError, InputError
 from engine.graph.inference import split_outputs
 from engine.graph.plan import Plan, Step
 from engine.graph.port import flatten
+from engine.graph.watch import Watch
 from engine.tensor import Array
 
 
-def execute(plan: Plan, inputs: Sequence[Array], times_ns: list[int] | None = None) -> list[Array]:
+def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
     """Run a plan.
 
     Args:
         inputs: one array an input of the graph; never written to.
-        times_ns: receives the time of every step, in nanoseconds.
+        watch: looks into the run and may stop it.
 
     Returns:
         The graph's outputs, laid flat; none shares memory with an input, a weight or another output.
@@ -33,11 +33,16 @@ def execute(plan: Plan, inputs: Sequence[Array], times_ns: list[int] | None = No
     values: list[object] = [None] * plan.slots
     for slot, array in zip(plan.inputs, inputs, strict=True):
         values[slot] = _read_only(array)
+    if watch is not None:
+        watch.begin(values)
     for step in plan.steps:
-        start = time.perf_counter_ns()
+        if watch is not None:
+            watch.before(step)
         _run(step, values)
-        if times_ns is not None:
-            times_ns.append(time.perf_counter_ns() - start)
+        if watch is not None:
+            watch.after(step, values)
+        for slot in step.released:
+            values[slot] = None
     return _outputs([values[slot] for slot in plan.outputs])
 
 
@@ -53,8 +58,6 @@ def _run(step: Step, values: list[object]) -> None:
         raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
     for slot, value in zip(step.outputs, split_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
-    for slot in step.released:
-        values[slot] = None
 
 
 def _read_only(array: Array) -> Array:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine import pnnx
 from engine.errors import GraphError
+from engine.graph import surgery
 from engine.graph.description import describe
 from engine.graph.inference import Mismatch, find_mismatches, propagate
 from engine.graph.linking import link
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.graph.order import kahn
+from engine.graph.order import OrderName, arrange, kahn
 from engine.graph.plan import Plan, make_plan
 from engine.graph.port import Port, flatten, input_operators, input_ports, output_ports
 from engine.layers import Registry, registry
@@ -91,8 +92,11 @@ class RuntimeGraph:
         if self._source is None:
             self._source = pnnx.read(self._param, self._bin)
 
-    def build(self) -> None:
+    def build(self, order: OrderName = "kahn") -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
+
+        Args:
+            order: ``kahn``, ``depth_first`` or ``least_memory``; counts only where the graph is not built yet.
 
         Raises:
             GraphError: init() has not run; or a cycle, a dangling operand, one with two producers.
@@ -100,7 +104,7 @@ class RuntimeGraph:
             ParameterError, ShapeError: an operator contradicts itself or its operands; names the operator.
         """
         if self._built is None:
-            self._built = _build(self.source, self._registry)
+            self._built = _build(self.source, self._registry, order)
 
     @property
     def source(self) -> pnnx.Graph:
@@ -146,6 +150,56 @@ class RuntimeGraph:
         """The execution order with the slots every step uses."""
         return self._complete.plan
 
+    def edit(self, change: Callable[..., pnnx.Graph], *args: Any, **kwargs: Any) -> None:
+        """Apply a function of engine.graph.surgery to this graph, which then needs build() again.
+
+        The changed graph is built on trial first: if anything refuses it, this graph stays as it was.
+
+        Raises:
+            EngineError: the change is impossible, or its result is no valid graph.
+        """
+        changed = change(self.source, *args, **kwargs)
+        _build(changed, self._registry, "kahn")
+        self._source, self._built = changed, None
+
+    def insert_before(self, target: str, new: pnnx.Operator, index: int = 0) -> None:
+        """Put an operator into the edge that enters ``target`` at input ``index``; see edit()."""
+        self.edit(surgery.insert_before, target, new, index)
+
+    def insert_after(self, target: str, new: pnnx.Operator, index: int = 0) -> None:
+        """Put an operator between output ``index`` of ``target`` and all its consumers; see edit()."""
+        self.edit(surgery.insert_after, target, new, index)
+
+    def remove(self, target: str) -> None:
+        """Take an operator out; consumers of its output get its first input instead; see edit()."""
+        self.edit(surgery.remove, target)
+
+    def replace(self, target: str, new: pnnx.Operator) -> None:
+        """Put another operator in the place of ``target``, between the same operands; see edit()."""
+        self.edit(surgery.replace, target, new)
+
+    def rewire(self, target: str, index: int, operand: str) -> None:
+        """Let input ``index`` of ``target`` come from another operand; see edit()."""
+        self.edit(surgery.rewire, target, index, operand)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give an operator, or else an operand, another name; see edit()."""
+        self.edit(surgery.rename, old, new)
+
+    def extract(self, inputs: Sequence[str], outputs: Sequence[str]) -> RuntimeGraph:
+        """The part that computes some operands from others, as a built graph of its own; this one is unchanged.
+
+        Raises:
+            GraphError: no such operand, or an output needs an input that is not given.
+        """
+        known = self._built.operands if self._built is not None else {}
+        specs = {name: spec for name in inputs if name in known and (spec := known[name].spec) is not None}
+        part = RuntimeGraph.from_source(
+            surgery.extract(self.source, inputs, outputs, specs), f"{self.name}_part", registry=self._registry
+        )
+        part.build()
+        return part
+
     def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
 
@@ -173,16 +227,16 @@ class RuntimeGraph:
         return f"RuntimeGraph({self.name!r}, {self.state.value})"
 
 
-def _build(source: pnnx.Graph, registry: Registry) -> _Built:
+def _build(source: pnnx.Graph, registry: Registry, order_name: str) -> _Built:
     operators, operands = link(source, registry)
-    order = kahn(operators)
-    for index, op in enumerate(order):
-        op.index = index
     inputs = input_operators(operators)
     outputs = [op.inputs[0] for op in operators if op.type == "pnnx.Output"]
     known = {op.outputs[0].name: op.outputs[0].annotation or UNKNOWN for op in inputs}
-    for name, value in propagate(order, known).items():
+    for name, value in propagate(kahn(operators), known).items():
         operands[name].value = value
+    order = arrange(operators, order_name)
+    for index, op in enumerate(order):
+        op.index = index
     return _Built(
         operators=tuple(order),
         operands=operands,

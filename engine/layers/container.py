@@ -50,8 +50,8 @@ class Expression(Layer):
         return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
 
 
-class _Container(Layer):
-    """Base of layers that only arrange values: what holds for the values holds for their specs."""
+class Arrangement(Layer):
+    """Base of layers that only arrange values: what they return holds the operands themselves."""
 
     takes_unknown = True
 
@@ -63,7 +63,7 @@ class _Container(Layer):
 
 
 @register("prim::TupleConstruct")
-class TupleConstruct(_Container):
+class TupleConstruct(Arrangement):
     """(a, b, ...)"""
 
     def forward(self, *items: object) -> tuple[object, ...]:
@@ -71,7 +71,7 @@ class TupleConstruct(_Container):
 
 
 @register("prim::ListConstruct")
-class ListConstruct(_Container):
+class ListConstruct(Arrangement):
     """[a, b, ...]"""
 
     def forward(self, *items: object) -> list[object]:
@@ -79,7 +79,7 @@ class ListConstruct(_Container):
 
 
 @register("prim::DictConstruct")
-class DictConstruct(_Container):
+class DictConstruct(Arrangement):
     """{key: value, ...}; operands alternate key, value."""
 
     def forward(self, *items: object) -> dict[object, object]:
@@ -89,15 +89,13 @@ class DictConstruct(_Container):
 
 
 @register("prim::TupleUnpack", "prim::ListUnpack")
-class Unpack(Layer):
+class Unpack(Arrangement):
     """The items of a tuple or list, one output each."""
-
-    takes_unknown = True
 
     annotations: Annotations = NO_ANNOTATIONS
 
-    def infer(self, items: object) -> Any:
-        return self.forward(items) if isinstance(items, (tuple, list)) else UNKNOWN
+    def infer(self, *items: object) -> Any:
+        return self.forward(*items) if isinstance(items[0], (tuple, list)) else UNKNOWN
 
     def forward(self, items: object) -> Any:
         count = len(self.annotations.outputs)
@@ -106,12 +104,9 @@ class Unpack(Layer):
             raise ShapeError("cannot unpack", found=found, expected=f"{count} items")
         return items[0] if count == 1 else tuple(items)
 
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
-
 
 @register("prim::Constant")
-class Literal(_Container):
+class Literal(Arrangement):
     """A literal that the converter left as an operator (optlevel 0)."""
 
     value: Any = None
@@ -121,7 +116,7 @@ class Literal(_Container):
 
 
 @register("pnnx.SliceIndexes")
-class SliceIndexes(_Container):
+class SliceIndexes(Arrangement):
     """A list of ints, some literal, some ``@k``: the value of the k-th operand."""
 
     indexes: tuple[str | int, ...]

@@ -1,0 +1,76 @@
+"""How long values live in a given order, and how many bytes are alive at once.
+
+A value lives from the operator that makes it to its last consumer. A value that leaves the graph lives to the end, and
+what a tuple, list or dict holds lives as long as the container. Every tensor counts with its own bytes, be it a view
+or not; containers, the graph's inputs and its weights count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.container import Arrangement, Constant
+from engine.tensor import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifetime:
+    """When a value is made and when it is last used, as indices into the order; and its bytes."""
+
+    operand: RuntimeOperand
+    start: int
+    end: int
+    bytes: int
+
+
+def counts(operand: RuntimeOperand) -> bool:
+    """Whether a value's bytes count: not those of the graph's inputs (the caller's) or weights (the file's)."""
+    layer = operand.producer.layer if operand.producer is not None else None
+    return layer is not None and not isinstance(layer.layer, Constant)
+
+
+def bytes_of(operand: RuntimeOperand) -> int:
+    """Bytes of a tensor that counts; nothing where only a run can tell its size, and for containers."""
+    if not counts(operand) or not isinstance(operand.value, TensorSpec):
+        return 0
+    return (operand.value.size or 0) * operand.value.dtype.itemsize
+
+
+def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
+    """The lifetime of every value in this order, in the order they are made."""
+    place = {op.name: index for index, op in enumerate(order)}
+    ends: dict[str, int] = {}
+    for op in reversed(order):  # users come before makers, so that containers know their end before their items ask
+        for operand in op.outputs:
+            ends[operand.name] = max(
+                (_last_use(user, place, ends) for user in operand.consumers), default=place[op.name]
+            )
+    return [
+        Lifetime(operand=operand, start=index, end=ends[operand.name], bytes=bytes_of(operand))
+        for index, op in enumerate(order)
+        for operand in op.outputs
+    ]
+
+
+def _last_use(user: RuntimeOperator, place: Mapping[str, int], ends: Mapping[str, int]) -> int:
+    if user.layer is None:  # an output of the graph
+        return len(place) - 1
+    if isinstance(user.layer.layer, Arrangement):
+        return max(ends[operand.name] for operand in user.outputs)
+    return place[user.name]
+
+
+def peak_bytes(order: Sequence[RuntimeOperator]) -> int:
+    """The largest number of bytes alive at once, operands and results of the running operator included."""
+    change = [0] * (len(order) + 1)
+    for each in lifetimes(order):
+        change[each.start] += each.bytes
+        change[each.end + 1] -= each.bytes
+    peak = alive = 0
+    for step in change:
+        alive += step
+        peak = max(peak, alive)
+    return peak

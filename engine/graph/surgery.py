@@ -1,0 +1,244 @@
+"""Taking a graph apart and putting it together: each function makes a new graph from an old one.
+
+Operators and operands are named as in the file. A function refuses with GraphError what would leave an operand without
+a maker or with two; whether the operators of the result fit each other is for the next build to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
+
+from engine.errors import GraphError
+from engine.pnnx import Graph, Operator
+from engine.tensor import TensorSpec
+
+
+def insert_before(graph: Graph, target: str, new: Operator, index: int = 0) -> Graph:
+    """Put an operator into the edge that enters ``target`` at input ``index``.
+
+    ``new`` takes that operand as its first input, whatever its inputs say, and ``target`` takes its first output.
+
+    Raises:
+        GraphError: no such operator or input, or ``new`` repeats a name or an operand.
+    """
+    position = _find(graph, target)
+    op = graph.operators[position]
+    if index not in range(len(op.inputs)):
+        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
+    inserted = _fed(new, op.inputs[index])
+    inputs = _replaced(op.inputs, index, _first_output(new))
+    operators = [
+        *graph.operators[:position],
+        inserted,
+        with_fields(op, inputs=inputs),
+        *graph.operators[position + 1 :],
+    ]
+    return _checked(graph, operators)
+
+
+def insert_after(graph: Graph, target: str, new: Operator, index: int = 0) -> Graph:
+    """Put an operator between output ``index`` of ``target`` and all its consumers.
+
+    Raises:
+        GraphError: no such operator or output, or ``new`` repeats a name or an operand.
+    """
+    position = _find(graph, target)
+    op = graph.operators[position]
+    if index not in range(len(op.outputs)):
+        raise GraphError(f"'{target}' has no output {index}", found=f"{len(op.outputs)} outputs")
+    made, result = op.outputs[index], _first_output(new)
+    rest = [_renamed_inputs(each, {made: result}) for each in graph.operators]
+    return _checked(graph, [*rest[: position + 1], _fed(new, made), *rest[position + 1 :]])
+
+
+def remove(graph: Graph, target: str) -> Graph:
+    """Take an operator out; consumers of its output get its first input instead.
+
+    An operator nobody uses is simply dropped.
+
+    Raises:
+        GraphError: no such operator, it has no input to stand in for its output, or several outputs in use.
+    """
+    op = graph.operators[_find(graph, target)]
+    if op.type in ("pnnx.Input", "pnnx.Output"):
+        raise GraphError("the graph's inputs and outputs stay", where=target)
+    used = [name for name in op.outputs if any(name in each.inputs for each in graph.operators)]
+    if len(used) > 1 or (used and not op.inputs):
+        found = f"{len(op.inputs)} inputs, {len(used)} outputs in use"
+        raise GraphError("nothing can stand in for the operator's outputs", where=target, found=found)
+    substitute = dict.fromkeys(used, op.inputs[0])
+    rest = [_renamed_inputs(each, substitute) for each in graph.operators if each.name != target]
+    return _checked(graph, rest)
+
+
+def replace(graph: Graph, target: str, new: Operator) -> Graph:
+    """Put another operator in the place of ``target``, between the same operands.
+
+    Raises:
+        GraphError: no such operator, or ``new`` takes or makes another number of operands.
+    """
+    position = _find(graph, target)
+    op = graph.operators[position]
+    if new.outputs and len(new.outputs) != len(op.outputs):
+        found, expected = f"{len(new.outputs)} outputs", f"{len(op.outputs)}"
+        raise GraphError("the new operator does not fit the place", where=target, found=found, expected=expected)
+    inputs, labels = (new.inputs, new.labels) if new.inputs else (op.inputs, op.labels)
+    fitted = with_fields(new, inputs=inputs, labels=labels, outputs=op.outputs)
+    return _checked(graph, [*graph.operators[:position], fitted, *graph.operators[position + 1 :]])
+
+
+def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
+    """Let input ``index`` of ``target`` come from another operand.
+
+    Raises:
+        GraphError: no such operator, input or operand, or the operators would feed each other in a cycle.
+    """
+    position = _find(graph, target)
+    op = graph.operators[position]
+    if index not in range(len(op.inputs)):
+        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
+    rewired = with_fields(op, inputs=_replaced(op.inputs, index, operand))
+    return _checked(graph, [*graph.operators[:position], rewired, *graph.operators[position + 1 :]])
+
+
+def rename(graph: Graph, old: str, new: str) -> Graph:
+    """Give an operator, or else an operand, another name.
+
+    Raises:
+        GraphError: neither bears the old name, or the new one is taken or not a word.
+    """
+    if not new or any(character.isspace() for character in new):
+        raise GraphError("a name is one word", found=repr(new))
+    if any(op.name == old for op in graph.operators):
+        return _checked(graph, [with_fields(op, name=new) if op.name == old else op for op in graph.operators])
+    if not any(old in op.outputs for op in graph.operators):
+        raise GraphError("no such operator or operand", found=repr(old))
+    operators = [
+        with_fields(_renamed_inputs(op, {old: new}), outputs=tuple(new if name == old else name for name in op.outputs))
+        for op in graph.operators
+    ]
+    annotations = {new if name == old else name: spec for name, spec in graph.annotations.items()}
+    return _checked(with_fields(graph, annotations=annotations), operators)
+
+
+def extract(
+    graph: Graph, inputs: Sequence[str], outputs: Sequence[str], specs: Mapping[str, TensorSpec] | None = None
+) -> Graph:
+    """The part of the graph that computes some operands from others, as a graph of its own.
+
+    Args:
+        inputs: operands that become the inputs ``pnnx_input_0``, ...
+        outputs: operands that become the outputs ``pnnx_output_0``, ...
+        specs: annotations for the new inputs where the file has none.
+
+    Raises:
+        GraphError: no such operand, no output asked for, or an output needs an input that is not among ``inputs``.
+    """
+    makers = {name: op for op in graph.operators for name in op.outputs}
+    for name in (*inputs, *outputs):
+        if name not in makers:
+            raise GraphError("no such operand", found=repr(name))
+    if not outputs:
+        raise GraphError("no output is asked for")
+    needed = _needed(makers, set(inputs), outputs)
+    operators = [
+        *(Operator("pnnx.Input", f"pnnx_input_{k}", (), (name,)) for k, name in enumerate(inputs)),
+        *(_without_outputs(op, set(inputs)) for op in graph.operators if op.name in needed),
+        *(Operator("pnnx.Output", f"pnnx_output_{k}", (name,), ()) for k, name in enumerate(outputs)),
+    ]
+    kept = {name for op in operators for name in op.outputs}
+    annotations = {**(specs or {}), **graph.annotations}
+    return _checked(
+        with_fields(graph, annotations={name: spec for name, spec in annotations.items() if name in kept}), operators
+    )
+
+
+def _needed(makers: Mapping[str, Operator], given: Collection[str], outputs: Sequence[str]) -> set[str]:
+    needed: set[str] = set()
+    waiting = [name for name in outputs if name not in given]
+    while waiting:
+        op = makers[waiting.pop()]
+        if op.name in needed:
+            continue
+        if op.type == "pnnx.Input":
+            raise GraphError("an output depends on an input that is not given", found=op.outputs[0])
+        needed.add(op.name)
+        waiting.extend(name for name in op.inputs if name not in given and name in makers)
+    return needed
+
+
+def _without_outputs(op: Operator, taken: Collection[str]) -> Operator:
+    """An operator one of whose outputs is given from outside makes it under a name nobody uses."""
+    return with_fields(op, outputs=tuple(f"{name}_unused" if name in taken else name for name in op.outputs))
+
+
+def _find(graph: Graph, name: str) -> int:
+    for position, op in enumerate(graph.operators):
+        if op.name == name:
+            return position
+    raise GraphError("no such operator", found=repr(name))
+
+
+def _first_output(op: Operator) -> str:
+    if not op.outputs:
+        raise GraphError("the new operator makes nothing", where=op.name)
+    return op.outputs[0]
+
+
+def _fed(op: Operator, operand: str) -> Operator:
+    labels = op.labels or (None,)
+    return with_fields(op, inputs=(operand, *op.inputs[1:]), labels=labels)
+
+
+def _replaced(items: tuple[str, ...], index: int, new: str) -> tuple[str, ...]:
+    return (*items[:index], new, *items[index + 1 :])
+
+
+def _renamed_inputs(op: Operator, names: Mapping[str, str]) -> Operator:
+    if not any(name in names for name in op.inputs):
+        return op
+    return with_fields(op, inputs=tuple(names.get(name, name) for name in op.inputs))
+
+
+def _checked(graph: Graph, operators: Iterable[Operator]) -> Graph:
+    """The graph with these operators, makers before users.
+
+    Raises:
+        GraphError: a name repeats, an operand has two makers or none, or there is a cycle.
+    """
+    operators = list(operators)
+    makers: dict[str, Operator] = {}
+    for op in operators:
+        for name in op.outputs:
+            if name in makers:
+                raise GraphError(f"operand '{name}' is made twice", found=f"{makers[name].name} and {op.name}")
+            makers[name] = op
+    repeated = [name for name, count in Counter(op.name for op in operators).items() if count > 1]
+    if repeated:
+        raise GraphError("two operators have one name", found=repeated[0])
+    for op in operators:
+        for name in op.inputs:
+            if name not in makers:
+                raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
+    annotations = {name: spec for name, spec in graph.annotations.items() if name in makers}
+    return with_fields(graph, operators=_sorted(operators, makers), annotations=annotations)
+
+
+def _sorted(operators: Sequence[Operator], makers: Mapping[str, Operator]) -> list[Operator]:
+    """The order given, except that makers are moved up before their first user."""
+    order: dict[str, Operator] = {}
+    for op in operators:
+        waiting = {op.name: op}
+        while waiting:
+            last = next(reversed(waiting.values()))
+            maker = next((makers[name] for name in last.inputs if makers[name].name not in order), None)
+            if maker is None:
+                order.setdefault(last.name, last)
+                waiting.pop(last.name)
+            elif maker.name in waiting:
+                raise GraphError("operators form a cycle", found=f"{last.name} needs {maker.name} and feeds it")
+            else:
+                waiting[maker.name] = maker
+    return list(order.values())

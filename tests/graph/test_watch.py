@@ -1,0 +1,69 @@
+"""Looking into a run: taps, cancelling, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import InputError, RunCancelledError, RuntimeGraph, Session
+from tests.graph.build import F32, INPUT, built, op
+
+X = np.array([[1.0, -2.0, 3.0]], F32)
+
+
+@pytest.fixture
+def net() -> RuntimeGraph:
+    return built(
+        INPUT,
+        op("nn.ReLU", "relu", "0", "1"),
+        op("pnnx.Expression", "plus", "1", "2", expr="add(@0,1)"),
+        op("pnnx.Expression", "width", "2", "3", expr="size(@0,1)"),
+        op("prim::TupleConstruct", "pair", "2 3", "4"),
+        op("pnnx.Output", "out", "4"),
+        _0=(1, 3),
+    )
+
+
+def test_taps_return_any_operand_by_name(net: RuntimeGraph) -> None:
+    taps = Session(net).run([X], taps=["0", "1", "3"]).taps
+    np.testing.assert_array_equal(taps["0"], X)
+    np.testing.assert_array_equal(taps["1"], np.maximum(X, 0))
+    assert taps["3"] == 3
+
+
+def test_a_tap_on_no_operand_is_refused(net: RuntimeGraph) -> None:
+    with pytest.raises(InputError, match="no such operand to tap: found 'x', expected one of 0, 1, 2"):
+        Session(net).run([X], taps=["x"])
+
+
+def test_a_run_stops_between_operators(net: RuntimeGraph) -> None:
+    asked: list[bool] = []
+
+    def cancelled() -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    with pytest.raises(RunCancelledError, match=r"plus \(pnnx.Expression\): the run was cancelled"):
+        Session(net).run([X], cancelled=cancelled)
+    assert asked == [False, True]
+
+
+def test_values_are_released_after_their_last_consumer(net: RuntimeGraph) -> None:
+    chain = built(
+        INPUT,
+        *(op("nn.ReLU", f"r{k}", str(k), str(k + 1)) for k in range(9)),
+        op("pnnx.Output", "out", "9"),
+        _0=(1, 3),
+    )
+    assert Session(chain).run([X], profile=True).peak_bytes == 2 * X.nbytes == chain.plan.peak_bytes
+
+
+def test_weights_and_inputs_are_not_counted_as_run_memory() -> None:
+    net = built(
+        INPUT,
+        op("pnnx.Attribute", "w", "", "1", data=np.ones((1, 3), F32)),
+        op("pnnx.Expression", "sum", "0 1", "2", expr="add(@0,@1)"),
+        op("pnnx.Output", "out", "2"),
+        _0=(1, 3),
+    )
+    assert Session(net).run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
