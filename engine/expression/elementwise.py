@@ -1,0 +1,241 @@
+"""Functions of tensors and numbers: which dtypes they take, which they give, and how they compute.
+
+With a tensor among the operands, PyTorch's promotion decides the dtype. float16 and bfloat16 are computed in float32
+and every result is rounded. Numbers among themselves are Python's: 64-bit integers, which wrap, float64, complex128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ExpressionError
+from engine.expression import arrays
+from engine.promotion import (
+    Category,
+    broadcast_shapes,
+    cast,
+    category,
+    dtype_category,
+    float_dtype,
+    highest,
+    is_reduced,
+    real_dtype,
+    result_type,
+)
+from engine.special import erf
+from engine.tensor import UNKNOWN, Array, DType, Number, TensorSpec, dtype_name
+
+_BOOL, _INTEGER, _FLOATING, _COMPLEX = Category
+_ALL: Final = frozenset(Category)
+_REAL: Final = _ALL - {_COMPLEX}
+_NUMBERS: Final = _ALL - {_BOOL}
+_REAL_NUMBERS: Final = _NUMBERS - {_COMPLEX}
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+_PYTHON_DTYPES: Final[dict[Category, DType]] = {
+    _BOOL: np.dtype(np.bool_),
+    _INTEGER: np.dtype(np.int64),
+    _FLOATING: np.dtype(np.float64),
+    _COMPLEX: np.dtype(np.complex128),
+}
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value, or what is announced of it, is a tensor."""
+    return isinstance(value, (np.ndarray, np.generic, TensorSpec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """A function computed element by element.
+
+    Args:
+        name: as expressions spell it.
+        arity: the one number of arguments, as a tuple.
+        compute: takes arrays of one dtype, float32 for float16 and bfloat16.
+        accepts: categories of the dtype it computes in.
+        is_floating: integers and bools become the default float first; the result is never an integer.
+        is_magnitude: a complex argument gives a real result.
+        counts_bools: bools become int64 first.
+        takes_bools: whether one operand may be a bool when another is not.
+        keeps_numbers: a 0-dim operand of a float16 or bfloat16 tensor is not rounded to that dtype first.
+    """
+
+    name: str
+    arity: tuple[int, ...]
+    compute: Callable[..., Array]
+    accepts: frozenset[Category] = _ALL
+    is_floating: bool = False
+    is_magnitude: bool = False
+    counts_bools: bool = False
+    takes_bools: bool = True
+    keeps_numbers: bool = False
+
+    @property
+    def is_integer_preserving(self) -> bool:
+        """Whether integers give integers."""
+        return _INTEGER in self.accepts and not self.is_floating
+
+    def evaluate(self, *args: object) -> object:
+        """The value: an array if any argument is one, else a Python number."""
+        if not any(map(is_tensor, args)):
+            return self._number(*args)
+        dtype = self.working_dtype(*args)
+        operands = self._operands(args, dtype)
+        broadcast_shapes(*[operand.shape for operand in operands])
+        return cast(self._compute(args, operands), self.result_dtype(dtype))
+
+    def infer(self, *args: object) -> object:
+        """What evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell."""
+        if any(map(is_tensor, args)):
+            shape = broadcast_shapes(*(getattr(arg, "shape", ()) for arg in args))
+            return TensorSpec(shape, self.result_dtype(self.working_dtype(*args)))
+        if any(arg is UNKNOWN or isinstance(arg, Category) for arg in args):
+            kind = self._number_category(*args)
+            return _FLOATING if self.is_magnitude and kind is _COMPLEX else kind
+        return self._number(*args)
+
+    def working_dtype(self, *args: object) -> DType:
+        """The dtype the operands meet in.
+
+        Raises:
+            ExpressionError: where PyTorch does not compute in that dtype.
+        """
+        dtype = result_type(*args)
+        if self.is_floating:
+            dtype = float_dtype(dtype)
+        if self.counts_bools and dtype_category(dtype) is _BOOL:
+            dtype = _PYTHON_DTYPES[_INTEGER]
+        if dtype_category(dtype) not in self.accepts:
+            raise self._refusal(dtype_name(dtype))
+        if not self.takes_bools and any(category(arg) is _BOOL for arg in args):
+            raise ExpressionError(f"{self.name} does not take bools", found="a bool", expected="numbers")
+        return dtype
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """The dtype of the result, from the one computed in."""
+        return real_dtype(dtype) if self.is_magnitude else dtype
+
+    def _operands(self, args: tuple[object, ...], dtype: DType) -> list[Array]:
+        if not is_reduced(dtype):
+            return [cast(arg, dtype) for arg in args]  # type: ignore[arg-type]
+        rounded = (arg if self.keeps_numbers and np.ndim(arg) == 0 else cast(arg, dtype) for arg in args)  # type: ignore
+        return [cast(arg, _FLOAT32) for arg in rounded]  # type: ignore[arg-type]
+
+    def _compute(self, args: tuple[object, ...], operands: list[Array]) -> Array:
+        return np.asarray(self.compute(*operands))
+
+    def _number(self, *args: object) -> Number:
+        dtype = _PYTHON_DTYPES[self._number_category(*args)]
+        number: Number = self.compute(*(cast(arg, dtype) for arg in args)).item()  # type: ignore[arg-type]
+        return number
+
+    def _number_category(self, *args: object) -> Category:
+        """What Python numbers are computed as: True and False count as 1 and 0 except among themselves in logic."""
+        kind = highest(map(category, args))
+        if self.is_floating and kind is not _COMPLEX:
+            kind = _FLOATING
+        if kind is _BOOL and _FLOATING in self.accepts:
+            kind = _INTEGER
+        if kind not in self.accepts:
+            raise self._refusal(f"{kind.name.lower()} numbers")
+        return kind
+
+    def _refusal(self, found: str) -> ExpressionError:
+        names = ", ".join(kind.name.lower() for kind in Category if kind in self.accepts)
+        return ExpressionError(f"{self.name} is not defined for this dtype", found=found, expected=names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power(Elementwise):
+    """base ** exponent, where a Python number as the exponent has rules of its own."""
+
+    def working_dtype(self, *args: object) -> DType:
+        dtype = Elementwise.working_dtype(self, *args)
+        exponent = args[1]
+        if isinstance(exponent, int) and exponent < 0 and dtype_category(dtype) is _INTEGER:
+            raise ExpressionError("integers have no negative powers", found=exponent, expected="0 or more")
+        return dtype
+
+    def _compute(self, args: tuple[object, ...], operands: list[Array]) -> Array:
+        base, exponent = args
+        shorter = not is_tensor(exponent) and getattr(base, "dtype", None) != np.float16  # as PyTorch has it
+        compute = arrays.power_of_number if shorter else self.compute
+        return np.asarray(compute(*operands))
+
+    def _number_category(self, *args: object) -> Category:
+        kind = Elementwise._number_category(self, *args)
+        exponent = args[1]
+        return _FLOATING if kind is _INTEGER and isinstance(exponent, int) and exponent < 0 else kind
+
+
+def _unary(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> Elementwise:
+    return Elementwise(name=name, arity=(1,), compute=compute, accepts=accepts)
+
+
+def _floating(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> Elementwise:
+    return Elementwise(name=name, arity=(1,), compute=compute, accepts=accepts, is_floating=True)
+
+
+def _binary(name: str, compute: Callable[[Array, Array], Array], accepts: frozenset[Category]) -> Elementwise:
+    return Elementwise(name=name, arity=(2,), compute=compute, accepts=accepts)
+
+
+_ROWS: Final[tuple[Elementwise, ...]] = (
+    Elementwise(name="abs", arity=(1,), compute=np.abs, accepts=_NUMBERS, is_magnitude=True),
+    _unary("neg", np.negative, _NUMBERS),
+    _unary("sign", arrays.sign, _REAL),
+    Elementwise(name="square", arity=(1,), compute=np.square, counts_bools=True),
+    _unary("ceil", arrays.keeping_integers(np.ceil), _REAL_NUMBERS),
+    _unary("floor", arrays.keeping_integers(np.floor), _REAL_NUMBERS),
+    _unary("round", arrays.keeping_integers(np.rint), _REAL_NUMBERS),
+    _unary("trunc", arrays.keeping_integers(np.trunc), _REAL_NUMBERS),
+    _floating("sqrt", np.sqrt),
+    _floating("rsqrt", arrays.rsqrt),
+    _floating("reciprocal", np.reciprocal),
+    _floating("exp", np.exp),
+    _floating("expm1", np.expm1),
+    _floating("log", np.log),
+    _floating("log10", np.log10),
+    _floating("log1p", np.log1p),
+    _floating("erf", erf, _REAL),
+    _floating("sin", np.sin),
+    _floating("cos", np.cos),
+    _floating("tan", np.tan),
+    _floating("asin", np.arcsin),
+    _floating("acos", np.arccos),
+    _floating("atan", np.arctan),
+    _floating("sinh", np.sinh),
+    _floating("cosh", np.cosh),
+    _floating("tanh", np.tanh),
+    _floating("asinh", np.arcsinh),
+    _floating("acosh", np.arccosh),
+    _floating("atanh", np.arctanh),
+    _binary("add", np.add, _ALL),
+    Elementwise(name="sub", arity=(2,), compute=np.subtract, accepts=_NUMBERS, takes_bools=False),
+    Elementwise(name="mul", arity=(2,), compute=np.multiply, keeps_numbers=True),
+    Elementwise(name="div", arity=(2,), compute=np.true_divide, is_floating=True, keeps_numbers=True),
+    Elementwise(
+        name="floor_divide", arity=(2,), compute=arrays.floor_divide, accepts=_REAL_NUMBERS, keeps_numbers=True
+    ),
+    _binary("remainder", arrays.remainder, _REAL_NUMBERS),
+    _binary("fmod", arrays.fmod, _REAL_NUMBERS),
+    Power(name="pow", arity=(2,), compute=arrays.power, accepts=_NUMBERS),
+    Elementwise(name="atan2", arity=(2,), compute=np.arctan2, accepts=_REAL, is_floating=True),
+    _binary("logaddexp", arrays.logaddexp, frozenset({_FLOATING, _COMPLEX})),
+    _binary("max", np.maximum, _REAL),
+    _binary("min", np.minimum, _REAL),
+    _binary("maximum", np.maximum, _REAL),
+    _binary("minimum", np.minimum, _REAL),
+    _binary("and", np.bitwise_and, frozenset({_BOOL, _INTEGER})),
+    _binary("or", np.bitwise_or, frozenset({_BOOL, _INTEGER})),
+    _binary("xor", np.bitwise_xor, frozenset({_BOOL, _INTEGER})),
+    _binary("lshift", np.left_shift, frozenset({_INTEGER})),
+    _binary("rshift", np.right_shift, frozenset({_INTEGER})),
+)
+
+ELEMENTWISE: Final[dict[str, Elementwise]] = {row.name: row for row in _ROWS}
+"""Every elementwise function by name."""

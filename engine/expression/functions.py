@@ -1,0 +1,158 @@
+"""The table of all functions an expression may call.
+
+A row knows its name, how many arguments it takes (one number, or two for an optional last one), how to evaluate
+arguments and what to announce of the result: a TensorSpec, a known value, or the Category of a number only a run can
+tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import numpy as np
+
+from engine.errors import ExpressionError
+from engine.expression.elementwise import ELEMENTWISE, is_tensor
+from engine.promotion import Category, cast, dtype_category
+from engine.tensor import BFLOAT16, UNKNOWN, Array, DType, Number, TensorSpec, parse_dtype
+
+
+class Function(Protocol):
+    """What the rows of the table have in common."""
+
+    @property
+    def name(self) -> str:
+        """As expressions spell it."""
+        ...
+
+    @property
+    def arity(self) -> tuple[int, ...]:
+        """The numbers of arguments it takes, ascending."""
+        ...
+
+    @property
+    def evaluate(self) -> Callable[..., object]:
+        """Takes the arguments, returns the value."""
+        ...
+
+    @property
+    def infer(self) -> Callable[..., object]:
+        """Takes what is known of the arguments before the run, returns what is known of the value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """``size(@k,d)``, the length of dimension d, or ``size(@k)``, the shape as a list."""
+
+    name: str = "size"
+    arity: tuple[int, ...] = (1, 2)
+
+    def evaluate(self, tensor: object, dim: object = None) -> object:
+        """The size, an int, or all sizes; -1 is the last dimension."""
+        return self.infer(tensor, dim)
+
+    def infer(self, tensor: object, dim: object = None) -> object:
+        """Like evaluate, and UNKNOWN for an open dimension.
+
+        Raises:
+            ExpressionError: for anything but a tensor, and for a dimension it does not have.
+        """
+        if tensor is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(tensor, (np.ndarray, np.generic, TensorSpec)):
+            raise ExpressionError("only tensors have a size", found=repr(tensor), expected="a tensor")
+        sizes = [UNKNOWN if size is None else size for size in tensor.shape]
+        return sizes if dim is None else self._one(sizes, dim)
+
+    @staticmethod
+    def _one(sizes: list[object], dim: object) -> object:
+        if dim is UNKNOWN or isinstance(dim, Category):
+            return UNKNOWN
+        if not isinstance(dim, int) or isinstance(dim, bool):
+            raise ExpressionError("a dimension is no integer", found=repr(dim), expected="an integer")
+        if not -len(sizes) <= dim < len(sizes):
+            raise ExpressionError("no such dimension", found=dim, expected=f"one of {len(sizes)} dimensions")
+        return sizes[dim]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """``int(x)``: one number as a Python int, rounded towards zero."""
+
+    name: str = "int"
+    arity: tuple[int, ...] = (1,)
+
+    def evaluate(self, x: object) -> object:
+        """A Python int.
+
+        Raises:
+            ExpressionError: for a tensor of several elements, and for numbers no 64-bit integer is near to.
+        """
+        if isinstance(x, (np.ndarray, np.generic)):
+            self._check_single(x.size)
+            x = _item(np.asarray(x))
+        if isinstance(x, int):
+            return int(x)
+        if not isinstance(x, float) or not math.isfinite(x) or abs(x) >= 2.0**63:
+            raise ExpressionError("not a number to make an integer of", found=repr(x), expected="a finite real number")
+        return int(x)
+
+    def infer(self, x: object) -> object:
+        """The int, or an integer only a run can tell."""
+        if isinstance(x, TensorSpec):
+            self._check_single(x.size)
+        return Category.INTEGER if _is_open(x) else self.evaluate(x)
+
+    @staticmethod
+    def _check_single(size: int | None) -> None:
+        if size not in (1, None):
+            raise ExpressionError("only a single number becomes an int", found=f"{size} elements", expected="1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """``torch.float(x)`` and the like: a number rounded to a dtype, or a tensor in it."""
+
+    name: str
+    dtype: DType
+    arity: tuple[int, ...] = (1,)
+
+    def evaluate(self, x: object) -> object:
+        """A Python number for a number, an array for an array."""
+        if not is_tensor(x) and not isinstance(x, (int, float, complex)):
+            raise ExpressionError("not a value to cast", found=repr(x), expected="a tensor or a number")
+        array = cast(x, self.dtype)  # type: ignore[arg-type]
+        return array if is_tensor(x) else _item(array)
+
+    def infer(self, x: object) -> object:
+        """A TensorSpec for one, the number, or the category of a number only a run can tell."""
+        if isinstance(x, TensorSpec):
+            return TensorSpec(x.shape, self.dtype)
+        return dtype_category(self.dtype) if _is_open(x) else self.evaluate(x)
+
+
+def _is_open(x: object) -> bool:
+    return x is UNKNOWN or isinstance(x, (Category, TensorSpec))
+
+
+def _item(array: Array) -> Number:
+    """The one element as a Python number; bfloat16 has no item() that is one."""
+    number: Number = (array.astype(np.float32) if array.dtype == BFLOAT16 else array).item()
+    return number
+
+
+_CAST_NAMES: Final = (
+    "float", "float32", "double", "float64", "half", "float16", "bfloat16", "uint8", "int8", "short", "int16", "int",
+    "int32", "long", "int64", "bool", "complex32", "complex64", "cfloat", "complex128", "cdouble",
+)  # fmt: skip
+_CASTS: Final = {f"torch.{name}": Cast(name=f"torch.{name}", dtype=parse_dtype(name)) for name in _CAST_NAMES}
+
+FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
+    {**ELEMENTWISE, "size": Size(), "int": Truncate(), **_CASTS}
+)
+"""Every function by name."""

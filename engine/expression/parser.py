@@ -1,0 +1,221 @@
+"""Tokens to a tree.
+
+Converters write calls, ``add(@0,mul(@1,2))``, but lose parentheses and commas around some functions:
+``add(mul(log1p,@0),2),1`` means ``add(mul(log1p(@0),2),1)``. The order of the tokens survives, and every function has
+a fixed number of arguments, so such texts are read as prefix (Polish) notation. A text is first read as calls, where
+a function without arguments is an error; only if that fails, as prefix notation. A lost argument list always leaves a
+bare function or surplus text behind, so the first reading never takes a damaged text for a sound one.
+
+Both readings keep their own stack: depth costs memory, not recursion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from engine.errors import ExpressionError
+from engine.expression.functions import FUNCTIONS
+from engine.expression.lexer import PUNCTUATION, Token, literal, tokenize
+from engine.expression.tree import Call, Input, List, Literal, Node
+
+MAX_DEPTH: Final = 2_000
+"""Open calls and lists at any place of a text."""
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: with the column, for a text neither reading makes sense of.
+    """
+    tokens = tokenize(text)
+    if len(tokens) == 1 and tokens[0].text not in PUNCTUATION:
+        return leaf(tokens[0])  # so a lone function name is a word: expr=floor
+    _check_functions(tokens)
+    end = Token(text="", column=len(text.rstrip()) + 1)
+    try:
+        return _Calls(tokens, end).read()
+    except ExpressionError as error:
+        refusal = error
+    try:
+        return _Prefix(tokens, end).read()
+    except ExpressionError as error:  # the first reading knows the place better, but not for the texts it is not for
+        raise (error if isinstance(refusal, _BareFunctionError) else refusal) from None
+
+
+class _BareFunctionError(ExpressionError):
+    """A function without arguments: the mark of a damaged text."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A call or list still being read."""
+
+    token: Token
+    items: list[Node] = field(default_factory=list)
+
+    @property
+    def is_list(self) -> bool:
+        return self.token.text == "["
+
+    def close(self) -> Node:
+        return List(tuple(self.items)) if self.is_list else _call(self.token, self.items)
+
+
+class _Reader:
+    """What both readings share: a position in the tokens and the stack of what is open."""
+
+    def __init__(self, tokens: list[Token], end: Token) -> None:
+        self._tokens = tokens
+        self._end = end
+        self._place = 0
+        self._open: list[_Open] = []
+
+    def _peek(self, ahead: int = 0) -> Token:
+        place = self._place + ahead
+        return self._tokens[place] if place < len(self._tokens) else self._end
+
+    def _next(self) -> Token:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _enter(self, token: Token) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise token.error("the expression is too deep", expected=f"at most {MAX_DEPTH} open calls")
+        self._open.append(_Open(token=token))
+
+
+class _Calls(_Reader):
+    """``value := word | word "(" value {"," value} ")" | "[" [value {"," value}] "]"``."""
+
+    def read(self) -> Node:
+        while True:
+            value = self._start()
+            while value is not None:
+                if not self._open:
+                    return self._whole(value)
+                value = self._follow(value)
+
+    def _start(self) -> Node | None:
+        """Read the beginning of a value; None while it is not complete."""
+        token = self._next()
+        if token.text == "[":
+            self._enter(token)
+            return self._shut() if self._peek().text == "]" else None
+        if not token.text or token.text in PUNCTUATION:
+            raise _unexpected(token, "a value")
+        if self._peek().text == "(":
+            self._next()
+            self._enter(token)
+            return None
+        if token.text in FUNCTIONS:
+            raise _BareFunctionError("function without arguments", where=f"column {token.column}", found=token.text)
+        return leaf(token)
+
+    def _follow(self, value: Node) -> Node | None:
+        """Give a value to what is open; the whole when that ends with it."""
+        top = self._open[-1]
+        top.items.append(value)
+        closer = "]" if top.is_list else ")"
+        if self._peek().text == closer:
+            return self._shut()
+        separator = self._next()
+        if separator.text != ",":
+            raise _unexpected(separator, f"',' or '{closer}'")
+        return None
+
+    def _shut(self) -> Node:
+        self._next()
+        return self._open.pop().close()
+
+    def _whole(self, value: Node) -> Node:
+        if (rest := self._peek()) is not self._end:
+            raise _unexpected(rest, "the end of the expression")
+        return value
+
+
+class _Prefix(_Reader):
+    """``value := word | function value... | "[" {value} "]"``; parentheses and commas do not count."""
+
+    def __init__(self, tokens: list[Token], end: Token) -> None:
+        super().__init__([token for token in tokens if token.text not in ("(", ")", ",")], end)
+
+    def read(self) -> Node:
+        while True:
+            value = self._start()
+            while value is not None:
+                if not self._open:
+                    if (rest := self._peek()) is not self._end:
+                        raise _unexpected(rest, "the end of the expression")
+                    return value
+                self._open[-1].items.append(value)
+                value = self._shut_complete()
+
+    def _start(self) -> Node | None:
+        token = self._next()
+        if not token.text:
+            raise _unexpected(token, "a value")
+        if token.text == "[" or token.text in FUNCTIONS:
+            self._enter(token)
+            return None
+        if token.text == "]":
+            return self._shut_list(token)
+        return leaf(token)
+
+    def _shut_list(self, token: Token) -> Node:
+        if not self._open or not self._open[-1].is_list:
+            raise _unexpected(token, "a value")
+        return self._open.pop().close()
+
+    def _shut_complete(self) -> Node | None:
+        """What is open, if it has all its arguments; the second of ``size`` is missing only where no value follows."""
+        top = self._open[-1]
+        if top.is_list:
+            return None
+        arity = FUNCTIONS[top.token.text].arity
+        full = len(top.items) == arity[-1] or (len(top.items) in arity and self._peek().text in ("", "]"))
+        return self._open.pop().close() if full else None
+
+
+def leaf(token: Token) -> Input | Literal:
+    """The node a word stands for: an input or a literal."""
+    digits = token.text[1:]
+    if token.text[0] == "@" and digits.isascii() and digits.isdigit():
+        if len(digits) > 9:
+            raise token.error("no graph has so many operands", expected="an input such as @0")
+        return Input(int(digits))
+    return Literal(literal(token))
+
+
+def _call(token: Token, args: list[Node]) -> Call:
+    arity = FUNCTIONS[token.text].arity
+    if len(args) not in arity:
+        counts = " or ".join(map(str, arity))
+        raise ExpressionError(f"{token.text} has the wrong number of arguments", where=f"column {token.column}",
+                              found=len(args), expected=counts)  # fmt: skip
+    for position, arg in enumerate(args, 1):
+        if isinstance(arg, List) or (isinstance(arg, Literal) and isinstance(arg.value, (str, type(None)))):
+            raise ExpressionError(f"argument {position} of {token.text} is no number", where=f"column {token.column}",
+                                  found="a list" if isinstance(arg, List) else repr(arg.value),
+                                  expected="a tensor or a number")  # fmt: skip
+    return Call(token.text, tuple(args))
+
+
+def _check_functions(tokens: list[Token]) -> None:
+    """A function nobody knows would pass for a word in prefix notation."""
+    for token, follower in pairwise(tokens):
+        if follower.text == "(" and token.text not in PUNCTUATION and token.text not in FUNCTIONS:
+            near = get_close_matches(token.text[:40], FUNCTIONS, n=1)
+            raise token.error("unknown function", expected=f"a function such as '{near[0] if near else 'add'}'")
+
+
+def _unexpected(token: Token, expected: str) -> ExpressionError:
+    if not token.text:
+        return ExpressionError("the expression ends too early", where=f"column {token.column}", expected=expected)
+    return token.error("unexpected text", expected=expected)
