@@ -1,0 +1,164 @@
+"""What is said of an operator in a few words: the parameters that matter, and the shapes it makes.
+
+``3×3, 64→128, stride 2`` says more than nine parameters of which seven have their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from app.render.description import Description, Operator
+from app.render.family import family_of
+from app.render.wording import shape_text, value_text
+
+# Values PyTorch takes when nothing is said; a caption leaves them out.
+_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "stride": (1,),
+    "padding": (0, "valid"),
+    "output_padding": (0,),
+    "dilation": (1,),
+    "padding_mode": ("zeros",),
+}
+# How the format spells the end of an axis.
+_END: Final = 2147483647
+
+
+def key_params(operator: Operator) -> str:
+    """The parameters that tell the operator from others of its type; empty when there are none."""
+    if operator.expression is not None and operator.type == "pnnx.Expression":
+        return operator.expression
+    words = _BY_FAMILY.get(family_of(operator.type), _plain)
+    return ", ".join(words(operator.params))
+
+
+def output_shapes(operator: Operator, description: Description) -> str:
+    """``1×64×56×56``, several outputs by comma; empty when nothing is known."""
+    known = [description.operands[name] for name in operator.outputs if name in description.operands]
+    shapes = [shape_text(operand.shape) for operand in known]
+    if len(set(shapes)) == 1 and len(shapes) > 2:
+        return f"{len(shapes)} × ({shapes[0]})" if shapes[0] else ""
+    return ", ".join(filter(None, shapes))
+
+
+def tooltip(operator: Operator, description: Description) -> list[str]:
+    """Everything known of an operator, line by line."""
+    lines = [f"{operator.index}: {operator.name} ({operator.type})"]
+    lines += [f"= {operator.expression}"] if operator.expression is not None else []
+    lines += [f"{key} = {value_text(value)}" for key, value in operator.params.items() if key != "expr"]
+    lines += [f"@{key} {shape_text(value.shape)} {value.dtype}" for key, value in operator.attributes.items()]
+    lines += [f"in  {operand_text(name, description)}" for name in operator.inputs]
+    lines += [f"out {operand_text(name, description)}" for name in operator.outputs]
+    lines += [f"kernel: {operator.kernel}"] if operator.kernel else []
+    lines += [f"{operator.flops:,} FLOP"] if operator.flops else []
+    return lines
+
+
+def operand_text(name: str, description: Description) -> str:
+    """``13: 1×64×56×56 float32``, as much as is known of it."""
+    operand = description.operands.get(name)
+    if operand is None:
+        return name
+    return " ".join(filter(None, (f"{name}:", shape_text(operand.shape), operand.dtype)))
+
+
+def _conv(params: Mapping[str, Any]) -> Iterator[str]:
+    yield from _window(params)
+    yield from _change(params, "in_channels", "out_channels")
+    groups = params.get("groups", 1)
+    if groups != 1:
+        yield "depthwise" if groups == params.get("in_channels") else f"groups {groups}"
+    yield from _unusual(params, "stride", "padding", "output_padding", "dilation", "padding_mode")
+
+
+def _linear(params: Mapping[str, Any]) -> Iterator[str]:
+    yield from _change(params, "in_features", "out_features")
+    yield from _change(params, "num_embeddings", "embedding_dim", "×")
+    if "equation" in params:
+        yield value_text(params["equation"])
+
+
+def _pool(params: Mapping[str, Any]) -> Iterator[str]:
+    yield from _window(params)
+    if "output_size" in params:
+        yield f"to {_dims(params['output_size'])}"
+    yield from _unusual(params, "stride", "padding", "dilation")
+
+
+def _norm(params: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("num_features", "normalized_shape", "num_channels", "size"):
+        if key in params:
+            yield _dims(params[key])
+    if "num_groups" in params:
+        yield f"{params['num_groups']} groups"
+    yield from _some(params, "p", "dim")
+
+
+def _attention(params: Mapping[str, Any]) -> Iterator[str]:
+    yield from _some(params, "embed_dim")
+    if "num_heads" in params:
+        yield f"{params['num_heads']} heads"
+    yield from (key.removeprefix("is_") for key in ("is_causal", "enable_gqa") if params.get(key) is True)
+
+
+def _recurrent(params: Mapping[str, Any]) -> Iterator[str]:
+    yield from _change(params, "input_size", "hidden_size")
+    if params.get("num_layers", 1) != 1:
+        yield f"{params['num_layers']} layers"
+    if params.get("bidirectional") is True:
+        yield "bidirectional"
+
+
+def _plain(params: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in params.items():
+        if value is not None and key != "expr":
+            yield f"{key} {_ends(value)}"
+
+
+def _window(params: Mapping[str, Any]) -> Iterator[str]:
+    if "kernel_size" in params:
+        size = _dims(params["kernel_size"])
+        yield size if "×" in size else f"window {size}"
+
+
+def _change(params: Mapping[str, Any], before: str, after: str, sign: str = "→") -> Iterator[str]:
+    if before in params and after in params:
+        yield f"{params[before]}{sign}{params[after]}"
+
+
+def _unusual(params: Mapping[str, Any], *keys: str) -> Iterator[str]:
+    for key in keys:
+        value = params.get(key)
+        if value is not None and not all(item in _DEFAULTS[key] for item in _listed(value)):
+            yield f"{key.replace('_', ' ')} {_uniform(value)}"
+
+
+def _some(params: Mapping[str, Any], *keys: str) -> Iterator[str]:
+    yield from (f"{key.replace('_', ' ')} {value_text(params[key])}" for key in keys if params.get(key) is not None)
+
+
+def _dims(value: Any) -> str:
+    return "×".join(value_text(item) for item in _listed(value))
+
+
+def _uniform(value: Any) -> str:
+    """``2`` for (2, 2), as people say it; ``2×1`` where the axes differ."""
+    return _dims(value if len(set(_listed(value))) > 1 else _listed(value)[0])
+
+
+def _ends(value: Any) -> str:
+    return ",".join("end" if item == _END else value_text(item) for item in _listed(value))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+_BY_FAMILY: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
+    "conv": _conv,
+    "linear": _linear,
+    "pool": _pool,
+    "norm": _norm,
+    "attention": _attention,
+    "recurrent": _recurrent,
+}

@@ -1,0 +1,45 @@
+"""The graph for Graphviz: ``dot -Tpdf``. Ids are ours, texts are quoted as the DOT grammar says."""
+
+from __future__ import annotations
+
+from app.render.caption import key_params, output_shapes, tooltip
+from app.render.description import Description, Operator
+from app.render.family import family_of
+from app.render.palette import COLOURS, TEXT
+from app.render.wording import cleaned, percent_text, shape_text, shortened, time_text
+
+_LONGEST = 60
+
+
+def render_dot(description: Description) -> str:
+    """A directed graph in the DOT language, one node for each operator in execution order."""
+    lines = [
+        f"digraph {_quoted(description.name)} {{",
+        "  rankdir=TB;",
+        f'  node [shape=box, style="rounded,filled", fontname=Helvetica, fontsize=11, penwidth=0, fontcolor="{TEXT}"];',
+        '  edge [fontname="Helvetica", fontsize=9, color="#94a3b8", fontcolor="#475569"];',
+    ]
+    lines += [_node(i, operator, description) for i, operator in enumerate(description.operators)]
+    for name, producer, users in description.links():
+        operand = description.operands.get(name)
+        label = _quoted(shape_text(operand.shape if operand is not None else None))
+        lines += [f"  n{producer} -> n{user} [label={label}, tooltip={_quoted(name)}];" for user in users]
+    return "\n".join([*lines, "}", ""])
+
+
+def _node(number: int, operator: Operator, description: Description) -> str:
+    words = [operator.type, operator.name, key_params(operator), output_shapes(operator, description)]
+    if operator.time_us is not None:
+        words.append(f"{time_text(operator.time_us)} ({percent_text(description.share(operator) or 0.0)})")
+    label = "\\n".join(_escaped(shortened(word, _LONGEST)) for word in words if word)
+    hint = "\\n".join(_escaped(line) for line in tooltip(operator, description))
+    return f'  n{number} [label="{label}", fillcolor="{COLOURS[family_of(operator.type)]}", tooltip="{hint}"];'
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    """Inside a quoted string only the quote ends it; a backslash would begin an escape such as ``\\N``."""
+    return cleaned(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,92 @@
+"""The whole drawing: legend above, graph below, edges under the boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from app.render.caption import operand_text
+from app.render.description import Description
+from app.render.layout import Layout, Net, Route, lay_out
+from app.render.svg.card import Card, cards
+from app.render.svg.legend import Legend, draw_legend, summary
+from app.render.svg.markup import element, number, text
+from app.render.svg.style import style_sheet
+from app.render.wording import shortened
+
+_MARGIN: Final = 24.0
+_LEGEND_GAP: Final = 22.0
+_LEAST_LEGEND_WIDTH: Final = 560.0
+_ARROW: Final = 6.5
+
+
+def render_svg(description: Description) -> str:
+    """An SVG document of the graph, from top to bottom in the direction the values flow."""
+    boxes = cards(description)
+    links = description.links()
+    nets = [Net(producer, tuple(users)) for _, producer, users in links]
+    roots = [i for i, operator in enumerate(description.operators) if operator.type == "pnnx.Input"]
+    layout = lay_out([card.size for card in boxes], nets, roots)
+    title = shortened(description.name, 80)
+    legend = draw_legend(description, boxes, title, max(layout.width, _LEAST_LEGEND_WIDTH))
+    edges = [
+        _edge(operand_text(name, description), route) for (name, *_), route in zip(links, layout.routes, strict=True)
+    ]
+    return _document(description, title, legend, layout, [*edges, *_drawn(boxes, layout)])
+
+
+def _document(description: Description, title: str, legend: Legend, layout: Layout, drawn: Sequence[str]) -> str:
+    inner = max(legend.width, layout.width)
+    width = inner + 2 * _MARGIN
+    height = legend.height + _LEGEND_GAP + layout.height + 2 * _MARGIN
+    left, top = _MARGIN + (inner - layout.width) / 2, _MARGIN + legend.height + _LEGEND_GAP
+    return element(
+        "svg",
+        element("title", text(f"Graph of {title}"), id="pnnx-graph-title"),
+        element("desc", text(summary(description)), id="pnnx-graph-desc"),
+        element("style", style_sheet()),
+        element("rect", class_="pnnx-graph-page", width="100%", height="100%"),
+        element("g", legend.markup, transform=f"translate({number(_MARGIN)} {number(_MARGIN)})"),
+        element("g", *drawn, transform=f"translate({number(left)} {number(top)})"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        width=width,
+        height=height,
+        class_="pnnx-graph",
+        role="img",
+        aria_labelledby="pnnx-graph-title pnnx-graph-desc",
+    )
+
+
+def _drawn(boxes: Sequence[Card], layout: Layout) -> list[str]:
+    return [card.markup(box) for card, box in zip(boxes, layout.boxes, strict=True)]
+
+
+def _edge(label: str, route: Route) -> str:
+    line = "".join(map(_path, route.strokes))
+    arrows = "".join(f"M{_point(x, y)}l-3.2-{_ARROW}h6.4z" for x, y in route.heads)
+    return element(
+        "g",
+        element("title", text(label)),
+        element("path", class_="pnnx-graph-line", d=line),
+        element("path", class_="pnnx-graph-arrow", d=arrows),
+        class_="pnnx-graph-edge",
+    )
+
+
+def _path(stroke: Sequence[tuple[float, float]]) -> str:
+    (x, y), parts = stroke[0], [f"M{_point(*stroke[0])}"]
+    for to_x, to_y in stroke[1:]:
+        if to_x == x:
+            parts.append(f"V{number(to_y)}")
+        elif to_y == y:
+            parts.append(f"H{number(to_x)}")
+        else:
+            middle = (y + to_y) / 2
+            parts.append(f"C{_point(x, middle)} {_point(to_x, middle)} {_point(to_x, to_y)}")
+        x, y = to_x, to_y
+    return "".join(parts)
+
+
+def _point(x: float, y: float) -> str:
+    return f"{number(x)} {number(y)}"

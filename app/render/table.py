@@ -1,0 +1,75 @@
+"""The graph as a table for a terminal, or for ``diff``: one operator a line, in execution order, nothing left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.render.caption import output_shapes
+from app.render.description import Description, Operator
+from app.render.wording import count_text, params_text, percent_text, printable, time_text, totals_text
+
+
+def render_text(description: Description) -> str:
+    """Aligned columns, then totals and warnings. Texts of the model are printed with escapes, whatever they hold."""
+    columns = _columns(description)
+    rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    lines = [*_aligned(rows), "", totals_text(description.totals) + _time(description)]
+    lines += [f"warning: {printable(warning)}" for warning in description.warnings]
+    return "\n".join([*lines, ""])
+
+
+def _columns(description: Description) -> dict[str, list[str]]:
+    operators = description.operators
+    columns = {
+        "#": [str(operator.index) for operator in operators],
+        "type": [operator.type for operator in operators],
+        "name": [operator.name for operator in operators],
+        "inputs -> outputs": [_flow(operator) for operator in operators],
+        "shape": [output_shapes(operator, description) for operator in operators],
+        "kernel": [operator.kernel or "" for operator in operators],
+        "flops": [count_text(operator.flops) if operator.flops else "" for operator in operators],
+        "time": [time_text(operator.time_us) if operator.time_us is not None else "" for operator in operators],
+        "share": [_share(operator, description) for operator in operators],
+        "parameters": [_details(operator) for operator in operators],
+    }
+    return {title: cells for title, cells in columns.items() if any(cells) or title == "#"}
+
+
+_TO_THE_RIGHT = frozenset({"#", "flops", "time", "share"})
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            _padded(cell, width, title) for cell, width, title in zip(row, widths, cells[0], strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _padded(cell: str, width: int, title: str) -> str:
+    return cell.rjust(width) if title in _TO_THE_RIGHT else cell.ljust(width)
+
+
+def _flow(operator: Operator) -> str:
+    return " ".join([*operator.inputs, "->", *operator.outputs])
+
+
+def _share(operator: Operator, description: Description) -> str:
+    share = description.share(operator)
+    return "" if share is None else percent_text(share)
+
+
+def _details(operator: Operator) -> str:
+    """The expression or the parameters, and the attributes with their shapes."""
+    params = {key: value for key, value in operator.params.items() if key != "expr" or operator.expression is None}
+    weights = (
+        f"@{key}=({','.join(map(str, value.shape or ()))}){value.dtype}" for key, value in operator.attributes.items()
+    )
+    return " ".join(filter(None, (operator.expression, params_text(params), *weights)))
+
+
+def _time(description: Description) -> str:
+    return "" if description.time_us is None else f" · {time_text(description.time_us)}"
