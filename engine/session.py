@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 from engine.errors import ParameterError
 from engine.graph import RuntimeGraph, execute
-from engine.graph.batching import Run, agrees, batch_size, check_splittable, requested_batch, scales, split
+from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
+from engine.graph.plan import Plan
 from engine.graph.watch import Watch
 from engine.tensor import Array
 
@@ -68,9 +68,9 @@ class Session:
         self.graph = graph
         self.backend = "reference"
         self.threads = threads
-        self._plan = graph.plan
         self._lock = threading.Lock()
-        self._batches: dict[int, bool] = {}
+        self._batching: Batching | None = None
+        graph.plan  # noqa: B018 - a graph that is not built is refused here
 
     def run(
         self,
@@ -95,55 +95,56 @@ class Session:
             InputError: the inputs do not fit the graph.
             EngineError: an operator refuses or fails; names the operator.
         """
+        arrays = feed(self.graph.inputs, inputs)
+        if not (profile or taps or cancelled):
+            return _named(self._run(arrays, lambda plan, part: execute(plan, part)))
         taps = tuple(taps)
         watches: list[Watch] = []
 
-        def run_once(arrays: Sequence[Array]) -> list[Array]:
-            if not (profile or taps or cancelled):
-                return execute(self._plan, arrays)
-            watches.append(Watch(self._plan, taps=taps, cancelled=cancelled))
-            return execute(self._plan, arrays, watches[-1])
+        def run_watched(plan: Plan, part: Sequence[Array]) -> list[Array]:
+            watches.append(Watch(plan, taps=taps, cancelled=cancelled))
+            return execute(plan, part, watches[-1])
 
-        arrays = self._run_batch(feed(self.graph.inputs, inputs), run_once)
-        names = [f"out{index}" for index in range(len(arrays))]
-        if not watches:
-            return Outputs(arrays, names)
-        peak = max(watch.peak_bytes for watch in watches)
-        return Outputs(arrays, names, self._profile(watches) if profile else None, _join_taps(watches, taps), peak)
+        outputs = _named(self._run(arrays, run_watched))
+        outputs.profile = _profile(watches) if profile else None
+        outputs.taps = _join_taps(watches, taps)
+        outputs.peak_bytes = max(watch.peak_bytes for watch in watches)
+        return outputs
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
-        return self.graph.describe() | {"backend": self.backend, "threads": self.threads}
+        batch = self.batching.describe()
+        return self.graph.describe() | {"backend": self.backend, "threads": self.threads, "batch": batch}
 
-    def _run_batch(self, arrays: list[Array], run_once: Run) -> list[Array]:
-        batch = requested_batch(self.graph.inputs, arrays)
-        if batch is None or self._runs_as_one(batch):
-            return run_once(arrays)
-        check_splittable(self.graph, arrays)
-        return split(arrays, batch_size(self.graph.inputs) or 1, run_once)
+    def _run(self, arrays: list[Array], run_plan: Callable[[Plan, Sequence[Array]], list[Array]]) -> list[Array]:
+        if not is_other_batch(self.graph.inputs, arrays):
+            return run_plan(self.graph.plan, arrays)
+        if self.batching.graph is not None:
+            return run_plan(self.batching.graph.plan, arrays)
+        if self.batching.mode == "fixed":
+            raise refuse(self.batching, self.graph.inputs, arrays)
+        return split(arrays, self.batching.exported or 1, lambda part: run_plan(self.graph.plan, part))
 
-    def _runs_as_one(self, batch: int) -> bool:
+    @property
+    def batching(self) -> Batching:
+        """How batches other than the exported one run; found out when first asked, by trying a batch of two."""
         with self._lock:
-            if batch not in self._batches:
-                self._batches[batch] = scales(self.graph, batch) and self._keeps_items_apart
-            return self._batches[batch]
+            if self._batching is None:
+                self._batching = decide(self.graph)
+            return self._batching
 
-    @cached_property
-    def _keeps_items_apart(self) -> bool:
-        return agrees(self.graph, lambda arrays: execute(self._plan, arrays))
 
-    def _profile(self, watches: Sequence[Watch]) -> list[dict[str, Any]]:
-        totals = [sum(times) for times in zip(*(watch.times_ns for watch in watches), strict=True)]
-        return [
-            {
-                "index": step.operator.index,
-                "name": step.operator.name,
-                "type": step.operator.type,
-                "kernel": "reference",
-                "time_us": total / 1e3,
-            }
-            for step, total in zip(self._plan.steps, totals, strict=True)
-        ]
+def _named(arrays: Sequence[Array]) -> Outputs:
+    return Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
+
+
+def _profile(watches: Sequence[Watch]) -> list[dict[str, Any]]:
+    """The steps of a run with their times, summed over the parts of a split batch."""
+    totals = [sum(times) for times in zip(*(watch.times_ns for watch in watches), strict=True)]
+    return [
+        {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": total / 1e3}
+        for op, total in zip((step.operator for step in watches[0].plan.steps), totals, strict=True)
+    ]
 
 
 def _join_taps(watches: Sequence[Watch], taps: Sequence[str]) -> dict[str, Any]:

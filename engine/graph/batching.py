@@ -1,90 +1,82 @@
 """Any batch size for a graph that was exported with a fixed one.
 
-The fixed first dimension of the inputs is taken for the batch. If every operator accepts another batch (shape
-inference says so) and a batch of two gives what two single runs give, batches run as one; otherwise they are
+The fixed first dimension of the inputs is taken for the batch. Where every operator accepts another one (see
+engine.graph.generalise) and a batch of two gives what two single runs give, batches run as one; otherwise they are
 split into runs of the exported size and joined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from engine.errors import EngineError, InputError
-from engine.graph.port import Port
+from engine.graph.generalise import BatchError
+from engine.graph.port import Port, batch_size
+from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import Array, TensorSpec, format_shape
 
 Run = Callable[[Sequence[Array]], list[Array]]
 
 
-def batch_size(ports: Sequence[Port]) -> int | None:
-    """The batch size the graph was exported with; None when it is open or the inputs disagree."""
-    sizes = {port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports}
-    return sizes.pop() if len(sizes) == 1 else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """How a graph runs a batch it was not exported for.
 
-
-def requested_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> int | None:
-    """The batch the inputs ask for where it is not the exported one, None where they fit as they are.
-
-    Raises:
-        InputError: the first dimensions do not fit the graph and are no batch either.
+    Args:
+        mode: ``any``: as one; ``split``: in parts; ``fixed``: not at all.
+        exported: the batch size in the file; None where there is none.
+        reason: why not ``any``, naming the operator that forbids it.
+        graph: the graph for any batch, in mode ``any``.
     """
-    exported = batch_size(ports)
-    for port, array in zip(ports, inputs, strict=True):
-        wanted = port.spec.shape[0] if port.spec is not None and port.spec.shape else None
-        if wanted is not None and array.shape[0] != wanted:
-            return _common_batch(ports, inputs, exported)
-    return None
+
+    mode: Literal["any", "split", "fixed"]
+    exported: int | None
+    reason: str | None = None
+    graph: RuntimeGraph | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"mode": self.mode, "exported": self.exported, "reason": self.reason}
 
 
-def _common_batch(ports: Sequence[Port], inputs: Sequence[Array], exported: int | None) -> int:
-    sizes = {array.shape[0] if array.ndim else None for array in inputs}
-    size: int | None = sizes.pop()
-    if exported is None or sizes or size is None:
-        raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
-    return size
-
-
-def _shapes(inputs: Sequence[Array]) -> str:
-    return ", ".join(format_shape(array.shape) for array in inputs)
-
-
-def _expected(ports: Sequence[Port]) -> str:
-    return ", ".join(format_shape(port.spec.shape) if port.spec is not None else "any" for port in ports)
-
-
-def scales(graph: RuntimeGraph, batch: int) -> bool:
-    """Whether shape inference follows another batch through to the first dimension of every output."""
+def decide(graph: RuntimeGraph) -> Batching:
+    """Find out how a graph can run other batches; tries a batch of two on random inputs."""
     exported = batch_size(graph.inputs)
-    specs = [port.spec for port in graph.inputs if port.spec is not None]
-    if not exported or not all(spec.is_static for spec in specs):
-        return False
+    if exported is None and all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
+        return Batching(mode="any", exported=None, graph=graph)
+    if not exported or not _are_static(graph.inputs):
+        return Batching(mode="fixed", exported=exported, reason="the inputs have no common fixed batch")
     try:
-        outputs = graph.infer_outputs([_resized(spec, batch) for spec in specs])
-    except EngineError:
-        return False
-    wanted = [port.spec for port in graph.outputs]
-    return len(outputs) == len(wanted) and all(
-        spec is not None and spec.shape[:1] == (exported,) and found == _resized(spec, batch)
-        for spec, found in zip(wanted, outputs, strict=True)
-    )
+        general = graph.for_any_batch()
+    except BatchError as error:
+        return Batching(mode=_fallback(graph, exported), exported=exported, reason=str(error))
+    if not _agrees(graph, general, exported):
+        reason = "a batch of two gives other results than two single runs"
+        return Batching(mode=_fallback(graph, exported), exported=exported, reason=reason)
+    return Batching(mode="any", exported=exported, graph=general)
 
 
-def _resized(spec: TensorSpec, batch: int) -> TensorSpec:
-    return TensorSpec((batch, *spec.shape[1:]), spec.dtype)
+def _are_static(ports: Sequence[Port]) -> bool:
+    return all(port.spec is not None and port.spec.is_static for port in ports)
 
 
-def agrees(graph: RuntimeGraph, run: Run) -> bool:
-    """Whether two batches run as one give what each gives alone, tried on random inputs."""
-    exported = batch_size(graph.inputs) or 1
+def _fallback(graph: RuntimeGraph, exported: int) -> Literal["split", "fixed"]:
+    """Parts can be joined where every output carries the batch in its first dimension."""
+    carry = all(port.spec is not None and port.spec.shape[:1] == (exported,) for port in graph.outputs)
+    return "split" if carry else "fixed"
+
+
+def _agrees(graph: RuntimeGraph, general: RuntimeGraph, exported: int) -> bool:
     random = np.random.default_rng(0)
-    specs = [port.spec for port in graph.inputs if port.spec is not None]
-    inputs = [_random(spec, 2 * exported, random) for spec in specs]
+    inputs = [_random(port.spec, 2 * exported, random) for port in graph.inputs if port.spec is not None]
     try:
-        together = run(inputs)
-        apart = split(inputs, exported, run)
+        together = execute(general.plan, inputs)
+        apart = split(inputs, exported, lambda part: execute(graph.plan, part))
     except EngineError:
         return False
     return all(_close(a, b) for a, b in zip(together, apart, strict=True))
@@ -103,8 +95,29 @@ def _close(a: Array, b: Array) -> bool:
     if a.dtype.kind in "biu":
         return bool(np.array_equal(a, b))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    scale = float(np.max(np.abs(np.nan_to_num(b.astype(wide))), initial=1e-30))
+    finite = np.nan_to_num(b.astype(wide), posinf=0, neginf=0)
+    scale = float(np.max(np.abs(finite), initial=1e-30))
     return bool(np.allclose(a.astype(wide), b.astype(wide), rtol=1e-3, atol=1e-4 * scale, equal_nan=True))
+
+
+def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
+    """Whether the inputs ask for a batch other than the exported one.
+
+    Raises:
+        InputError: inputs differ in their batch.
+    """
+    pairs = [(p.spec.shape[0], a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
+    if all(wanted in (None, array.shape[0]) for wanted, array in pairs):
+        return False
+    if batch_size(ports) is not None and len({array.shape[0] for _, array in pairs}) > 1:
+        raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
+    return True
+
+
+def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> InputError:
+    """The error for a graph that takes no other batch."""
+    problem = f"the graph takes no other batch ({batching.reason})"
+    return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
 
 
 def split(inputs: Sequence[Array], exported: int, run: Run) -> list[Array]:
@@ -114,23 +127,15 @@ def split(inputs: Sequence[Array], exported: int, run: Run) -> list[Array]:
         InputError: the batch is no multiple of the exported one.
     """
     batch = inputs[0].shape[0]
-    if exported == 0 or batch % exported or batch == 0:
+    if batch % exported or batch == 0:
         raise InputError("the graph cannot run this batch", found=batch, expected=f"a multiple of {exported}")
     parts = [run([array[at : at + exported] for array in inputs]) for at in range(0, batch, exported)]
     return [np.concatenate(outputs, axis=0) for outputs in zip(*parts, strict=True)]
 
 
-def check_splittable(graph: RuntimeGraph, inputs: Sequence[Array]) -> None:
-    """Refuse another batch for a graph whose outputs do not carry the batch in their first dimension.
+def _shapes(inputs: Sequence[Array]) -> str:
+    return ", ".join(format_shape(array.shape) for array in inputs)
 
-    Raises:
-        InputError: naming the shapes the graph takes.
-    """
-    exported = batch_size(graph.inputs)
-    for port in graph.outputs:
-        if port.spec is None or port.spec.shape[:1] != (exported,):
-            raise InputError(
-                f"the graph takes no other batch: '{port.name}' does not carry it",
-                found=_shapes(inputs),
-                expected=_expected(graph.inputs),
-            )
+
+def _expected(ports: Sequence[Port]) -> str:
+    return ", ".join(format_shape(port.spec.shape) if port.spec is not None else "any" for port in ports)

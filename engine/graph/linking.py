@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from engine import pnnx
 from engine.errors import EngineError, GraphError
@@ -14,8 +15,13 @@ from engine.tensor import TensorSpec
 BOUNDARY_TYPES = ("pnnx.Input", "pnnx.Output")
 
 
-def link(source: pnnx.Graph, registry: Registry) -> tuple[list[RuntimeOperator], dict[str, RuntimeOperand]]:
+def link(
+    source: pnnx.Graph, registry: Registry, layers: Mapping[int, BoundLayer] | None = None
+) -> tuple[list[RuntimeOperator], dict[str, RuntimeOperand]]:
     """Make every operator with its layer, and every operand with its producer and consumers.
+
+    Args:
+        layers: id() of an operator as read -> the layer it has already in another graph, to share its weights.
 
     Raises:
         UnsupportedOperatorError: all unknown types at once.
@@ -26,7 +32,8 @@ def link(source: pnnx.Graph, registry: Registry) -> tuple[list[RuntimeOperator],
         raise GraphError("the graph has no output", found=f"{len(source.operators)} operators")
     registry.check([(op.type, op.name) for op in source.operators if op.type not in BOUNDARY_TYPES])
     operands = _make_operands(source)
-    operators = [_make_operator(op, operands, source.annotations, registry) for op in source.operators]
+    binder = _Binder(source.annotations, registry, layers or {})
+    operators = [_make_operator(op, operands, binder) for op in source.operators]
     _check_names(operators)
     for op in operators:
         for operand in op.outputs:
@@ -49,12 +56,22 @@ def _make_operands(source: pnnx.Graph) -> dict[str, RuntimeOperand]:
     return operands
 
 
-def _make_operator(
-    op: pnnx.Operator,
-    operands: Mapping[str, RuntimeOperand],
-    annotations: Mapping[str, TensorSpec],
-    registry: Registry,
-) -> RuntimeOperator:
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    """Gives every operator its layer."""
+
+    annotations: Mapping[str, TensorSpec]
+    registry: Registry
+    shared: Mapping[int, BoundLayer]
+
+    def layer(self, op: pnnx.Operator) -> BoundLayer | None:
+        """The layer of an operator; the graph's inputs and outputs have none."""
+        if op.type in BOUNDARY_TYPES:
+            return None
+        return self.shared.get(id(op)) or bind_operator(op, self.annotations, self.registry)
+
+
+def _make_operator(op: pnnx.Operator, operands: Mapping[str, RuntimeOperand], binder: _Binder) -> RuntimeOperator:
     for name in op.inputs:
         if name not in operands:
             raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
@@ -63,7 +80,7 @@ def _make_operator(
         source=op,
         inputs=tuple(operands[name] for name in op.inputs),
         outputs=tuple(operands[name] for name in op.outputs),
-        layer=None if op.type in BOUNDARY_TYPES else bind_operator(op, annotations, registry),
+        layer=binder.layer(op),
     )
 
 

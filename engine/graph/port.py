@@ -64,6 +64,12 @@ def output_ports(operands: Sequence[RuntimeOperand]) -> tuple[Port, ...]:
     )
 
 
+def batch_size(ports: Sequence[Port]) -> int | None:
+    """The batch size the graph was exported with; None when it is open or the inputs have none in common."""
+    sizes = {port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
 def flatten(value: object) -> Iterator[object]:
     """The leaves of nested tuples, lists and dicts, in order."""
     if isinstance(value, dict):

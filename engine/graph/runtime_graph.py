@@ -12,14 +12,15 @@ from engine import pnnx
 from engine.errors import GraphError
 from engine.graph import surgery
 from engine.graph.description import describe
+from engine.graph.generalise import BatchError, generalise_batch
 from engine.graph.inference import Mismatch, find_mismatches, propagate
 from engine.graph.linking import link
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.order import OrderName, arrange, kahn
 from engine.graph.plan import Plan, make_plan
-from engine.graph.port import Port, flatten, input_operators, input_ports, output_ports
-from engine.layers import Registry, registry
+from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
+from engine.layers import BoundLayer, Registry, registry
 from engine.tensor import UNKNOWN, TensorSpec
 
 
@@ -200,6 +201,20 @@ class RuntimeGraph:
         part.build()
         return part
 
+    def for_any_batch(self) -> RuntimeGraph:
+        """This graph with the first dimension of its inputs open; weights are shared.
+
+        Raises:
+            BatchError: naming the operator that forbids another batch.
+        """
+        if batch_size(self.inputs) is None:
+            raise BatchError("the inputs have no common fixed batch", found=", ".join(str(p.spec) for p in self.inputs))
+        general = generalise_batch(self.source, self.operators, self._registry)
+        graph = RuntimeGraph.from_source(general.source, self.name, registry=self._registry)
+        layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
+        graph._built = _build(general.source, self._registry, "kahn", layers)
+        return graph
+
     def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
 
@@ -207,13 +222,6 @@ class RuntimeGraph:
             EngineError: an operator does not accept what follows from these inputs.
         """
         return propagate(self.operators, dict(zip((port.operand for port in self.inputs), specs, strict=True)))
-
-    def infer_outputs(self, specs: Sequence[TensorSpec]) -> list[object]:
-        """What is known of the outputs, laid flat, when the inputs have these specs."""
-        values = self.infer(specs)
-        return [
-            leaf for op in self.operators if op.type == "pnnx.Output" for leaf in flatten(values[op.inputs[0].name])
-        ]
 
     def describe(self) -> dict[str, Any]:
         """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""
@@ -227,8 +235,10 @@ class RuntimeGraph:
         return f"RuntimeGraph({self.name!r}, {self.state.value})"
 
 
-def _build(source: pnnx.Graph, registry: Registry, order_name: str) -> _Built:
-    operators, operands = link(source, registry)
+def _build(
+    source: pnnx.Graph, registry: Registry, order_name: str, layers: Mapping[int, BoundLayer] | None = None
+) -> _Built:
+    operators, operands = link(source, registry, layers)
     inputs = input_operators(operators)
     outputs = [op.inputs[0] for op in operators if op.type == "pnnx.Output"]
     known = {op.outputs[0].name: op.outputs[0].annotation or UNKNOWN for op in inputs}

@@ -20,6 +20,7 @@ class Watch:
         cancelled: asked before every operator; the run stops when it says yes.
 
     Attributes:
+        plan: the plan that runs.
         times_ns: the time of every step so far.
         taps: operand name -> value; arrays are copies.
         peak_bytes: the largest number of bytes found alive after a step, before values are released.
@@ -29,7 +30,7 @@ class Watch:
     """
 
     def __init__(self, plan: Plan, *, taps: Iterable[str] = (), cancelled: Callable[[], bool] | None = None) -> None:
-        self._plan = plan
+        self.plan = plan
         self._wanted = {_slot(plan, name): name for name in taps}
         self._cancelled = cancelled
         self._start = 0
@@ -39,7 +40,7 @@ class Watch:
 
     def begin(self, values: Sequence[object]) -> None:
         """Called once the inputs are in the value table."""
-        self._keep(self._plan.inputs, values)
+        self._keep(self.plan.inputs, values)
 
     def before(self, step: Step) -> None:
         """Called before every step.
@@ -55,7 +56,7 @@ class Watch:
         """Called after every step, before values are released."""
         self.times_ns.append(time.perf_counter_ns() - self._start)
         self._keep(step.outputs, values)
-        alive = (values[slot] for slot in self._plan.counted)
+        alive = (values[slot] for slot in self.plan.counted)
         self.peak_bytes = max(self.peak_bytes, sum(value.nbytes for value in alive if isinstance(value, np.ndarray)))
 
     def _keep(self, slots: Sequence[int], values: Sequence[object]) -> None:

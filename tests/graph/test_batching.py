@@ -1,0 +1,122 @@
+"""A graph exported at batch 1 answers any batch as the items alone would be answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import InputError, RuntimeGraph, Session
+from engine.pnnx import Operator
+from tests.graph.build import F32, INPUT, built, op
+
+RANDOM = np.random.default_rng(0)
+
+
+def chain(*operators: Operator, _0: tuple[int, ...] = (1, 4, 6)) -> RuntimeGraph:
+    """A graph from operand 0 to the last operator's first output."""
+    return built(INPUT, *operators, op("pnnx.Output", "out", operators[-1].outputs[0]), _0=_0)
+
+
+CASES = {
+    "reshape to one row": chain(op("Tensor.reshape", "flat", "0", "1", shape=(1, -1))),
+    "reshape with everything fixed": chain(op("Tensor.reshape", "r", "0", "1", shape=(1, 2, 2, 6))),
+    "windows": chain(
+        op("Tensor.reshape", "cut", "0", "1", shape=(1, 2, 2, 2, 3)),
+        op("Tensor.permute", "swap", "1", "2", dims=(0, 1, 3, 2, 4)),
+        op("Tensor.reshape", "windows", "2", "3", shape=(4, 2, 3)),
+        op("nn.ReLU", "relu", "3", "4"),
+        op("Tensor.reshape", "join", "4", "5", shape=(1, 24)),
+    ),
+    "heads of a sequence-first tensor": chain(
+        op("torch.transpose", "swap", "0", "1", dim0=0, dim1=1),
+        op("Tensor.reshape", "heads", "1", "2", shape=(4, 3, 2)),
+        op("torch.transpose", "back", "2", "3", dim0=0, dim1=1),
+        op("Tensor.reshape", "join", "3", "4", shape=(1, 3, 4, 2)),
+    ),
+    "class token": chain(
+        op("pnnx.Attribute", "token", "", "t", data=RANDOM.standard_normal((1, 1, 6)).astype(F32)),
+        op("torch.cat", "cat", "t 0", "1", dim=1),
+    ),
+    "expanded constant": chain(
+        op("pnnx.Attribute", "token", "", "t", data=RANDOM.standard_normal((1, 6)).astype(F32)),
+        op("Tensor.expand", "grow", "t", "e", sizes=(1, 4, 6)),
+        op("pnnx.Expression", "add", "0 e", "1", expr="add(@0,@1)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("batch", [2, 3])
+def test_a_batch_gives_what_its_items_give_alone(name: str, batch: int) -> None:
+    session = Session(CASES[name])
+    x = RANDOM.standard_normal((batch, *CASES[name].inputs[0].spec.shape[1:])).astype(F32)  # type: ignore[union-attr]
+    together = session.run([x])[0]
+    apart = np.concatenate([session.run([item[None]])[0] for item in x])
+    np.testing.assert_allclose(together, apart, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hard_coded_batches_are_generalised(name: str) -> None:
+    assert Session(CASES[name]).describe()["batch"] == {"mode": "any", "exported": 1, "reason": None}
+
+
+def test_weights_are_shared_with_the_graph_for_any_batch() -> None:
+    graph = CASES["class token"]
+    general = graph.for_any_batch()
+    layers = {each.name: each.layer for each in general.operators}
+    assert layers["token"] is next(each for each in graph.operators if each.name == "token").layer
+
+
+def test_items_are_kept_apart_where_an_operator_would_mix_them() -> None:
+    session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",))))
+    np.testing.assert_array_equal(session.run([np.zeros((3, 4, 6), F32)])[0], np.ones((3, 4, 6)))
+    assert session.batching.mode == "split"
+    assert session.batching.reason == "a batch of two gives other results than two single runs"
+
+
+def test_the_operator_that_forbids_a_batch_is_named() -> None:
+    session = Session(
+        chain(
+            op("Tensor.select", "first", "0", "1", dim=0, index=0, labels=("input",)),
+            op("torch.unsqueeze", "again", "1", "2", dim=0, labels=("input",)),
+        )
+    )
+    assert session.batching.mode == "split"
+    assert session.batching.reason == "first (Tensor.select): the batch is lost here"
+    x = RANDOM.standard_normal((3, 4, 6)).astype(F32)
+    np.testing.assert_array_equal(session.run([x])[0], x)
+
+
+def test_a_split_batch_must_be_a_multiple() -> None:
+    session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",)), _0=(2, 4)))
+    assert session.run([np.zeros((4, 4), F32)])[0].shape == (4, 4)
+    with pytest.raises(InputError, match="cannot run this batch: found 3, expected a multiple of 2"):
+        session.run([np.zeros((3, 4), F32)])
+
+
+def test_inputs_must_agree_on_their_batch() -> None:
+    net = built(
+        op("pnnx.Input", "pnnx_input_0", "", "a"),
+        op("pnnx.Input", "pnnx_input_1", "", "b"),
+        op("pnnx.Expression", "add", "a b", "c", expr="add(@0,@1)"),
+        op("pnnx.Output", "out", "c"),
+        _a=(1, 3),
+        _b=(1, 3),
+    )
+    ones = np.ones((2, 3), F32)
+    np.testing.assert_array_equal(Session(net).run([ones, ones])[0], 2 * ones)
+    with pytest.raises(InputError, match=r"differ in their batch: found \[2, 3\], \[3, 3\]"):
+        Session(net).run([ones, np.ones((3, 3), F32)])
+
+
+def test_inputs_without_a_common_batch_take_no_other() -> None:
+    net = built(
+        op("pnnx.Input", "pnnx_input_0", "", "a"),
+        op("pnnx.Input", "pnnx_input_1", "", "b"),
+        op("torch.matmul", "mm", "a b", "c"),
+        op("pnnx.Output", "out", "c"),
+        _a=(2, 3),
+        _b=(3, 4),
+    )
+    with pytest.raises(InputError, match="takes no other batch .the inputs have no common fixed batch.: found"):
+        Session(net).run([np.ones((4, 3), F32), np.ones((3, 4), F32)])
