@@ -146,14 +146,12 @@ class _Tracer:
     def _open_sizes(self, op: RuntimeOperator) -> pnnx.Operator:
         """A reshape or expand whose batched dimension is -1."""
         key = "shape" if op.type == "Tensor.reshape" else "sizes"
+        sizes = op.params.get(key)
         given, made = self.base[op.inputs[0].name], self.base[op.outputs[0].name]
         axis = self._batch_axis(op.inputs[0].name)
-        if (
-            axis is None
-            or not isinstance(given, TensorSpec)
-            or not isinstance(made, TensorSpec)
-            or key not in op.params
-        ):
+        if not isinstance(given, TensorSpec) or not isinstance(made, TensorSpec):
+            return op.source
+        if axis is None or not isinstance(sizes, tuple):
             return op.source
         target = _reshaped_axis(given, made, axis) if key == "shape" else axis + made.rank - given.rank
         if sizes[target] == -1:
