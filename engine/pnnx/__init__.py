@@ -1,0 +1,13 @@
+"""The PNNX file pair, read and written without loss. What a graph means is not this package's business.
+
+graph = read("model.pnnx.param")                 # model.pnnx.bin is mapped
+write(graph, "copy.pnnx.param", "copy.pnnx.bin")
+"""
+
+from __future__ import annotations
+
+from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
+from engine.pnnx.pair import read, write
+from engine.pnnx.printer import format_param
+
+__all__ = ["Attribute", "Graph", "Operator", "Parameter", "format_param", "read", "write"]

@@ -1,0 +1,250 @@
+"""The weights file, read: a zip archive of stored members, found through its directory and never copied.
+
+Read are plain zip and zip64 records in any mixture: the converter makes every member zip64, older and other tools do
+not. The directory decides; the header in front of a member must agree with it. Nothing is ever extracted, still a name
+that would leave a folder is refused, for no converter writes one. A leading slash is legal: ONNX imports have it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from engine.errors import WeightsError
+from engine.pnnx import records
+from engine.pnnx.quotation import quoted
+from engine.pnnx.records import CENTRAL, END, END64, EXTRA, FULL16, FULL32, LOCAL, LOCATOR64
+
+Buffer: TypeAlias = bytes | mmap.mmap
+
+_MAX_COMMENT: Final = 0xFFFF
+_ESCAPE = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)|^[A-Za-z]:[/\\]|\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Where the bytes of a stored member lie.
+
+    Args:
+        offset: position of its first byte in the archive.
+        size: its length in bytes.
+        crc: its CRC-32 according to the directory.
+    """
+
+    offset: int
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What the directory says of a member, zip64 values already in their places."""
+
+    name: str
+    raw_name: bytes
+    flags: int
+    method: int
+    crc: int
+    size: int
+    packed: int
+    header: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """Where the directory lies, as an end record states it."""
+
+    start: int
+    size: int
+    count: int
+
+
+def read_directory(data: Buffer) -> dict[str, Member]:
+    """The members of an archive by name.
+
+    Args:
+        data: the whole archive, usually mapped.
+
+    Raises:
+        WeightsError: when the archive is damaged, truncated, compressed, encrypted or contradicts itself; placed at
+            the member where there is one.
+    """
+    directory = _find_directory(data)
+    members: dict[str, Member] = {}
+    spans: list[tuple[int, int, str]] = []
+    for record in _read_records(data, directory):
+        try:
+            if record.name in members:
+                raise WeightsError("the member is there twice")
+            members[record.name] = member = _locate(data, record, directory.start)
+        except WeightsError as error:
+            raise error.at(quoted(record.name)) from None
+        spans.append((record.header, member.offset + member.size, record.name))
+    _check_overlap(spans)
+    return members
+
+
+def check_crc(data: Buffer, name: str, member: Member) -> None:
+    """Refuse a member whose bytes do not have the CRC-32 the directory states."""
+    with memoryview(data) as view, view[member.offset : member.offset + member.size] as content:
+        crc = zlib.crc32(content)
+    if crc != member.crc:
+        raise WeightsError("wrong CRC-32", where=quoted(name), found=f"{crc:08x}", expected=f"{member.crc:08x}")
+
+
+def _find_directory(data: Buffer) -> _Directory:
+    at = _find_end(data)
+    _, disk, first_disk, here, count, size, start, _ = END.unpack_from(data, at)
+    limit, directory = at, _Directory(start, size, count)
+    locator = at - LOCATOR64.size
+    if locator >= 0 and data[locator : locator + 4] == records.LOCATOR64_MAGIC:
+        limit, directory = _read_end64(data, locator)
+    elif FULL16 in (disk, here, count) or FULL32 in (size, start):
+        raise WeightsError("the zip64 end record is missing")
+    elif disk or first_disk or here != count:
+        raise WeightsError("the archive is one of several volumes")
+    if directory.start + directory.size > limit or directory.count * CENTRAL.size > directory.size:
+        found = f"{directory.count} records in {directory.size} bytes at {directory.start}"
+        raise WeightsError("the directory does not fit", found=found, expected=f"all of it before byte {limit}")
+    return directory
+
+
+def _find_end(data: Buffer) -> int:
+    """The end record is last but for a comment, whose length it states."""
+    floor = max(0, len(data) - END.size - _MAX_COMMENT)
+    at = data.rfind(records.END_MAGIC, floor)
+    while at >= 0:
+        if len(data) - at >= END.size and at + END.size + END.unpack_from(data, at)[-1] == len(data):
+            return at
+        at = data.rfind(records.END_MAGIC, floor, at + len(records.END_MAGIC) - 1)
+    if data[:4] == records.LOCAL_MAGIC:
+        raise WeightsError("the archive is truncated", found="no end record")
+    raise WeightsError("not a zip archive", found=f"{len(data):,} bytes without an end record")
+
+
+def _read_end64(data: Buffer, locator: int) -> tuple[int, _Directory]:
+    _, disk, at, disks = LOCATOR64.unpack_from(data, locator)
+    if at + END64.size > locator or data[at : at + 4] != records.END64_MAGIC:
+        raise WeightsError("the zip64 end record is not where its locator points", found=f"byte {at}")
+    _, length, _, _, own_disk, first_disk, here, count, size, start = END64.unpack_from(data, at)
+    if at + 12 + length != locator:
+        raise WeightsError("the zip64 end record has a wrong length", found=length, expected=locator - at - 12)
+    if disk or own_disk or first_disk or disks > 1 or here != count:
+        raise WeightsError("the archive is one of several volumes")
+    return at, _Directory(start, size, count)
+
+
+def _read_records(data: Buffer, directory: _Directory) -> Iterator[_Record]:
+    at, end = directory.start, directory.start + directory.size
+    for index in range(directory.count):
+        if at + CENTRAL.size > end or data[at : at + 4] != records.CENTRAL_MAGIC:
+            raise WeightsError(
+                "the directory is damaged", found=f"no record at byte {at}", expected=f"record {index + 1}"
+            )
+        fields = CENTRAL.unpack_from(data, at)
+        name_end = at + CENTRAL.size + fields[10]
+        extra_end = name_end + fields[11]
+        if extra_end + fields[12] > end:
+            raise WeightsError("the directory is damaged", found=f"a record at byte {at} that runs past its end")
+        yield _make_record(fields, data[name_end - fields[10] : name_end], data[name_end:extra_end])
+        at = extra_end + fields[12]
+    if at != end:
+        raise WeightsError("the directory is damaged", found=f"{end - at} bytes after its last record")
+
+
+def _make_record(fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> _Record:
+    try:
+        name = raw_name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise WeightsError("a member's name is not UTF-8", found=quoted(repr(raw_name))) from None
+    if _ESCAPE.search(name):
+        raise WeightsError("a member's name would leave its folder", found=quoted(name))
+    try:
+        size, packed, header, disk = _widen(extra, fields[9], fields[8], fields[16], fields[13])
+    except WeightsError as error:
+        raise error.at(quoted(name)) from None
+    return _Record(name, raw_name, fields[3], fields[4], fields[7], size, packed, header, disk)
+
+
+def _widen(extra: bytes, size: int, packed: int, header: int = 0, disk: int = 0) -> tuple[int, int, int, int]:
+    """The same values, those that are full replaced by what the zip64 extra field has for them, in this order."""
+    values = [size, packed, header, disk]
+    full = [index for index, most in enumerate((FULL32, FULL32, FULL32, FULL16)) if values[index] == most]
+    if full:
+        layout = struct.Struct("<" + "".join("L" if index == 3 else "Q" for index in full))
+        block = _zip64_block(extra)
+        if len(block) < layout.size:
+            raise WeightsError("the zip64 sizes are missing", found=f"{len(block)} bytes", expected=layout.size)
+        for index, value in zip(full, layout.unpack_from(block), strict=True):
+            values[index] = value
+    return values[0], values[1], values[2], values[3]
+
+
+def _zip64_block(extra: bytes) -> bytes:
+    at = 0
+    while at + EXTRA.size <= len(extra):
+        kind, length = EXTRA.unpack_from(extra, at)
+        at += EXTRA.size
+        if kind == records.ZIP64_ID:
+            return extra[at : at + length]
+        at += length
+    return b""
+
+
+def _locate(data: Buffer, record: _Record, limit: int) -> Member:
+    """Where the member's bytes are, once its own header has confirmed the directory."""
+    _check_stored(record)
+    start = record.header + LOCAL.size
+    if start > limit or data[record.header : record.header + 4] != records.LOCAL_MAGIC:
+        raise WeightsError("the member's header is not where the directory says", found=f"byte {record.header}")
+    fields = LOCAL.unpack_from(data, record.header)
+    name_end = start + fields[9]
+    offset = name_end + fields[10]
+    if offset + record.size > limit:
+        found, expected = f"bytes {offset} to {offset + record.size}", f"an end before {limit}"
+        raise WeightsError("the member runs into the directory", found=found, expected=expected)
+    if data[start:name_end] != record.raw_name:
+        raise WeightsError("the member's header has another name", found=quoted(repr(data[start:name_end])))
+    _check_header(record, fields, data[name_end:offset])
+    return Member(offset, record.size, record.crc)
+
+
+def _check_stored(record: _Record) -> None:
+    if record.flags & records.ENCRYPTED:
+        raise WeightsError("the member is encrypted", expected="stored bytes")
+    if record.method != records.STORED:
+        raise WeightsError("the member is compressed", found=f"method {record.method}", expected="method 0, stored")
+    if record.size != record.packed:
+        raise WeightsError("the member's sizes differ", found=record.packed, expected=record.size)
+    if record.disk:
+        raise WeightsError("the archive is one of several volumes")
+
+
+def _check_header(record: _Record, fields: tuple[int, ...], extra: bytes) -> None:
+    _, _, flags, method, _, _, crc, packed, size, *_ = fields
+    size, packed, _, _ = _widen(extra, size, packed)
+    found = (flags & records.ENCRYPTED, method, crc, size, packed)
+    # Written to a pipe, a member has its sizes behind its data, and zeros in front.
+    if record.flags & records.DESCRIPTOR and found[2:] == (0, 0, 0):
+        found = (*found[:2], record.crc, record.size, record.packed)
+    expected = (0, record.method, record.crc, record.size, record.packed)
+    parts = ("encryption", "method", "CRC-32", "size", "packed size")
+    for part, mine, theirs in zip(parts, found, expected, strict=True):
+        if mine != theirs:
+            raise WeightsError(f"the member's header contradicts the directory in {part}", found=mine, expected=theirs)
+
+
+def _check_overlap(spans: list[tuple[int, int, str]]) -> None:
+    end, owner = 0, ""
+    for start, stop, name in sorted(spans):
+        if start < end:
+            raise WeightsError(
+                "two members overlap", where=quoted(name), found=f"bytes of {quoted(owner)} from {start}"
+            )
+        end, owner = stop, name

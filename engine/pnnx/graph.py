@@ -1,0 +1,127 @@
+"""A PNNX file pair as plain data: nothing added, nothing left out, nothing understood.
+
+Operators stand in file order. Type names are today's (``pnnx.Input``), whichever dialect was read. What an operator
+means, and whether the graph can run, is decided elsewhere.
+
+Equality is that of the format: two graphs are equal when the same file pair could stand for both. NaN equals NaN,
+``1`` differs from ``1.0`` and ``True``, attributes are compared byte by byte, and the line an operator was read from
+does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.tensor import CODES, Array, DType, Shape, TensorSpec
+
+Scalar: TypeAlias = None | bool | int | float | complex | str
+Parameter: TypeAlias = Scalar | tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A tensor stored with an operator.
+
+    Args:
+        shape: its dimensions; ``()`` is a single element without dimensions, a dimension may be zero.
+        dtype: numpy dtype of the values.
+        data: the values, C-contiguous, read-only. As read they are a view of the mapped file: not aligned, and of no
+            cost until touched. complex32 has no numpy dtype and is a widened copy.
+        code: the PNNX dtype code in the file. May be left out except for ``c32``, whose dtype is c64's too.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    data: Array
+    code: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.code:
+            object.__setattr__(self, "code", CODES.get(self.dtype, ""))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Attribute):
+            return NotImplemented
+        mine, theirs = ((a.shape, a.dtype, a.code, a.data.shape, a.data.dtype) for a in (self, other))
+        return mine == theirs and np.array_equal(as_bytes(self.data), as_bytes(other.data))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """A line of the text file.
+
+    Args:
+        type: ``nn.Conv2d``, ``pnnx.Expression``, ``aten::sort``, ...
+        name: unique in the graph.
+        inputs: operands consumed, in order; an operand may appear more than once.
+        outputs: operands made, in order.
+        params: static arguments by name. ``expr`` is always text.
+        attributes: stored tensors by name.
+        labels: for each input the Python argument it stands for, None where the file names none.
+        line: where the operator was read, counted from 1; 0 when it was made in memory.
+    """
+
+    type: str
+    name: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    params: dict[str, Parameter] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    labels: tuple[str | None, ...] = ()
+    line: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.labels:
+            object.__setattr__(self, "labels", (None,) * len(self.inputs))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Operator):
+            return NotImplemented
+        mine, theirs = ((o.type, o.name, o.inputs, o.outputs, o.labels) for o in (self, other))
+        return mine == theirs and same_params(self.params, other.params) and self.attributes == other.attributes
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The content of a file pair.
+
+    Args:
+        operators: in file order; every operand is made before it is used.
+        annotations: what the file announces of an operand, None for a dimension left open. Operands that are not
+            tensors, or have no dimensions, usually have none.
+        untyped: shapes of the operands whose announced dtype is ``null``, unknown to the converter.
+        complex32: operands announced as c32, whose annotation says complex64 for want of a narrower numpy dtype.
+    """
+
+    operators: list[Operator]
+    annotations: dict[str, TensorSpec] = field(default_factory=dict)
+    untyped: dict[str, Shape] = field(default_factory=dict)
+    complex32: set[str] = field(default_factory=set)
+
+
+def as_bytes(data: Array) -> Array:
+    """The memory of an array as a flat uint8 array; a copy only when the array is not contiguous."""
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+
+def same_params(mine: dict[str, Parameter], theirs: dict[str, Parameter]) -> bool:
+    """Whether two sets of static arguments are equal in kind and value."""
+    return mine.keys() == theirs.keys() and all(same(value, theirs[key]) for key, value in mine.items())
+
+
+def same(mine: Parameter, theirs: Parameter) -> bool:
+    """Whether two static arguments are equal in kind and value; NaN equals NaN, -0.0 differs from 0.0."""
+    if type(mine) is not type(theirs):
+        return False
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(map(same, mine, theirs))
+    if isinstance(mine, (float, complex)):
+        return repr(mine) == repr(theirs)
+    return mine == theirs

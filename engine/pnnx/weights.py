@@ -1,0 +1,94 @@
+"""Attributes: between the bytes of archive members and arrays.
+
+Values are little-endian in the file and so are the hosts this runs on. An array is a view of the mapped archive;
+only complex32, which numpy does not have, is copied. bool is checked: numpy misbehaves on bytes other than 0 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.errors import WeightsError
+from engine.pnnx.archive import Buffer, Member, check_crc, read_directory
+from engine.pnnx.graph import Attribute, Graph, as_bytes
+from engine.pnnx.quotation import quoted
+from engine.pnnx.shapes import Declaration
+from engine.tensor import DTYPES, Array, format_shape
+
+
+class Weights:
+    """The members of a weights file, as attributes.
+
+    Args:
+        data: the whole file, usually mapped; it lives as long as any of its attributes.
+        verify: whether to read every member and check its CRC-32.
+
+    Raises:
+        WeightsError: for anything wrong with the archive itself.
+    """
+
+    def __init__(self, data: Buffer, *, verify: bool = False) -> None:
+        self._members = read_directory(data)
+        if verify:
+            for name, member in self._members.items():
+                check_crc(data, name, member)
+        self._data = np.frombuffer(data, np.uint8)
+
+    def attribute(self, name: str, declared: Declaration) -> Attribute:
+        """The member ``name`` as the tensor the text file declares it to be.
+
+        Raises:
+            WeightsError: when it is missing, of another size, or holds what its dtype cannot.
+        """
+        member = self._members.get(name)
+        if member is None:
+            raise WeightsError("the member is missing", where=quoted(name), expected=f"{declared.size_bytes:,} bytes")
+        if member.size != declared.size_bytes:
+            what = f"{declared.size_bytes:,} bytes for {declared.code} {format_shape(declared.shape)}"
+            raise WeightsError("wrong size", where=quoted(name), found=f"{member.size:,} bytes", expected=what)
+        return self._view(name, member, declared)
+
+    def _view(self, name: str, member: Member, declared: Declaration) -> Attribute:
+        content = self._data[member.offset : member.offset + member.size]
+        if declared.code == "bool" and member.size and content.max() > 1:
+            raise WeightsError("a bool is neither 0 nor 1", where=quoted(name), found=int(content.max()))
+        values = _widen(content) if declared.code == "c32" else content.view(DTYPES[declared.code])
+        return Attribute(declared.shape, DTYPES[declared.code], values.reshape(declared.shape), declared.code)
+
+
+def pack_members(graph: Graph) -> Iterator[tuple[str, Array]]:
+    """Names and bytes of all attributes, in the order of the archive: operators as they come, keys sorted.
+
+    Raises:
+        WeightsError: for an attribute whose data is not what its shape, dtype and code say.
+    """
+    for operator in graph.operators:
+        for key in sorted(operator.attributes):
+            name = f"{operator.name}.{key}"
+            yield name, _pack(name, operator.attributes[key])
+
+
+def _pack(name: str, attribute: Attribute) -> Array:
+    data = attribute.data
+    if (data.shape, data.dtype, attribute.dtype) != (attribute.shape, attribute.dtype, DTYPES[attribute.code]):
+        found = f"{data.dtype} {format_shape(data.shape)}"
+        expected = f"{attribute.code} {format_shape(attribute.shape)}"
+        raise WeightsError("the attribute contradicts itself", where=quoted(name), found=found, expected=expected)
+    return _narrow(name, data) if attribute.code == "c32" else as_bytes(data)
+
+
+def _widen(content: Array) -> Array:
+    with np.errstate(all="ignore"):
+        values = content.view(np.float16).astype(np.float32).view(np.complex64)
+    values.flags.writeable = False
+    return values
+
+
+def _narrow(name: str, data: Array) -> Array:
+    with np.errstate(all="ignore"):
+        content = as_bytes(np.ascontiguousarray(data).reshape(-1).view(np.float32).astype(np.float16))
+    if not np.array_equal(_widen(content), data.reshape(-1), equal_nan=True):
+        raise WeightsError("complex32 cannot hold a value", where=quoted(name))
+    return content
