@@ -173,7 +173,10 @@ def cast(value: Array | np.generic | Number, dtype: DType) -> Array:
     """
     if isinstance(value, np.ndarray):
         return value if value.dtype == dtype else _convert(value, dtype)
-    return _convert(np.asarray(value), dtype) if isinstance(value, np.generic) else _of_number(value, dtype)
+    if isinstance(value, np.generic):
+        return _convert(np.asarray(value), dtype)
+    is_plain = value and not isinstance(value, complex)  # equal zeros may differ in sign
+    return _shared_number(value, dtype) if is_plain else _number(value, dtype)
 
 
 def _convert(array: Array, dtype: DType) -> Array:
@@ -185,13 +188,15 @@ def _convert(array: Array, dtype: DType) -> Array:
         return array.astype(dtype, copy=False)
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _of_number(value: Number, dtype: DType) -> Array:
+def _number(value: Number, dtype: DType) -> Array:
     if isinstance(value, int) and not isinstance(value, bool):
         value = (value + 2**63) % 2**64 - 2**63
     array = _convert(np.array(value), dtype)
     array.setflags(write=False)
     return array
+
+
+_shared_number = lru_cache(maxsize=4096, typed=True)(_number)
 
 
 def promote(*operands: Array | Number) -> tuple[Array, ...]:

@@ -1,6 +1,7 @@
 """Text to tokens, and tokens to literals.
 
-``(``, ``)``, ``,``, ``[`` and ``]`` are tokens; so is every longest run of other characters, a word. Space separates.
+``(``, ``)``, ``,``, ``[`` and ``]`` are tokens; so is every longest run of other characters, a word. Space around a
+word does not count; space within does, for a word may be the key of a dictionary.
 Literals are spelled as PNNX parameters are: ``1``, ``-2.5e-3``, ``inf``, ``nan.0``, ``1.0e+00-2.0e+00j`` (or
 ``...+-2.0e+00j``), ``True``, ``False``, ``None``; any other word stands for itself.
 """
@@ -18,7 +19,7 @@ MAX_LENGTH: Final = 1_000_000
 
 PUNCTUATION: Final = frozenset("(),[]")
 
-_TOKEN: Final = re.compile(r"[(),\[\]]|[^(),\[\]\s]+")
+_TOKEN: Final = re.compile(r"[(),\[\]]|[^(),\[\]\s](?:[^(),\[\]]*[^(),\[\]\s])?")
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _MAGNITUDE: Final = r"(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:inf|nan)(?:\.0)?)"
 _FLOAT: Final = re.compile(rf"[-+]?{_MAGNITUDE}")
