@@ -38,6 +38,8 @@ RUN rm -rf /usr/local/lib/python3.*/site-packages/* /usr/local/lib/python3.*/ens
 
 COPY --from=build /opt/venv /opt/venv
 COPY model_store /models
+# Under this name too, so that the curl line printed at start-up names a file of the folder that the image was built from.
+RUN ln -s /models /srv/model_store
 
 # /tmp is the one folder that must be writable. MALLOC_TOP_PAD_ keeps freed request bodies in the heap: without it every large
 # tensor is mapped and faulted in anew, which triples the cost of receiving it.
@@ -47,12 +49,12 @@ ENV PATH=/opt/venv/bin:$PATH \
     HOME=/tmp \
     XDG_CACHE_HOME=/tmp/.cache \
     MALLOC_TOP_PAD_=67108864 \
-    PNNX_SERVE_STORE=/models \
+    PNNX_SERVE_STORE=model_store \
     PNNX_SERVE_HOST=0.0.0.0 \
     PNNX_SERVE_PORT=8000
 
 USER 10001:10001
-WORKDIR /tmp
+WORKDIR /srv
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 # http.client and not urllib, which would ask a proxy named in the environment.
