@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
-from app.lane import Lane
+from app.lane import Lane, Ticket
 from app.model import InferRequest, InferResult, Model
 from app.settings import Settings
 from app.store import State, Store, Version
@@ -90,7 +90,7 @@ class DataPlane:
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """What work returns, run in a thread; for work of no model."""
-        return await self._desk.run(work, deadline)
+        return await self._desk.run(lambda _: work(), deadline)
 
     async def infer(
         self,
@@ -108,9 +108,9 @@ class DataPlane:
         version = self.store.version(name, number)
         waiting_since = time.perf_counter()
 
-        def work(model: Model) -> tuple[T, InferResult]:
+        def work(model: Model, ticket: Ticket) -> tuple[T, InferResult]:
             queue_s = time.perf_counter() - waiting_since
-            result = model.infer(request)
+            result = model.infer(request, ticket.is_void)
             result.timing.queue_s = queue_s
             return encode(Answer(model=version.name, version=version.number, result=result)), result
 
@@ -120,14 +120,14 @@ class DataPlane:
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
         """The measured time of every operator, from one run on zeros in the model's threads."""
-        return await self._run(version, lambda model: model.profile(), deadline)
+        return await self._run(version, lambda model, _: model.profile(), deadline)
 
-    async def _run(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
+    async def _run(self, version: Version, work: Callable[[Model, Ticket], T], deadline: float) -> T:
         model = version.model
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
         try:
-            return await version.lane.run(lambda: work(model), deadline)
+            return await version.lane.run(lambda ticket: work(model, ticket), deadline)
         except (engine.EngineError, ConfigError) as exc:
             error = self._told(exc, version)
             version.statistics.failed(error.code)

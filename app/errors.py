@@ -157,7 +157,8 @@ class ModelNotReadyError(RetryLaterError):
     status, code = 503, "not_ready"
 
 
-# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); the rest is ours.
+# Every engine error a request can meet. What the caller's tensors cause is the caller's (422), a run is cancelled when
+# its time is up (504), the rest is ours.
 ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
     engine.EngineError: 500,
     engine.ModelFormatError: 500,
@@ -170,6 +171,7 @@ ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
     engine.ShapeError: 422,
     engine.InputError: 422,
     engine.ExecutionError: 500,
+    engine.RunCancelledError: 504,
     engine.CompileError: 500,
 }
 
@@ -177,6 +179,8 @@ ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
 def from_engine(error: engine.EngineError, model_name: str) -> ServiceError:
     """What a client is told of an engine error met while running a model; the caller logs the cause of a 500."""
     known = next(cls for cls in type(error).__mro__ if cls in ENGINE_STATUS)
+    if ENGINE_STATUS[known] == DeadlineExceededError.status:
+        return DeadlineExceededError(f"'{model_name}' did not answer within the request's time")
     if ENGINE_STATUS[known] == InputMismatchError.status:
         return InputMismatchError(str(error), where=error.where or None, found=error.found, expected=error.expected)
     return InferenceFailedError(f"model '{model_name}' failed on this input; the server's log says why")

@@ -1,7 +1,7 @@
 """Worker threads with a bounded queue in front of them: the one way work leaves the event loop.
 
-A request that finds the queue full is refused at once. One that waits can still be dropped: when its client goes
-away, when its deadline passes, when the server stops. One that runs, runs to its end; its place is free only then.
+A request that finds the queue full is refused at once. One that waits is dropped when its client goes away, when its
+deadline passes, when the server stops. One that runs is told so by its ticket, and its place is free once it heeds it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,26 @@ from typing import TypeVar
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 
 T = TypeVar("T")
+
+
+class Ticket:
+    """What running work can ask: does anybody still want the result?
+
+    Args:
+        deadline: on time.monotonic()'s clock.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_abandoned = True
+
+    def is_void(self) -> bool:
+        """Whether the work may stop."""
+        return self._is_abandoned or time.monotonic() > self._deadline
 
 
 class Lane:
@@ -38,11 +58,11 @@ class Lane:
         self._pending = 0
         self._running = 0
 
-    async def run(self, work: Callable[[], T], deadline: float) -> T:
+    async def run(self, work: Callable[[Ticket], T], deadline: float) -> T:
         """What work returns, run in one of the threads.
 
         Args:
-            work: called with the caller's context variables.
+            work: called with its ticket, and with the caller's context variables.
             deadline: on time.monotonic()'s clock; waiting counts.
 
         Raises:
@@ -50,12 +70,15 @@ class Lane:
             DeadlineExceededError: not done in time; work that has not begun never will.
             ModelNotReadyError: the lane is closed.
         """
-        future = self._submit(work, deadline)
+        ticket = Ticket(deadline)
+        future = self._submit(work, ticket)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise self._too_late() from None
+        finally:
+            ticket.abandon()
 
     @property
     def queued(self) -> int:
@@ -71,7 +94,7 @@ class Lane:
         """Drop what waits; what runs goes on to its end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, work: Callable[[], T], deadline: float) -> Future[T]:
+    def _submit(self, work: Callable[[Ticket], T], ticket: Ticket) -> Future[T]:
         with self._lock:
             if self._pending >= self._limit:
                 raise QueueFullError(
@@ -81,20 +104,20 @@ class Lane:
                 )
             self._pending += 1
         try:
-            future = self._executor.submit(contextvars.copy_context().run, self._work, work, deadline)
+            future = self._executor.submit(contextvars.copy_context().run, self._work, work, ticket)
         except RuntimeError:  # shut down
             self._leave()
             raise ModelNotReadyError("the server is stopping", retry_after_s=self._retry_after_s) from None
         future.add_done_callback(lambda _: self._leave())
         return future
 
-    def _work(self, work: Callable[[], T], deadline: float) -> T:
-        if time.monotonic() > deadline:
+    def _work(self, work: Callable[[Ticket], T], ticket: Ticket) -> T:
+        if ticket.is_void():
             raise self._too_late()
         with self._lock:
             self._running += 1
         try:
-            return work()
+            return work(ticket)
         finally:
             with self._lock:
                 self._running -= 1

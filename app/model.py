@@ -80,8 +80,10 @@ class Model:
         )
         self._task = make_task(TaskContext(config=config, signature=self.signature, labels=labels))
 
-    def infer(self, request: InferRequest) -> InferResult:
+    def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Decode, preprocess, run, predict.
+
+        cancelled: asked between operators; the run stops when it says yes.
 
         Raises:
             ServiceError: the request does not fit this model.
@@ -95,7 +97,7 @@ class Model:
         timing.decode_s = time.perf_counter() - start
         tensors, placements = self._tensors(inputs, timing)
         start = time.perf_counter()
-        result = self.session.run(tensors)
+        result = self.session.run(tensors, cancelled=cancelled)
         timing.infer_s = time.perf_counter() - start
         outputs = dict(zip(result.names, result, strict=True))
         start = time.perf_counter()

@@ -28,12 +28,11 @@ _VERSION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFiles:
-    """The file pair of one version; problem says why it cannot be loaded."""
+    """The file pair of one version; whether it is there is found out when it is loaded."""
 
     number: int
     param: Path
     bin: Path
-    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ def _read_flat(param: Path) -> ModelFiles:
         _check_name(name)
     except ConfigError as exc:
         return ModelFiles(name=name, folder=param.parent, problem=str(exc))
-    files = _pair(1, param, param.with_name(f"{name}.pnnx.bin"))
+    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{name}.pnnx.bin"))
     return ModelFiles(name=name, folder=param.parent, versions=(files,))
 
 
@@ -100,19 +99,11 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
     if not there:
         raise ConfigError(f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}")
     for number in _chosen(there, config):
-        yield _pair(number, folder / str(number) / PARAM, folder / str(number) / BIN)
+        inside = folder / str(number)
+        yield VersionFiles(number=number, param=inside / PARAM, bin=inside / BIN)
 
 
 def _chosen(there: list[int], config: ModelConfig) -> list[int]:
     if isinstance(config.versions, tuple):
         return sorted(set(config.versions))
     return there if config.versions == "all" else there[-1:]
-
-
-def _pair(number: int, param: Path, bin: Path) -> VersionFiles:
-    missing = [file for file in (param, bin) if not file.is_file()]
-    problem = None
-    if missing:
-        inside = f"{number}/" if missing[0].parent.name == str(number) else ""
-        problem = f"{inside}{missing[0].name} is missing"
-    return VersionFiles(number=number, param=param, bin=bin, problem=problem)

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
-from app.wording import did_you_mean
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -41,8 +40,7 @@ async def _http_exception(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     headers = dict(exc.headers or {})
     if exc.status_code == NotFoundError.status:
-        known = [path for route in request.app.routes if "{" not in (path := getattr(route, "path", "{"))]
-        return error_response(NotFoundError(f"no such path: {request.url.path}{did_you_mean(request.url.path, known)}"))
+        return error_response(NotFoundError(f"no such path: {request.url.path}; /docs has all there are"))
     if exc.status_code == MethodNotAllowedError.status:
         allowed = headers.get("Allow", "")
         message = f"{request.url.path} does not take {request.method}, expected {allowed or 'another method'}"

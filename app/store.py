@@ -195,9 +195,6 @@ class Store:
 
     def _load(self, files: ModelFiles, version: Version) -> None:
         start = time.perf_counter()
-        if version.files.problem is not None:
-            version.fail(version.files.problem)
-            return
         try:
             graph = engine.load(version.files.param, version.files.bin)
             model = Model(files.name, graph, files.config, files.labels, threads=self._threads, settings=self._settings)

@@ -177,7 +177,7 @@ def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[A
     if type(_first(value)) is bool:
         raise _wrong_kind(port, bool)
     wide = np.array(value, np.float64)
-    if np.isnan(wide.sum()) and type(None) in _leaf_types(value):  # numpy reads null as NaN
+    if np.isnan(wide).any() and type(None) in _leaf_types(value):  # numpy reads null as NaN
         raise _wrong_kind(port, type(None))
     with np.errstate(over="raise"):
         return wide.astype(dtype)

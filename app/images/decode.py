@@ -32,7 +32,7 @@ class Picture:
 
 
 class OpenPicture:
-    """A picture whose header was read: knows its upright size, decodes when asked.
+    """A picture whose header was read: knows its size (width, height) as a person sees it, decodes when asked.
 
     Raises:
         InvalidRequestError: the bytes are no picture of a known format, or are damaged.
@@ -43,22 +43,13 @@ class OpenPicture:
         self._label = picture.label
         try:
             self._image = Image.open(io.BytesIO(picture.data), formats=FORMATS)
-            self._orientation = self._image.getexif().get(_ORIENTATION, 1)
+            self._check_size(max_pixels)
+            # Not before: of a PNG, whose EXIF may come last, this decodes the pixels.
+            self._is_turned = self._image.getexif().get(_ORIENTATION) in _TURNED
         except Exception as exc:  # decoders of hostile bytes fail in any way there is
             raise self._refusal(exc) from exc
         width, height = self._image.size
-        if width * height > max_pixels:
-            raise RequestTooLargeError(
-                f"{self._label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
-                found=width * height,
-                limit=max_pixels,
-            )
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(width, height) as a person sees it."""
-        width, height = self._image.size
-        return (height, width) if self._orientation in _TURNED else (width, height)
+        self.size = (height, width) if self._is_turned else (width, height)
 
     def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
         """The pixels, upright; transparent ones laid on the background.
@@ -67,12 +58,21 @@ class OpenPicture:
         leaves twice this size, which costs a fraction of the time.
         """
         try:
-            width, height = at_least[::-1] if self._orientation in _TURNED else at_least
+            width, height = at_least[::-1] if self._is_turned else at_least
             self._image.draft(mode, (2 * width, 2 * height))
             self._image.load()
             return _flatten(ImageOps.exif_transpose(self._image), mode, background)
         except Exception as exc:  # as above
             raise self._refusal(exc) from exc
+
+    def _check_size(self, max_pixels: int) -> None:
+        width, height = self._image.size
+        if width * height > max_pixels:
+            raise RequestTooLargeError(
+                f"{self._label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
+                found=width * height,
+                limit=max_pixels,
+            )
 
     def _refusal(self, exc: Exception) -> ServiceError:
         if isinstance(exc, (Image.DecompressionBombError, Image.DecompressionBombWarning)):

@@ -1,0 +1,48 @@
+"""Tensors in answers."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from app.codec.answers import dump_json, json_tensor
+
+
+def text(array: np.ndarray) -> dict[str, object]:
+    answer: dict[str, object] = json.loads(dump_json(json_tensor(array)), parse_constant=pytest.fail)
+    return answer
+
+
+@given(arrays.arrays(st.sampled_from(["float16", "float32", "float64", "int64", "int32", "int16", "int8", "uint8"]),
+                     arrays.array_shapes(min_dims=0, max_side=3)))  # fmt: skip
+def test_every_real_tensor_survives_the_way_to_json_and_back(array: np.ndarray) -> None:
+    answer = text(array)
+    assert (answer["shape"], answer["dtype"]) == (list(array.shape), array.dtype.name)
+    np.testing.assert_array_equal(np.array(answer["data"], array.dtype).reshape(array.shape), array, strict=True)
+
+
+def test_values_json_has_not_are_strings() -> None:
+    x = np.array([[np.nan, np.inf], [-np.inf, 1.5]], np.float32)
+    assert text(x)["data"] == ["NaN", "Infinity", "-Infinity", 1.5]
+
+
+def test_complex_numbers_are_pairs() -> None:
+    assert text(np.array([1 + 2j, complex(np.nan, 0)], np.complex64))["data"] == [[1.0, 2.0], ["NaN", 0.0]]
+
+
+def test_bfloat16_is_named_and_written_as_numbers() -> None:
+    assert text(np.array([1.5], ml_dtypes.bfloat16)) == {"shape": [1], "dtype": "bfloat16", "data": [1.5]}
+
+
+def test_order_is_row_major_whatever_the_memory_looks_like() -> None:
+    assert text(np.arange(6).reshape(2, 3).T)["data"] == [0, 3, 1, 4, 2, 5]
+
+
+def test_flags_are_true_and_false() -> None:
+    assert text(np.array([True, False]))["data"] == [True, False]

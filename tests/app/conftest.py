@@ -1,0 +1,24 @@
+"""The zoo: every kind of model behind one app, shared by the tests that only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.client import Client, serving
+from tests.app.models import write_zoo
+
+
+@pytest.fixture(scope="package")
+def zoo_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("zoo")
+    write_zoo(store)
+    return store
+
+
+@pytest.fixture(scope="package")
+def zoo(zoo_store: Path) -> Iterator[Client]:
+    with serving(zoo_store) as client:
+        yield client

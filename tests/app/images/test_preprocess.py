@@ -1,0 +1,168 @@
+"""Pictures to tensors: plain numpy and Pillow's own resize are the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from app.config import PreprocessConfig
+from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
+from app.images.decode import Picture
+from app.images.preprocess import Preprocessor, takes_pictures
+from app.settings import Settings
+from tests.app.pictures import encoded, gradient
+
+Shape = tuple[int | None, ...]
+
+
+def port(shape: Shape = (1, 3, 4, 6), dtype: Any = np.float32) -> engine.Port:
+    return engine.Port(name="in0", operand="0", spec=engine.TensorSpec(shape, np.dtype(dtype)))
+
+
+def prepare(image: Image.Image, shape: Shape = (1, 3, 4, 6), dtype: Any = np.float32, **config: Any) -> np.ndarray:
+    made = Preprocessor(port(shape, dtype), PreprocessConfig(**config), Settings())
+    return made([Picture(data=encoded(image))]).tensor
+
+
+def chw(image: Image.Image) -> np.ndarray:
+    return np.asarray(image).transpose(2, 0, 1)[None]
+
+
+def test_without_a_table_pixels_become_0_to_1() -> None:
+    np.testing.assert_array_equal(prepare(gradient(6, 4)), (chw(gradient(6, 4)) / 255).astype(np.float32))
+
+
+def test_every_value_is_the_formula_rounded_once() -> None:
+    picture, mean, std = gradient(6, 4), [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    exact = (chw(picture) / 255 - np.reshape(mean, (1, 3, 1, 1))) / np.reshape(std, (1, 3, 1, 1))
+    np.testing.assert_array_equal(prepare(picture, mean=mean, std=std), exact.astype(np.float32))
+
+
+def test_bgr_swaps_the_channels_before_mean_and_std() -> None:
+    found = prepare(gradient(6, 4), color="bgr", scale=1, mean=[1, 2, 3])
+    np.testing.assert_array_equal(found, chw(gradient(6, 4))[:, ::-1] - np.float32([1, 2, 3]).reshape(1, 3, 1, 1))
+
+
+def test_grey_is_one_channel() -> None:
+    found = prepare(gradient(6, 4), (1, 1, 4, 6), scale=1)
+    np.testing.assert_array_equal(found[0, 0], np.asarray(gradient(6, 4, "L")))
+
+
+def test_nhwc_keeps_the_channels_last() -> None:
+    found = prepare(gradient(6, 4), (1, 4, 6, 3), layout="nhwc", scale=1)
+    np.testing.assert_array_equal(found[0], np.asarray(gradient(6, 4)))
+
+
+def test_uint8_inputs_take_the_pixels_as_they_are() -> None:
+    np.testing.assert_array_equal(prepare(gradient(6, 4), dtype=np.uint8), chw(gradient(6, 4)), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
+def test_the_tensor_has_the_inputs_dtype(dtype: Any) -> None:
+    assert prepare(gradient(6, 4), dtype=dtype).dtype == dtype
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos", "box"])
+def test_stretching_is_pillows_resize(interpolation: str) -> None:
+    picture = gradient(31, 17)
+    expected = picture.resize((6, 4), Image.Resampling[interpolation.upper()])
+    np.testing.assert_array_equal(prepare(picture, interpolation=interpolation, scale=1), chw(expected))
+
+
+@pytest.mark.parametrize("size", [(40, 30), (30, 40), (25, 25), (90, 10)])
+def test_a_crop_is_a_resize_followed_by_a_cut(size: tuple[int, int]) -> None:
+    picture = gradient(*size)
+    short = 16
+    scale = (short * size[0] // min(size), short * size[1] // min(size))
+    left, top = round((scale[0] - 14) / 2), round((scale[1] - 14) / 2)
+    expected = picture.resize(scale, Image.Resampling.BILINEAR).crop((left, top, left + 14, top + 14))
+    found = prepare(picture, (1, 3, 14, 14), resize="crop", crop_fraction=0.875, scale=1)
+    np.testing.assert_allclose(found, chw(expected), atol=1)
+
+
+def test_a_letterbox_is_filled_around_the_picture() -> None:
+    found = prepare(Image.new("RGB", (10, 5), (1, 2, 3)), (1, 3, 8, 8), resize="letterbox", fill=77, scale=1)
+    expected = np.full((8, 8, 3), 77)
+    expected[2:6] = (1, 2, 3)
+    np.testing.assert_array_equal(found[0].transpose(1, 2, 0), expected)
+
+
+def test_a_long_thin_picture_costs_no_more_than_its_canvas() -> None:
+    assert prepare(Image.new("L", (60_000, 2)), (1, 3, 224, 224), resize="crop").shape == (1, 3, 224, 224)
+
+
+def test_none_takes_a_picture_of_the_right_size_as_it_is() -> None:
+    np.testing.assert_array_equal(prepare(gradient(6, 4), resize="none", scale=1), chw(gradient(6, 4)))
+
+
+def test_none_refuses_another_size() -> None:
+    with pytest.raises(InputMismatchError, match=r"wrong size: found 5x4, expected 6x4 \(this model resizes nothing\)"):
+        prepare(gradient(5, 4), resize="none")
+
+
+def test_an_open_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
+    made = Preprocessor(port((None, 3, None, None)), PreprocessConfig(resize="none"), Settings())
+    first, second = (Picture(data=encoded(gradient(*size)), label=str(size)) for size in ((5, 4), (6, 4)))
+    assert made([first]).tensor.shape == (1, 3, 4, 5)
+    with pytest.raises(InputMismatchError, match=r"\(6, 4\) has another size than the first: found 6x4, expected 5x4"):
+        made([first, second])
+
+
+def test_a_batch_is_its_pictures_one_by_one() -> None:
+    made = Preprocessor(port(), PreprocessConfig(), Settings())
+    pictures = [Picture(data=encoded(gradient(*size))) for size in ((9, 7), (6, 4), (30, 3))]
+    single = [made([picture]) for picture in pictures]
+    batch = made(pictures)
+    np.testing.assert_array_equal(batch.tensor, np.concatenate([one.tensor for one in single]))
+    assert batch.placements == tuple(one.placements[0] for one in single)
+
+
+def test_transparency_lies_on_the_tables_colour() -> None:
+    found = prepare(Image.new("RGBA", (6, 4)), alpha="#102030", scale=1)
+    assert found[0, :, 0, 0].tolist() == [0x10, 0x20, 0x30]
+
+
+def test_more_pictures_than_allowed_are_refused() -> None:
+    made = Preprocessor(port(), PreprocessConfig(), Settings(max_images=2))
+    with pytest.raises(RequestTooLargeError, match="too many pictures: found 3, expected at most 2"):
+        made([Picture(data=b"")] * 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "config", "message"),
+    [
+        ((1, 3, None, None), {}, "preprocess.size: missing, and input 'in0' leaves its height and width open"),
+        ((1, 3, 4, 6), {"size": (5, 5)}, r"preprocess.size: found \[5, 5\], expected \[4, 6\] as input 'in0' has it"),
+        ((1, 1, 4, 6), {"color": "rgb"}, "preprocess.color: found 'rgb', but input 'in0' has 1 channels"),
+        ((1, 5, 4, 6), {}, "preprocess.color: found nothing, but input 'in0' has 5 channels"),
+        ((1, 3, 4, 6), {"mean": (1, 2)}, "preprocess.mean: found 2 values, expected 1 or 3"),
+        ((1, 3, 4, 6), {"std": (1, 2)}, "preprocess.std: found 2 values, expected 1 or 3"),
+        ((1, 3, 4, 6), {"alpha": "whyte"}, "preprocess.alpha: found 'whyte', expected a colour"),
+    ],
+)
+def test_tables_that_contradict_the_graph_are_refused(shape: Shape, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Preprocessor(port(shape), PreprocessConfig(**config), Settings())
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "layout", "expected"),
+    [
+        ((1, 3, 4, 6), np.float32, "nchw", True),
+        ((None, 1, None, None), np.uint8, "nchw", True),
+        ((1, 4, 6, 3), np.float32, "nhwc", True),
+        ((1, 3, 4, 6), ml_dtypes.bfloat16, "nchw", True),
+        ((1, 3, 4, 6), np.int64, "nchw", False),
+        ((1, 3, 4, 6), np.complex64, "nchw", False),
+        ((1, 2, 4, 6), np.float32, "nchw", False),
+        ((3, 4, 6), np.float32, "nchw", False),
+        ((1, None, 4, 6), np.float32, "nchw", False),
+    ],
+)
+def test_inputs_that_look_like_pictures_take_them(shape: Shape, dtype: Any, layout: str, expected: bool) -> None:
+    assert takes_pictures(port(shape, dtype), layout) is expected

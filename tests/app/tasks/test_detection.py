@@ -1,0 +1,125 @@
+"""Outputs to boxes in the picture sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from app.config import DetectionConfig, ModelConfig, PreprocessConfig
+from app.errors import ConfigError, InvalidRequestError
+from app.images.placement import Placement, place
+from app.signature import Signature
+from app.tasks.detection import DetectionTask
+from app.tasks.task import TaskContext
+
+SIGNATURE = Signature(
+    inputs=(), outputs=tuple(engine.Port(name=f"out{i}", operand=str(i), spec=None) for i in range(2))
+)
+CANVAS = Placement.identity((100, 50))
+
+
+def task(labels: tuple[str, ...] | None = None, **config: Any) -> DetectionTask:
+    section = DetectionConfig.model_validate(config)
+    return DetectionTask(TaskContext(config=ModelConfig(detection=section), signature=SIGNATURE, labels=labels))
+
+
+def predict(
+    made: DetectionTask, scores: Any, boxes: Any, placement: Placement = CANVAS, **parameters: Any
+) -> list[dict[str, Any]]:
+    outputs = {"out0": np.array([scores], np.float32), "out1": np.array([boxes], np.float32)}
+    return made.predict(outputs, [placement], made.options(parameters))[0]
+
+
+def test_a_normalised_box_is_in_pixels_of_the_picture() -> None:
+    found = predict(task(("face",)), [[0.9]], [[0.1, 0.2, 0.5, 0.6]])
+    assert found == [{"label": "face", "score": 0.9, "index": 0, "box": [10, 10, 50, 30]}]
+
+
+def test_a_box_in_pixels_is_in_pixels_of_the_canvas() -> None:
+    assert predict(task(normalized=False), [[0.9]], [[1, 2, 3, 4]])[0]["box"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("rule", ["stretch", "crop", "letterbox"])
+def test_boxes_come_back_from_the_canvas_however_the_picture_was_fitted(rule: str) -> None:
+    placed = place((400, 300), (100, 100), PreprocessConfig(resize=rule, crop_fraction=1.0))
+    wanted = np.array([160.0, 120, 240, 180])
+    on_canvas = (wanted.reshape(2, 2) * placed.resized / placed.picture - placed.origin).ravel() / 100
+    np.testing.assert_allclose(predict(task(), [[0.9]], [on_canvas], placed)[0]["box"], wanted, atol=0.05)
+
+
+def test_the_background_is_never_found() -> None:
+    found = predict(task(("nothing", "cat"), background=0), [[0.9, 0.6]], [[0, 0, 1, 1]])
+    assert [row["label"] for row in found] == ["cat"]
+
+
+def test_scores_below_the_threshold_and_nan_are_dropped() -> None:
+    boxes = [[0, 0, 0.2, 0.2], [0.4, 0.4, 0.6, 0.6], [0.7, 0.7, 1, 1]]
+    assert [row["score"] for row in predict(task(), [[0.5], [0.49], [np.nan]], boxes)] == [0.5]
+
+
+def test_overlapping_boxes_of_one_class_are_one_and_of_two_classes_two() -> None:
+    boxes = [[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.52]]
+    assert len(predict(task(), [[0.9, 0], [0.8, 0]], boxes)) == 1
+    assert [row["index"] for row in predict(task(), [[0.9, 0], [0, 0.95]], boxes)] == [1, 0]
+
+
+def test_empty_and_infinite_boxes_are_dropped() -> None:
+    boxes = [[0.5, 0.5, 0.5, 0.6], [0.6, 0.6, 0.5, 0.5], [2, 2, 3, 3], [np.nan, 0, 1, 1], [0, 0, np.inf, 1]]
+    assert predict(task(), [[0.9]] * 5, boxes) == []
+
+
+def test_boxes_are_cut_at_the_edges_of_the_picture() -> None:
+    assert predict(task(), [[0.9]], [[-1, -1, 2, 2]])[0]["box"] == [0, 0, 100, 50]
+
+
+def test_a_request_can_move_the_thresholds() -> None:
+    boxes = [[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.52]]
+    scores = [[0.9], [0.3]]
+    assert len(predict(task(), scores, boxes, score_threshold="0.2", iou_threshold=1)) == 2
+    assert len(predict(task(), scores, boxes, score_threshold=0.2, iou_threshold=1, max_detections=1)) == 1
+
+
+def test_a_threshold_of_nothing_still_ends() -> None:
+    rng = np.random.default_rng(0)
+    corners = rng.random((4000, 2))
+    boxes = np.concatenate([corners, corners + 0.05], axis=1)
+    assert len(predict(task(), rng.random((4000, 20)), boxes, score_threshold=0)) == 100
+
+
+def test_each_item_of_a_batch_has_its_own_boxes() -> None:
+    outputs = {"out0": np.float32([[[0.9]], [[0.1]]]), "out1": np.float32([[[0, 0, 1, 1]], [[0, 0, 1, 1]]])}
+    made = task()
+    assert [len(rows) for rows in made.predict(outputs, [CANVAS] * 2, made.options({}))] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"scores": "out7"}, "detection.scores: found 'out7', expected one of 'out0', 'out1'"),
+        ({"boxes": "x"}, "detection.boxes: found 'x'"),
+        ({"decoder": "yolo"}, "detection.decoder: found 'yolo', expected 'scores_boxes'"),
+    ],
+)
+def test_configs_that_do_not_fit_are_refused(config: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        task(**config)
+
+
+@pytest.mark.parametrize(("scores", "boxes"), [((1, 3), (1, 3, 4)), ((1, 3, 2), (1, 2, 4)), ((1, 3, 2), (1, 3, 5))])
+def test_outputs_of_another_shape_are_refused(scores: tuple[int, ...], boxes: tuple[int, ...]) -> None:
+    made = task()
+    with pytest.raises(ConfigError, match=r"outputs 'out0' and 'out1': found shapes"):
+        made.predict({"out0": np.zeros(scores), "out1": np.zeros(boxes)}, [CANVAS], made.options({}))
+
+
+def test_labels_must_be_one_per_class() -> None:
+    with pytest.raises(ConfigError, match="labels: found 1, expected 2"):
+        predict(task(("face",)), [[0.9, 0.1]], [[0, 0, 1, 1]])
+
+
+def test_parameters_the_task_has_not_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="unknown parameter 'top_k'"):
+        task().options({"top_k": 3})
