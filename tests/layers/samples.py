@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-FOLDER = Path(__file__).parent.parent / "data" / "layers"
+DATA = Path(__file__).parent.parent / "data"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class InputSet:
 
 @dataclass(frozen=True)
 class Sample:
-    family: str
+    path: Path
     name: str
     sets: tuple[InputSet, ...]
     rtol: float
@@ -31,39 +31,40 @@ class Sample:
 
     @property
     def id(self) -> str:
-        return f"{self.family}-{self.name}"
+        return f"{self.path.stem}-{self.name}"
 
     @property
     def param(self) -> str:
         """The text file of the converted pair."""
-        with zipfile.ZipFile(FOLDER / f"{self.family}.zip") as pack:
+        with zipfile.ZipFile(self.path) as pack:
             return pack.read(f"{self.name}/model.pnnx.param").decode()
 
     def extract(self, folder: Path) -> tuple[Path, Path]:
         """Write the converted pair into a folder."""
         paths = folder / "model.pnnx.param", folder / "model.pnnx.bin"
-        with zipfile.ZipFile(FOLDER / f"{self.family}.zip") as pack:
+        with zipfile.ZipFile(self.path) as pack:
             for path in paths:
                 path.write_bytes(pack.read(f"{self.name}/{path.name}"))
         return paths
 
 
-def all_samples() -> list[Sample]:
-    return [sample for path in sorted(FOLDER.glob("*.zip")) for sample in _read(path)]
+def all_samples(folder: str = "layers") -> list[Sample]:
+    """The samples of tests/data/FOLDER, family by family."""
+    return [sample for path in sorted((DATA / folder).glob("*.zip")) for sample in _read(path)]
 
 
 def _read(path: Path) -> list[Sample]:
     with zipfile.ZipFile(path) as pack:
         names = sorted({name.split("/")[0] for name in pack.namelist()})
-        return [_sample(path.stem, name, pack) for name in names]
+        return [_sample(path, name, pack) for name in names]
 
 
-def _sample(family: str, name: str, pack: zipfile.ZipFile) -> Sample:
+def _sample(path: Path, name: str, pack: zipfile.ZipFile) -> Sample:
     facts: dict[str, Any] = json.loads(pack.read(f"{name}/sample.json"))
     with np.load(io.BytesIO(pack.read(f"{name}/arrays.npz"))) as stored:
         arrays = {key: _typed(stored[key], facts["dtypes"][key]) for key in stored.files}
     sets = tuple(_input_set(arrays, f"set{k}_" if k else "") for k in range(facts["sets"]))
-    return Sample(family, name, sets, facts["rtol"], facts["atol"])
+    return Sample(path, name, sets, facts["rtol"], facts["atol"])
 
 
 def _typed(array: np.ndarray, dtype: str) -> np.ndarray:

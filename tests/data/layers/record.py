@@ -2,6 +2,7 @@
 
     python tests/data/layers/record.py conv shape        (needs torch and pnnx: the `export` extra)
     python tests/data/layers/record.py conv --only relu  (re-records some, keeps the rest)
+    python tests/data/layers/record.py --folder tests/data/networks vision
 
 A family is a module beside this one with a list ``SAMPLES``. Every sample is traced, converted by pnnx and run by
 PyTorch; the converted pair, the inputs and PyTorch's outputs go into ``<family>.zip``, one folder a sample:
@@ -137,9 +138,9 @@ def arrays(sample: Sample) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return stored, {"dtypes": dtypes, "sets": len(sets), "rtol": sample.rtol, "atol": sample.atol}
 
 
-def record(family: str, only: str | None) -> None:
+def record(folder: Path, family: str, only: str | None) -> None:
     module = importlib.import_module(family)
-    path = HERE / f"{family}.zip"
+    path = folder / f"{family}.zip"
     kept: dict[str, bytes] = {}
     names = [sample.name for sample in module.SAMPLES]
     if len(set(names)) != len(names):
@@ -171,11 +172,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="+")
     parser.add_argument("--only", help="record only samples whose name contains this, and new ones")
+    parser.add_argument(
+        "--folder", type=Path, default=HERE, help="where the families are; by default beside this script"
+    )
     options = parser.parse_args()
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(options.folder.resolve()), str(HERE)]
     for family in options.families:
         torch.manual_seed(0)
-        record(family, options.only)
+        record(options.folder, family, options.only)
 
 
 if __name__ == "__main__":
