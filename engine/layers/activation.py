@@ -1,0 +1,173 @@
+"""Smooth activations: sigmoid, tanh, softplus, exponential and Gaussian ones. NaN stays NaN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import checked_axis
+from engine.layers.elementwise import Curve
+from engine.layers.layer import Layer
+from engine.layers.precision import widened
+from engine.layers.registry import register
+from engine.promotion import cast, float_dtype
+from engine.special import erf
+from engine.tensor import Array, Shape, TensorSpec
+
+
+@register("nn.Sigmoid", "F.sigmoid")
+class Sigmoid(Curve):
+    """1 / (1 + exp(-x))"""
+
+    def curve(self, x: Array) -> Array:
+        return np.reciprocal(_one_plus_exp_minus(x))
+
+
+@register("nn.SiLU", "F.silu")
+class SiLU(Curve):
+    """x / (1 + exp(-x))"""
+
+    def curve(self, x: Array) -> Array:
+        return x / _one_plus_exp_minus(x)
+
+
+@register("nn.LogSigmoid", "F.logsigmoid")
+class LogSigmoid(Curve):
+    """log(1 / (1 + exp(-x))), written so that nothing overflows: min(x, 0) - log1p(exp(-|x|))."""
+
+    def curve(self, x: Array) -> Array:
+        return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+@register("nn.Tanh", "F.tanh")
+class Tanh(Curve):
+    """tanh(x)"""
+
+    def curve(self, x: Array) -> Array:
+        return np.tanh(x)
+
+
+@register("nn.Tanhshrink", "F.tanhshrink")
+class Tanhshrink(Curve):
+    """x - tanh(x)"""
+
+    def curve(self, x: Array) -> Array:
+        return x - np.tanh(x)
+
+
+@register("nn.Softsign", "F.softsign")
+class Softsign(Curve):
+    """x / (1 + |x|)"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(x / (1 + np.abs(x)))
+
+
+@register("nn.Mish", "F.mish")
+class Mish(Curve):
+    """x * tanh(log(1 + exp(x)))"""
+
+    def curve(self, x: Array) -> Array:
+        return x * np.tanh(np.log1p(np.exp(x)))
+
+
+@register("nn.Softplus", "F.softplus")
+class Softplus(Curve):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+
+    beta: float = 1.0
+    threshold: float = 20.0
+
+    def curve(self, x: Array) -> Array:
+        scaled = x * self.beta
+        return np.where(scaled > self.threshold, x, np.log1p(np.exp(scaled)) / self.beta)
+
+
+@register("nn.GELU", "F.gelu")
+class GELU(Curve):
+    """x * P(Z <= x) for a standard normal Z: exact, or by PyTorch's tanh approximation."""
+
+    approximate: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.approximate not in ("none", "tanh"):
+            raise ParameterError("unknown approximation", found=self.approximate, expected="none or tanh")
+
+    def curve(self, x: Array) -> Array:
+        if self.approximate == "tanh":
+            sigmoid = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+        else:
+            sigmoid = erf(x * math.sqrt(0.5))
+        return np.asarray(0.5 * x * (1 + sigmoid))
+
+
+@register("nn.ELU", "F.elu")
+class ELU(Curve):
+    """x where x > 0, else alpha * (exp(x) - 1)."""
+
+    alpha: float = 1.0
+
+    def curve(self, x: Array) -> Array:
+        return np.where(x > 0, x, self.alpha * np.expm1(x))
+
+
+@register("nn.CELU", "F.celu")
+class CELU(Curve):
+    """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.alpha == 0:
+            raise ParameterError("alpha must not be zero", found=self.alpha)
+
+    def curve(self, x: Array) -> Array:
+        return np.where(x > 0, x, self.alpha * np.expm1(x / self.alpha))
+
+
+@register("nn.SELU", "F.selu")
+class SELU(Curve):
+    """scale * (x where x > 0, else alpha * (exp(x) - 1)), with the constants of the self-normalising network."""
+
+    def curve(self, x: Array) -> Array:
+        alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+        return np.where(x > 0, scale * x, (scale * alpha) * np.expm1(x))
+
+
+@register("nn.GLU", "F.glu")
+class GLU(Layer):
+    """First half times sigmoid(second half), along dim.
+
+    Raises:
+        ShapeError: when the input is 0-dim or the dimension is odd.
+    """
+
+    dim: int = -1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis = self._axis(input.shape)
+        size = input.shape[axis]
+        shape = (*input.shape[:axis], None if size is None else size // 2, *input.shape[axis + 1 :])
+        return TensorSpec(shape, float_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        values, gates = np.split(widened(input), 2, axis=self._axis(input.shape))
+        with np.errstate(all="ignore"):
+            return cast(values / _one_plus_exp_minus(gates), float_dtype(input.dtype))
+
+    def _axis(self, shape: Shape) -> int:
+        if not shape:
+            raise ShapeError("a 0-dim tensor cannot be halved")
+        axis = checked_axis(self.dim, len(shape))
+        if (shape[axis] or 0) % 2:
+            raise ShapeError(f"dimension {self.dim} cannot be halved", found=shape[axis], expected="an even size")
+        return axis
+
+
+def _one_plus_exp_minus(x: Array) -> Array:
+    result = np.negative(x)
+    np.exp(result, out=result)
+    result += 1
+    return result

@@ -1,0 +1,106 @@
+"""The fused encoder layer that PyTorch's fast path leaves behind in a traced nn.TransformerEncoderLayer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.activation import GELU
+from engine.layers.heads import Heads
+from engine.layers.layer import Layer
+from engine.layers.layer_norm import LayerNorm
+from engine.layers.linear import apply_linear
+from engine.layers.multihead_operands import Arrangement
+from engine.layers.precision import working_dtype
+from engine.layers.registry import register
+from engine.promotion import cast
+from engine.tensor import Array, TensorSpec, format_shape, product
+
+_PADDING = 1  # the mask_type of a mask (B, L)
+
+
+@register("aten::_transformer_encoder_layer_fwd", positional=(
+    "src", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias", "use_gelu", "norm_first",
+    "eps", "norm_weight_1", "norm_bias_1", "norm_weight_2", "norm_bias_2", "ffn_weight_1", "ffn_bias_1",
+    "ffn_weight_2", "ffn_bias_2", "mask", "mask_type"))  # fmt: skip
+class TransformerEncoderLayer(Layer):
+    """x = norm1(x + attention(x)); norm2(x + linear2(activation(linear1(x)))), or with the norms first.
+
+    Shapes:
+        src (B, L, E)  ->  (B, L, E)
+    Parameters:
+        mask_type: 0 for a mask (L, L), 1 for (B, L), 2 for (B, H, L, L); True, or any number but 0, is left out.
+    """
+
+    embed_dim: int
+    num_heads: int
+    use_gelu: bool = False
+    norm_first: bool = False
+    eps: float = 1e-5
+    mask_type: int | None = None
+
+    def infer(self, src: TensorSpec, *others: object) -> TensorSpec:
+        if src.rank != 3 or src.shape[-1] not in (None, self.embed_dim):
+            raise ShapeError("src does not fit", found=format_shape(src.shape), expected=f"[B, L, {self.embed_dim}]")
+        return src
+
+    def forward(
+        self,
+        src: Array,
+        qkv_weight: Array,
+        qkv_bias: Array,
+        proj_weight: Array,
+        proj_bias: Array,
+        norm_weight_1: Array,
+        norm_bias_1: Array,
+        norm_weight_2: Array,
+        norm_bias_2: Array,
+        ffn_weight_1: Array,
+        ffn_bias_1: Array,
+        ffn_weight_2: Array,
+        ffn_bias_2: Array,
+        mask: Array | None = None,
+    ) -> Array:
+        self.infer(TensorSpec(src.shape, src.dtype))
+        if self.num_heads < 1 or self.embed_dim % self.num_heads:
+            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+        working = working_dtype(src.dtype)
+        x = cast(src, working)
+        heads = Heads(
+            arrangement=Arrangement(rank=3, batch_first=True, heads=self.num_heads, widths=(self.embed_dim,) * 3),
+            inputs=list(zip(np.split(cast(qkv_weight, working), 3), np.split(cast(qkv_bias, working), 3), strict=True)),
+            output=(cast(proj_weight, working), cast(proj_bias, working)),
+        )
+        masks = self._masks(mask, x.shape[1])
+        norm = LayerNorm(normalized_shape=(self.embed_dim,), eps=self.eps)
+        with np.errstate(all="ignore"):
+            if self.norm_first:
+                y = norm.forward(x, norm_weight_1, norm_bias_1)
+                x = x + heads.attend((y, y, y), *masks)[0]
+                y = norm.forward(x, norm_weight_2, norm_bias_2)
+                x = x + self._feed_forward(y, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2)
+            else:
+                x = norm.forward(x + heads.attend((x, x, x), *masks)[0], norm_weight_1, norm_bias_1)
+                x = x + self._feed_forward(x, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2)
+                x = norm.forward(x, norm_weight_2, norm_bias_2)
+        return cast(x, src.dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        weights = [spec for spec in operands[1:-1] if isinstance(spec, TensorSpec) and spec.rank == 2]
+        batch, length = output.shape[0] or 0, output.shape[1] or 0
+        products = sum(product(spec.shape) or 0 for spec in weights)
+        return 2 * batch * length * (products + 2 * length * self.embed_dim)
+
+    def _feed_forward(self, x: Array, weight_1: Array, bias_1: Array, weight_2: Array, bias_2: Array) -> Array:
+        inner = apply_linear(x, *[cast(each, x.dtype) for each in (weight_1, bias_1)])
+        active = GELU().curve(inner) if self.use_gelu else np.maximum(inner, 0)
+        return apply_linear(active, *[cast(each, x.dtype) for each in (weight_2, bias_2)])
+
+    def _masks(self, mask: Array | None, length: int) -> tuple[Array | None, Array | None]:
+        """The mask as attention and as key padding mask."""
+        if mask is None:
+            return None, None
+        blocked = mask != 0
+        if self.mask_type == _PADDING:
+            return None, blocked
+        return (blocked if blocked.ndim == 2 else blocked.reshape(-1, length, length)), None

@@ -1,0 +1,136 @@
+"""Activations made of straight pieces: ReLU, its leaky and bounded forms, shrinking. NaN stays NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.elementwise import Curve, Elementwise
+from engine.layers.layer import Layer
+from engine.layers.precision import widened
+from engine.layers.registry import register
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, Shape, TensorSpec
+
+
+@register("nn.ReLU", "F.relu")
+class ReLU(Elementwise):
+    """max(x, 0); NaN stays NaN."""
+
+    def forward(self, input: Array) -> Array:
+        return np.maximum(input, np.zeros((), input.dtype))
+
+
+@register("nn.Hardtanh", "F.hardtanh")
+@register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
+class Hardtanh(Elementwise):
+    """min(max(x, min_val), max_val); integers are held between the truncated bounds."""
+
+    min_val: float = -1.0
+    max_val: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.min_val > self.max_val:
+            raise ParameterError("min_val is greater than max_val", found=f"{self.min_val} > {self.max_val}")
+
+    def forward(self, input: Array) -> Array:
+        low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
+        return np.minimum(np.maximum(input, low), high)
+
+
+@register("nn.Threshold", "F.threshold")
+class Threshold(Elementwise):
+    """x where x > threshold (or is NaN), else value."""
+
+    threshold: float
+    value: float
+
+    def forward(self, input: Array) -> Array:
+        return np.where(input <= cast(self.threshold, input.dtype), cast(self.value, input.dtype), input)
+
+
+@register("nn.LeakyReLU", "F.leaky_relu")
+class LeakyReLU(Curve):
+    """x where x > 0, else negative_slope * x."""
+
+    negative_slope: float = 0.01
+
+    def curve(self, x: Array) -> Array:
+        return np.where(x > 0, x, x * self.negative_slope)
+
+
+@register("nn.RReLU", "F.rrelu", ignored=("training",))
+class RReLU(Curve):
+    """Leaky ReLU; at inference the random slope is its mean, (lower + upper) / 2."""
+
+    lower: float = 1 / 8
+    upper: float = 1 / 3
+
+    def curve(self, x: Array) -> Array:
+        return np.where(x > 0, x, x * ((self.lower + self.upper) / 2))
+
+
+@register("nn.PReLU", "F.prelu", ignored=("num_parameters",))
+class PReLU(Layer):
+    """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
+
+    Shapes:
+        input (N, C, ...), weight (C,) or (1,) or ()  ->  as input
+    """
+
+    def infer(self, input: TensorSpec, weight: TensorSpec) -> TensorSpec:
+        self._weight_shape(input.shape, weight.shape)
+        return TensorSpec(input.shape, float_dtype(input.dtype))
+
+    def forward(self, input: Array, weight: Array) -> Array:
+        x = widened(input)
+        slope = cast(weight, x.dtype).reshape(self._weight_shape(input.shape, weight.shape))
+        with np.errstate(all="ignore"):
+            return cast(np.where(x > 0, x, x * slope), float_dtype(input.dtype))
+
+    def _weight_shape(self, input: Shape, weight: Shape) -> tuple[int, ...]:
+        """The weight's shape for broadcasting against the input."""
+        if weight in ((), (1,)):
+            return ()
+        channels = input[1] if len(input) > 1 else 1
+        if len(weight) != 1 or weight[0] is None or channels not in (None, weight[0]):
+            raise ShapeError("weight does not fit the channels", found=list(weight), expected=f"[1] or [{channels}]")
+        return (weight[0], *[1] * (len(input) - 2))
+
+
+@register("nn.Hardsigmoid", "F.hardsigmoid")
+class Hardsigmoid(Curve):
+    """min(max(x + 3, 0), 6) / 6"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(np.clip(x + 3, 0, 6) / 6)
+
+
+@register("nn.Hardswish", "F.hardswish")
+class Hardswish(Curve):
+    """x * min(max(x + 3, 0), 6) / 6"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
+
+
+@register("nn.Hardshrink", "F.hardshrink")
+class Hardshrink(Curve):
+    """0 where -lambd <= x <= lambd, else x."""
+
+    lambd: float = 0.5
+
+    def curve(self, x: Array) -> Array:
+        return np.where((x >= -self.lambd) & (x <= self.lambd), np.zeros((), x.dtype), x)
+
+
+@register("nn.Softshrink", "F.softshrink")
+class Softshrink(Curve):
+    """x moved towards 0 by lambd, 0 where it would pass it."""
+
+    lambd: float = 0.5
+
+    def curve(self, x: Array) -> Array:
+        moved = np.where(x > 0, x - self.lambd, x + self.lambd)
+        # Times 0, not 0: NaN must stay NaN.
+        return np.where(np.abs(x) > self.lambd, moved, x * 0)
