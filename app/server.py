@@ -123,7 +123,9 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as exc:
-        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {exc.strerror or exc}") from None
+        # socket.create_server adds the address to strerror, which is in the message already.
+        reason = exc.strerror if isinstance(exc, socket.gaierror) else os.strerror(exc.errno or 0)
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
     listener.set_inheritable(True)
     return listener
 

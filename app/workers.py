@@ -51,7 +51,8 @@ def supervise(count: int, start: Callable[[int], SpawnProcess]) -> int:
         child.terminate()
     for child in children:
         child.join()
-    return max(abs(child.exitcode or 0) for child in children)
+    # A child that was still starting dies of the signal itself.
+    return max(0 if child.exitcode == -signal.SIGTERM else abs(child.exitcode or 0) for child in children)
 
 
 def detach() -> None:

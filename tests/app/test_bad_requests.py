@@ -38,7 +38,8 @@ NAMES = "'add', 'boxes', 'bytes', 'canvas', 'fail', 'flags', 'ints', 'inverse', 
 
 ROWS = [
     # which model
-    js("/models/nope/infer", '{"inputs": [[1]]}', 404, f"no model 'nope' (did you mean 'open'?): the store has {NAMES}"),
+    js("/models/nope/infer", '{"inputs": [[1]]}', 404, f"no model 'nope' (did you mean 'open'?): the store has {NAMES}",
+       "model_not_found"),
     js("/infer", '{"inputs": [[1]]}', 404, f"the request names no model: expected ?model= one of {NAMES}"),
     js("/infer", '{"model": "", "inputs": [[1]]}', 404, f"no model '': the store has {NAMES}"),
     js("/infer?model=one&version=7", '{"inputs": [[1]]}', 404, "model 'one' has no version 7: it serves 1",
@@ -64,7 +65,8 @@ ROWS = [
     js(ONE, '{"input": [[1, 2, 3]]}', 400, "unknown key 'input' (did you mean 'inputs'?), expected 'model', 'version'"),
     js(ONE, '{"inputs": [[1, 2, 3]], "outputs": "out0"}', 400, "outputs: expected a list of output names"),
     js(ONE, '{"inputs": [[1, 2, 3]], "parameters": []}', 400, "parameters: expected an object"),
-    js(ONE, '{"inputs": [[1, 2, 3]], "outputs": ["out1"]}', 422, "unknown output: found 'out1', expected one of 'out0'"),
+    js(ONE, '{"inputs": [[1, 2, 3]], "outputs": ["out1"]}', 422,
+       "unknown output: found 'out1', expected one of 'out0'"),
     # the tensors
     js(ONE, '{"inputs": [[1, 2]]}', 422, "input 'in0': wrong shape: found [1, 2], expected [?, 3]"),
     js(ONE, '{"inputs": [1, 2, 3]}', 422, "input 'in0': wrong rank: found [3] with 1 dimensions, expected 2 ([?, 3])"),
@@ -100,7 +102,8 @@ ROWS = [
         message="the picture is not in a known format, expected one of JPEG, PNG"),
     Bad(path="/models/canvas/infer", body=png(64, 64)[:100], type="image/png", status=400, code="invalid_request",
         message="the picture is damaged or incomplete"),
-    Bad(path="/models/canvas/infer", body=bomb(60_000, 60_000), type="image/png", status=413, code="too_large", message="the picture has too many pixels"),
+    Bad(path="/models/canvas/infer", body=bomb(60_000, 60_000), type="image/png", status=413, code="too_large",
+        message="the picture has too many pixels"),
     js("/models/canvas/infer", '{"image": 5}', 400, "the picture: image: found a number, expected a base64 string"),
     js("/models/canvas/infer", '{"image": "%%%"}', 400, "the picture: image: not base64"),
     # forms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -39,10 +40,8 @@ def test_values_are_those_of_the_standard_library(tree: object) -> None:
 
 @given(st.binary())
 def test_arbitrary_bytes_are_parsed_or_refused(body: bytes) -> None:
-    try:
+    with suppress(InvalidRequestError):
         parse_json(body, max_depth=8)
-    except InvalidRequestError:
-        pass
 
 
 def test_nesting_at_the_limit_is_taken_and_beyond_it_refused() -> None:

@@ -1,0 +1,239 @@
+"""Settings: where they come from, and that each has an effect."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.log import configure_logging
+from app.settings import Settings, SettingsError, variable
+from tests.app import test_server
+from tests.app.client import serving
+from tests.app.models import TURNSTILE, elementwise, through, write_classifier, write_model
+from tests.app.pictures import npy, png
+
+ONES = {"inputs": [[1.0, 1.0]]}
+
+
+def test_the_environment_is_read() -> None:
+    environ = {
+        "PNNX_SERVE_PORT": "81",
+        "PNNX_SERVE_STORE": "/x",
+        "PNNX_SERVE_CORS_ORIGINS": "http://a, http://b",
+        "X": "",
+    }
+    settings = Settings.from_env(environ)
+    assert (settings.port, settings.store, settings.cors_origins) == (81, Path("/x"), ("http://a", "http://b"))
+
+
+def test_an_empty_variable_is_no_variable() -> None:
+    assert Settings.from_env({"PNNX_SERVE_PORT": ""}).port == Settings().port
+
+
+def test_what_is_passed_wins_over_the_environment_and_none_passes_nothing() -> None:
+    assert Settings.from_env({"PNNX_SERVE_PORT": "81"}, port=82).port == 82
+    assert Settings.from_env({"PNNX_SERVE_PORT": "81"}, port=None).port == 81
+
+
+def test_settings_survive_the_way_through_the_environment() -> None:
+    settings = Settings(store=Path("s"), threads=3, cors_origins=("a", "b"), warmup=False, request_timeout_s=0.5)
+    assert Settings.from_env(settings.to_env()) == settings
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"PNNX_SERVE_PROT": "1"}, r"unknown setting PNNX_SERVE_PROT \(did you mean 'PNNX_SERVE_PORT'\?\)"),
+        ({"PNNX_SERVE_PORT": "x"}, r"port \(PNNX_SERVE_PORT\): Input should be a valid integer.*found 'x'"),
+        ({"PNNX_SERVE_PORT": "70000"}, r"port \(PNNX_SERVE_PORT\): .*less than or equal to 65535, found '70000'"),
+        ({"PNNX_SERVE_LOG_LEVEL": "loud"}, r"log_level \(PNNX_SERVE_LOG_LEVEL\): .*'debug'"),
+    ],
+)
+def test_slips_of_the_pen_are_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Settings.from_env(environ)
+
+
+def test_the_variables_kubernetes_makes_for_a_service_of_this_name_are_not_ours() -> None:
+    environ = {
+        "PNNX_SERVE_SERVICE_HOST": "10.0.0.1", "PNNX_SERVE_SERVICE_PORT": "80", "PNNX_SERVE_SERVICE_PORT_HTTP": "80",
+        "PNNX_SERVE_PORT": "tcp://10.0.0.1:80", "PNNX_SERVE_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "PNNX_SERVE_PORT_80_TCP_ADDR": "10.0.0.1", "PNNX_SERVE_PORT_80_TCP_PROTO": "tcp",
+    }  # fmt: skip
+    assert Settings.from_env(environ) == Settings()
+
+
+def two(store: Path, **settings: Any) -> dict[str, Any]:
+    """The rows of /models for a store of two classifiers."""
+    write_classifier(store, "first")
+    write_classifier(store, "second")
+    with serving(store, **settings) as client:
+        return {row["name"]: row for row in client.get("/models").json()["models"]}
+
+
+def test_setting_store_is_where_models_come_from(tmp_path: Path) -> None:
+    assert set(two(tmp_path)) == {"first", "second"}
+
+
+def test_setting_default_model_answers_requests_that_name_none(tmp_path: Path) -> None:
+    assert [row["default"] for row in two(tmp_path, default_model="second").values()] == [False, True]
+
+
+def test_setting_default_model_must_be_in_the_store(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path, default_model="nope") as client:
+        response = client.get("/health/ready")
+    assert response.status_code == 503 and "the default model 'nope' is not in the store" in response.text
+
+
+def test_setting_backend_is_handed_to_the_engine(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path, backend="reference") as client:
+        assert client.get("/models/shades").json()["versions"][0]["backend"] == "reference"
+
+
+def test_setting_threads_limits_each_run(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path, threads=1) as client:
+        assert client.plane.budget.threads == 1
+        assert client.get("/models/shades").json()["versions"][0]["threads"] == 1
+
+
+def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -> None:
+    write_classifier(tmp_path, config='task = "classification"\nlabels = ["only one"]')
+    for warmup, status in ((True, 503), (False, 200)):
+        with serving(tmp_path, warmup=warmup) as client:
+            assert client.get("/health/ready").status_code == status
+
+
+@pytest.mark.parametrize(("in_flight", "queue"), [(1, 0), (2, 0), (1, 2)])
+def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Path, in_flight: int, queue: int) -> None:
+    write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
+    with serving(tmp_path, warmup=False, max_in_flight=in_flight, max_queue=queue) as client:
+
+        async def flood() -> list[int]:
+            import asyncio
+
+            tasks = [asyncio.create_task(client.http.post("/infer", json=ONES)) for _ in range(in_flight + queue)]
+            for _ in range(in_flight):
+                await asyncio.to_thread(TURNSTILE.wait_until_entered)
+            assert (await client.http.get("/models/wait")).json()["versions"][0]["running"] == in_flight
+            refused = await client.http.post("/infer", json=ONES)
+            TURNSTILE.let_through(in_flight + queue)
+            answers = [await task for task in tasks]
+            for _ in range(queue):
+                TURNSTILE.wait_until_entered()
+            return [refused.status_code, *(answer.status_code for answer in answers)]
+
+        assert client.run(flood()) == [429, *[200] * (in_flight + queue)]
+
+
+def test_setting_request_timeout_s_ends_waiting_with_504(tmp_path: Path) -> None:
+    write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
+    with serving(tmp_path, warmup=False, request_timeout_s=0.05) as client:
+        response = client.post("/infer", json=ONES)
+        TURNSTILE.wait_until_entered()
+        TURNSTILE.let_through()
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
+
+
+def test_setting_retry_after_s_is_what_refused_clients_are_told(tmp_path: Path) -> None:
+    with serving(tmp_path, retry_after_s=7) as client:
+        assert client.get("/health/ready").headers["retry-after"] == "7"
+
+
+def test_setting_max_body_bytes_is_announced_and_counted(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+
+    async def chunks() -> Any:
+        for _ in range(11):
+            yield b" " * 10
+
+    with serving(tmp_path, max_body_bytes=100) as client:
+        announced = client.post("/infer", content=b" " * 101)
+        counted = client.post("/infer", content=chunks())
+        for response, found in ((announced, 101), (counted, 110)):
+            assert (response.status_code, response.headers["connection"]) == (413, "close")
+            assert response.json()["error"]["detail"] == {"found": found, "limit": 100}
+
+
+def test_setting_max_elements_bounds_a_tensor(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, max_elements=4) as client:
+        statuses = [client.post("/infer", content=npy(np.zeros((n, 2), np.float32))).status_code for n in (2, 3)]
+    assert statuses == [200, 413]
+
+
+def test_setting_max_json_depth_bounds_nesting(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    for depth, status in ((3, 200), (2, 400)):
+        with serving(tmp_path, max_json_depth=depth) as client:
+            assert client.post("/infer", json=ONES).status_code == status
+
+
+def test_setting_max_images_bounds_a_batch_of_pictures(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path, max_images=1) as client:
+        files = [("file", ("x.png", png()))]
+        statuses = [client.post("/infer", files=files * count).status_code for count in (1, 2)]
+    assert statuses == [200, 413]
+
+
+def test_setting_max_pixels_bounds_a_picture(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path, max_pixels=64) as client:
+        headers = {"content-type": "image/png"}
+        statuses = [client.post("/infer", content=png(8, n), headers=headers).status_code for n in (8, 9)]
+    assert statuses == [200, 413]
+
+
+def test_setting_cors_origins_lets_those_pages_call_and_no_others(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    origin = {"origin": "http://page"}
+    with serving(tmp_path) as client:
+        assert "access-control-allow-origin" not in client.get("/models", headers=origin).headers
+    with serving(tmp_path, cors_origins=("http://page",)) as client:
+        assert client.get("/models", headers=origin).headers["access-control-allow-origin"] == "http://page"
+        assert "access-control-allow-origin" not in client.get("/models", headers={"origin": "http://other"}).headers
+
+
+def test_setting_access_log_writes_a_line_a_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for enabled in (False, True):
+        caplog.clear()
+        with serving(tmp_path, access_log=enabled) as client:
+            client.get("/health/live")
+        assert ("GET /health/live 200" in caplog.text) is enabled
+
+
+@pytest.mark.parametrize(("level", "lines"), [("info", 2), ("warning", 1), ("error", 0)])
+def test_settings_log_level_and_log_format_shape_the_log(
+    level: str, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handlers, before = logging.root.handlers[:], logging.root.level
+    try:
+        configure_logging(level, "json")
+        logging.getLogger("x").info("one")
+        logging.getLogger("x").warning("two", extra={"model": "m"})
+        written = io.StringIO(capsys.readouterr().err).readlines()
+    finally:
+        logging.root.handlers[:], logging.root.level = handlers, before
+    assert len(written) == lines
+    assert all(json.loads(line)["logger"] == "x" for line in written)
+
+
+def test_every_setting_has_a_test_of_its_effect() -> None:
+    here = inspect.getmembers(inspect.getmodule(serving)) and [*globals(), *vars(test_server)]
+    claims = " ".join(name for name in here if name.startswith(("test_setting_", "test_settings_")))
+    assert [name for name in Settings.model_fields if name not in claims] == []
+
+
+def test_variables_are_named_after_the_settings() -> None:
+    assert variable("max_queue") == "PNNX_SERVE_MAX_QUEUE"
