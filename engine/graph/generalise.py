@@ -68,6 +68,7 @@ class _Tracer:
         self._annotations = source.annotations
         self._registry = registry
         self._batch_operand = ""
+        self._exported = 1
         self.base: dict[str, object] = {}
         self.values: dict[str, object] = {}
         self.operators: list[pnnx.Operator] = []
@@ -92,6 +93,7 @@ class _Tracer:
         name, spec = op.outputs[0].name, op.outputs[0].value
         self._batch_operand = self._batch_operand or name
         if isinstance(spec, TensorSpec) and spec.shape and spec.shape[0] is not None:
+            self._exported = spec.shape[0]
             spec = TensorSpec((spec.shape[0] * FACTOR, *spec.shape[1:]), spec.dtype)
         self.values[name] = spec
         self.operators.append(op.source)
@@ -160,34 +162,42 @@ class _Tracer:
         return replace(op.source, params={**op.params, key: opened})
 
     def _expansions(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
-        """The operator with its constant operands expanded to the batch, in their first or second dimension."""
-        names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
-        for axis in range(2):
-            fixed = [name for name in names if _dim(self.base[name], axis) == 1]
-            helpers = [helper for name in fixed for helper in self._expansion(op, name, axis)]
-            if helpers:
-                inputs = tuple(_expanded_name(op, name) if name in fixed else name for name in op.source.inputs)
-                yield [*helpers, replace(op.source, inputs=inputs)]
+        """The operator with its constant operands brought to the batch.
 
-    def _expansion(self, op: RuntimeOperator, name: str, axis: int) -> list[pnnx.Operator]:
-        result, spec = _expanded_name(op, name), self.base[name]
-        rank = spec.rank if isinstance(spec, TensorSpec) else 0
-        sizes = ",".join("size(@0,0)" if k == axis else "-1" for k in range(rank))
-        made = f"{result}_sizes"
-        return [
-            pnnx.Operator("pnnx.Expression", made, (self._batch_operand,), (made,), {"expr": f"[{sizes}]"}),
-            pnnx.Operator("Tensor.expand", result, (name, made), (result,), labels=("input", "sizes")),
-        ]
+        Those of size one in their first or second dimension are expanded, others repeated along the first: what was
+        folded for all items of the exported batch comes again for every further batch.
+        """
+        names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
+        specs = {name: spec for name in names if isinstance(spec := self.base[name], TensorSpec) and spec.shape}
+        for axis in range(2):
+            single = {name: spec for name, spec in specs.items() if axis < spec.rank and spec.shape[axis] == 1}
+            if single:
+                yield self._with_batched(op, single, "expand", "size(@0,0)", "-1", axis)
+        if specs:
+            times = f"floor_divide(size(@0,0),{self._exported})"
+            yield self._with_batched(op, specs, "repeat", times, "1", 0)
+
+    def _with_batched(
+        self, op: RuntimeOperator, specs: Mapping[str, TensorSpec], method: str, batch: str, other: str, axis: int
+    ) -> list[pnnx.Operator]:
+        """The operator, before it for each of the operands a method call whose sizes come from the graph's input."""
+        helpers = []
+        for name, spec in specs.items():
+            result = f"{name}_batched_for_{op.name}"
+            text = "[" + ",".join(batch if k == axis else other for k in range(spec.rank)) + "]"
+            made = f"{result}_sizes"
+            helpers += [
+                pnnx.Operator("pnnx.Expression", made, (self._batch_operand,), (made,), {"expr": text}),
+                pnnx.Operator(f"Tensor.{method}", result, (name, made), (result,), labels=("input", "sizes")),
+            ]
+        inputs = tuple(f"{name}_batched_for_{op.name}" if name in specs else name for name in op.source.inputs)
+        return [*helpers, replace(op.source, inputs=inputs)]
 
     def _is_batched(self, name: str) -> bool:
         return any(scaled_axis(*pair) is not None for pair in _pairs(self.base[name], self.values[name]))
 
     def _batch_axis(self, name: str) -> int | None:
         return scaled_axis(self.base[name], self.values[name])
-
-
-def _expanded_name(op: RuntimeOperator, name: str) -> str:
-    return f"{name}_batched_for_{op.name}"
 
 
 def _pairs(base: object, value: object) -> list[tuple[object, object]]:
@@ -202,10 +212,6 @@ def scaled_axis(base: object, value: object) -> int | None:
     grown = [k for k, (a, b) in enumerate(zip(base.shape, value.shape, strict=True)) if a != b]
     is_scaled = len(grown) == 1 and value.shape[grown[0]] == (base.shape[grown[0]] or 0) * FACTOR
     return grown[0] if is_scaled else None
-
-
-def _dim(spec: object, axis: int) -> int | None:
-    return spec.shape[axis] if isinstance(spec, TensorSpec) and axis < spec.rank else None
 
 
 def _reshaped_axis(given: TensorSpec, made: TensorSpec, axis: int) -> int:

@@ -180,7 +180,7 @@ def _make_layer(
         fields[name] = None  # dynamic: read in every run
     if signature.annotations_field is not None:
         fields[signature.annotations_field] = annotations
-    if operands.keys() & signature.required_fields:
+    if operands.keys() & signature.fields.keys():
         return _unchecked(signature.layer, fields)
     layer: Layer = signature.layer(**fields)
     return layer

@@ -37,6 +37,12 @@ CASES = {
         op("pnnx.Attribute", "token", "", "t", data=RANDOM.standard_normal((1, 1, 6)).astype(F32)),
         op("torch.cat", "cat", "t 0", "1", dim=1),
     ),
+    "a mask for every window": chain(
+        op("Tensor.reshape", "windows", "0", "1", shape=(2, 2, 6)),
+        op("pnnx.Attribute", "mask", "", "m", data=RANDOM.standard_normal((2, 2, 6)).astype(F32)),
+        op("pnnx.Expression", "add", "1 m", "2", expr="add(@0,@1)"),
+        op("Tensor.reshape", "join", "2", "3", shape=(1, 24)),
+    ),
     "expanded constant": chain(
         op("pnnx.Attribute", "token", "", "t", data=RANDOM.standard_normal((1, 6)).astype(F32)),
         op("Tensor.expand", "grow", "t", "e", sizes=(1, 4, 6)),
