@@ -1,0 +1,152 @@
+"""Pooling to a given size: window i of O on an axis of L elements is [floor(i*L/O), ceil((i+1)*L/O))."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.layer import Layer
+from engine.layers.pool import INDEX, WithIndices, flat_index, lowest
+from engine.layers.precision import working_dtype
+from engine.layers.registry import register
+from engine.layers.spatial import FLOATING, Operand, image
+from engine.promotion import cast
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+
+class AdaptivePool(Layer):
+    """Base of pools that are told the size of their output.
+
+    Parameters:
+        output_size: one number an axis; 0, which is how the converter writes None, keeps the input's size.
+    """
+
+    spatial_rank: int
+    output_size: tuple[Dim, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {1, self.spatial_rank}
+        if len(self.output_size) not in lengths or min((size or 0 for size in self.output_size), default=0) < 0:
+            expected = f"{self.spatial_rank} sizes, or 0 to keep the input's"
+            raise ParameterError("output_size does not fit", found=list(self.output_size), expected=expected)
+
+    def pooled(self, input: Operand) -> TensorSpec:
+        """The spec of an input after pooling.
+
+        Raises:
+            ShapeError: when its rank or dtype is wrong, or an axis is empty.
+        """
+        spec = image(input, self.spatial_rank, FLOATING)
+        sizes = spec.shape[-self.spatial_rank :]
+        if 0 in sizes:
+            raise ShapeError("a spatial axis is empty", found=format_shape(spec.shape))
+        return TensorSpec((*spec.shape[: -self.spatial_rank], *self._output_sizes(sizes)), spec.dtype)
+
+    def _output_sizes(self, sizes: Shape) -> Shape:
+        wanted = self.output_size * self.spatial_rank if len(self.output_size) == 1 else self.output_size
+        return tuple(size if want == 0 else want for want, size in zip(wanted, sizes, strict=True))
+
+    def segments(self, input: Array) -> list[tuple[Array, Array]]:
+        """(starts, ends) of the windows on each spatial axis."""
+        sizes = input.shape[-self.spatial_rank :]
+        return [_segments(size, count or 0) for size, count in zip(sizes, self._output_sizes(sizes), strict=True)]
+
+    def flops(self, output: Any, *operands: object) -> int:
+        """One for each element of the input."""
+        return (operands[0].size or 0) if isinstance(operands[0], TensorSpec) else 0
+
+
+def _segments(size: int, count: int) -> tuple[Array, Array]:
+    i = np.arange(count)
+    return i * size // max(count, 1), -(-(i + 1) * size // max(count, 1))
+
+
+@register("nn.AdaptiveAvgPool1d", "F.adaptive_avg_pool1d", presets={"spatial_rank": 1})
+@register("nn.AdaptiveAvgPool2d", "F.adaptive_avg_pool2d", presets={"spatial_rank": 2})
+@register("nn.AdaptiveAvgPool3d", "F.adaptive_avg_pool3d", presets={"spatial_rank": 3})
+class AdaptiveAvgPool(AdaptivePool):
+    """The mean of each window.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *output_size) or (C, *output_size)
+    Dtypes:
+        floating.
+    Source:
+        torch.nn.AdaptiveAvgPool2d, torch.nn.functional.adaptive_avg_pool2d.
+    """
+
+    def infer(self, input: Operand) -> TensorSpec:
+        return self.pooled(input)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        x = cast(input, working_dtype(input.dtype))
+        with np.errstate(all="ignore"):
+            for axis, segments in enumerate(self.segments(input), start=input.ndim - self.spatial_rank):
+                x = _mean(x, axis, *segments)
+        return cast(x, input.dtype)
+
+
+def _mean(x: Array, axis: int, starts: Array, ends: Array) -> Array:
+    """The mean of each segment of an axis."""
+    if len(starts) == 1:
+        return np.asarray(x.mean(axis, keepdims=True))
+    lengths = _along(ends - starts, axis, x.ndim)
+    total: Array = x.take(starts, axis)
+    for step in range(1, int(lengths.max(initial=0))):
+        element = x.take(np.minimum(starts + step, ends - 1), axis)
+        total += np.where(lengths > step, element, 0)
+    total /= lengths
+    return total
+
+
+def _along(values: Array, axis: int, rank: int) -> Array:
+    """A vector shaped to broadcast along an axis."""
+    return values.reshape(-1, *(1,) * (rank - 1 - axis))
+
+
+@register("nn.AdaptiveMaxPool1d", "F.adaptive_max_pool1d", presets={"spatial_rank": 1})
+@register("nn.AdaptiveMaxPool2d", "F.adaptive_max_pool2d", presets={"spatial_rank": 2})
+@register("nn.AdaptiveMaxPool3d", "F.adaptive_max_pool3d", presets={"spatial_rank": 3})
+class AdaptiveMaxPool(AdaptivePool, WithIndices):
+    """The largest element of each window, NaN if it holds one, and where it was.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *output_size) or (C, *output_size), values and indices alike.
+    Dtypes:
+        floating; indices are int64, into the flattened spatial axes of the input.
+    Source:
+        torch.nn.AdaptiveMaxPool2d, torch.nn.functional.adaptive_max_pool2d.
+    """
+
+    def infer(self, input: Operand) -> Any:
+        spec = self.pooled(input)
+        return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
+
+    def forward(self, input: Array) -> Any:
+        self.infer(input)
+        values, indices = _maxima(cast(input, working_dtype(input.dtype)), self.segments(input))
+        return (cast(values, input.dtype), indices)[self.returns]
+
+
+def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The largest element of each window and its flat index: the first of several, the last NaN."""
+    rank = len(segments)
+    sizes = x.shape[-rank:]
+    first = flat_index([starts for starts, _ in segments], sizes)
+    values = np.full((*x.shape[:-rank], *first.shape), lowest(x.dtype), x.dtype)
+    indices = np.broadcast_to(first, values.shape).copy()
+    flat = x.reshape(*x.shape[:-rank], math.prod(sizes))
+    for steps in product(*(range(int((ends - starts).max(initial=0))) for starts, ends in segments)):
+        # A window shorter than the longest sees its last element again, which changes nothing.
+        places = [np.minimum(starts + step, ends - 1) for step, (starts, ends) in zip(steps, segments, strict=True)]
+        index = flat_index(places, sizes)
+        element = flat[..., index]
+        better = (element > values) | (element != element)
+        np.copyto(values, element, where=better)
+        np.copyto(indices, index, where=better)
+    return values, indices

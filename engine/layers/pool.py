@@ -1,0 +1,274 @@
+"""Pooling with windows: maximum, average, power average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.precision import widened, working_dtype
+from engine.layers.registry import register
+from engine.layers.spatial import REAL, Operand, image, of_last_axes, spread
+from engine.layers.window import Window, counts, each_tap, pad, windows
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, DType, TensorSpec
+
+INDEX: Final[DType] = np.dtype(np.int64)
+
+
+class Pool(Layer):
+    """Base of layers that make one element of each window; without a stride the windows lie side by side."""
+
+    spatial_rank: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    ceil_mode: bool = False
+
+    def __post_init__(self) -> None:
+        if any(axis.before > axis.kernel // 2 for axis in self.windows):
+            found = f"padding {[axis.before for axis in self.windows]}"
+            raise ParameterError(
+                "more padding than half a window", found=found, expected=f"window {list(self.kernel_size)}"
+            )
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding()
+
+    def sliding(self, padding: tuple[int, ...] = (0,), dilation: tuple[int, ...] = (1,)) -> tuple[Window, ...]:
+        """The windows with padding and dilation, which not every pool has."""
+        kernel = spread(self.kernel_size, self.spatial_rank, "kernel_size")
+        stride = self.stride or kernel
+        return windows(kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=self.ceil_mode)
+
+    def pooled(self, input: Operand) -> TensorSpec:
+        """The spec of an input after pooling.
+
+        Raises:
+            ShapeError: when its rank or dtype is wrong, or it is smaller than a window.
+        """
+        spec = image(input, self.spatial_rank, REAL)
+        rank = self.spatial_rank
+        return TensorSpec((*spec.shape[:-rank], *counts(self.windows, spec.shape[-rank:])), spec.dtype)
+
+    def flops(self, output: Any, *operands: object) -> int:
+        """One for each tap of each window."""
+        spec = output[0] if isinstance(output, tuple) else output
+        return (spec.size or 0) * math.prod(axis.kernel for axis in self.windows)
+
+
+class WithIndices(Layer):
+    """Base of maximum pools, whose second result says where the maximum was.
+
+    The file decides what an operator returns: two outputs are values and indices; a single one annotated as int64
+    is the indices alone (the converter then prints ``return_indices=False``); a single one without annotation is a
+    tuple of both, where return_indices asks for them.
+    """
+
+    return_indices: bool = False
+    annotations: Annotations = NO_ANNOTATIONS
+
+    @property
+    def returns(self) -> slice | int:
+        """What is returned of the pair (values, indices)."""
+        outputs, inputs = self.annotations.outputs, self.annotations.inputs
+        if len(outputs) == 2 or (self.return_indices and outputs[0] is None):
+            return slice(None)
+        is_index = outputs[0] is not None and outputs[0].dtype == INDEX
+        return int(is_index and not (inputs and inputs[0] is not None and inputs[0].dtype == INDEX))
+
+
+@register("nn.MaxPool1d", "F.max_pool1d", presets={"spatial_rank": 1})
+@register("nn.MaxPool2d", "F.max_pool2d", presets={"spatial_rank": 2})
+@register("nn.MaxPool3d", "F.max_pool3d", presets={"spatial_rank": 3})
+class MaxPool(Pool, WithIndices):
+    """The largest element of each window, NaN if it holds one.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *T) or (C, *T), values and indices alike
+        T = (S + 2*padding - dilation*(kernel - 1) - 1) // stride + 1; ceil_mode rounds up, and drops a last window
+        that would start after the input and the padding before it.
+    Dtypes:
+        floating and integer; indices are int64, into the flattened spatial axes of the input.
+    Source:
+        torch.nn.MaxPool2d, torch.nn.functional.max_pool2d.
+    """
+
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding(self.padding, self.dilation)
+
+    def infer(self, input: Operand) -> Any:
+        spec = self.pooled(input)
+        return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
+
+    def forward(self, input: Array) -> Any:
+        self.infer(input)
+        x = cast(input, working_dtype(input.dtype))
+        if self.returns == 0:
+            return cast(maxima(x, self.windows), input.dtype)
+        values, indices = maxima_with_indices(x, self.windows)
+        return (cast(values, input.dtype), indices)[self.returns]
+
+
+def maxima(x: Array, axes: Sequence[Window]) -> Array:
+    """The largest element of each window, found an axis at a time."""
+    sizes = x.shape[-len(axes) :]
+    x = pad(x, axes, lowest(x.dtype))
+    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
+        first, *others = window.taps(len(window.starts(size)))
+        lead = (slice(None),) * axis
+        result = x[(*lead, first)]
+        for tap in others:
+            result = np.maximum(result, x[(*lead, tap)])
+        x = result
+    return x
+
+
+def maxima_with_indices(x: Array, axes: Sequence[Window]) -> tuple[Array, Array]:
+    """The largest element of each window and its flat index on the last axes, the first of several, the last NaN."""
+    sizes = x.shape[-len(axes) :]
+    starts = [window.starts(size) for window, size in zip(axes, sizes, strict=True)]
+    # PyTorch begins with the first tap that is not padding: it counts when nothing exceeds the lowest value.
+    skipped = [np.maximum(-(start // window.dilation), 0) for start, window in zip(starts, axes, strict=True)]
+    first = flat_index([s + k * w.dilation for s, k, w in zip(starts, skipped, axes, strict=True)], sizes)
+    padded = pad(x, axes, lowest(x.dtype))
+    values = np.full((*x.shape[: -len(axes)], *first.shape), lowest(x.dtype), x.dtype)
+    indices = np.broadcast_to(first, values.shape).copy()
+    for tap, places in each_tap(axes, first.shape):
+        element = padded[of_last_axes(*places)]
+        better = (element > values) | (element != element)
+        index = flat_index([s + k * w.dilation for s, k, w in zip(starts, tap, axes, strict=True)], sizes)
+        np.copyto(values, element, where=better)
+        np.copyto(indices, index, where=better)
+    return values, indices
+
+
+def flat_index(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """One index into the flattened axes for every combination of positions on the axes."""
+    flat = np.zeros((), np.int64)
+    for position, size in zip(positions, sizes, strict=True):
+        flat = flat[..., None] * size + position
+    return flat
+
+
+def lowest(dtype: DType) -> Any:
+    """The value no other is below."""
+    return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+@register("nn.AvgPool1d", "F.avg_pool1d", presets={"spatial_rank": 1})
+@register("nn.AvgPool2d", "F.avg_pool2d", presets={"spatial_rank": 2})
+@register("nn.AvgPool3d", "F.avg_pool3d", presets={"spatial_rank": 3})
+class AvgPool(Pool):
+    """The mean of each window.
+
+    The divisor is divisor_override, or the size of the window as far as it lies on the input (count_include_pad=False)
+    or on the input and its padding.
+
+    Shapes:
+        as MaxPool.
+    Dtypes:
+        floating and integer; the quotient of integers is cut towards zero.
+    Source:
+        torch.nn.AvgPool2d, torch.nn.functional.avg_pool2d.
+    """
+
+    padding: tuple[int, ...] = (0,)
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.divisor_override == 0:
+            raise ParameterError("divisor_override must not be zero", found=0)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding(self.padding)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        return self.pooled(input)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        x = cast(input, working_dtype(input.dtype))
+        return cast(self.average(x, self.windows), input.dtype)
+
+    def average(self, x: Array, axes: Sequence[Window]) -> Array:
+        """The means of ``x``, in its dtype."""
+        divisor = cast(self._divisors(x.shape[-len(axes) :], axes), x.dtype)
+        with np.errstate(all="ignore"):
+            total = sums(x, axes)
+            if x.dtype.kind == "f":
+                return total / divisor
+            quotient = np.abs(total) // np.abs(divisor)
+            return np.where((total < 0) == (divisor < 0), quotient, -quotient)
+
+    def _divisors(self, sizes: Sequence[int], axes: Sequence[Window]) -> Array:
+        divisors = np.ones((), np.int64)
+        if self.divisor_override is not None:
+            return divisors * self.divisor_override
+        for window, size in zip(axes, sizes, strict=True):
+            starts = window.starts(size)
+            ends = np.minimum(starts + window.extent, size + window.after)
+            if not self.count_include_pad:
+                starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
+            divisors = divisors[..., None] * np.maximum(ends - starts, 1)
+        return divisors
+
+
+def sums(x: Array, axes: Sequence[Window]) -> Array:
+    """The sum of each window, found an axis at a time."""
+    sizes = x.shape[-len(axes) :]
+    x = pad(x, axes)
+    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
+        first, *others = window.taps(len(window.starts(size)))
+        lead = (slice(None),) * axis
+        result = x[(*lead, first)].copy()
+        for tap in others:
+            result += x[(*lead, tap)]
+        x = result
+    return x
+
+
+@register("nn.LPPool1d", "F.lp_pool1d", presets={"spatial_rank": 1})
+@register("nn.LPPool2d", "F.lp_pool2d", presets={"spatial_rank": 2})
+@register("nn.LPPool3d", "F.lp_pool3d", presets={"spatial_rank": 3})
+class LPPool(Pool):
+    """(taps * mean(x^p) over each window)^(1/p): of x itself, not its magnitude, so that odd powers can give NaN.
+
+    A last window cut short by ceil_mode counts its mean for all its taps.
+
+    Dtypes:
+        floating; integers become float32.
+    Source:
+        torch.nn.functional.lp_pool2d.
+    """
+
+    norm_type: float
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec = self.pooled(input)
+        return TensorSpec(spec.shape, float_dtype(spec.dtype))
+
+    def forward(self, input: Array) -> Array:
+        dtype = self.infer(input).dtype
+        axes = self.windows
+        mean = AvgPool(spatial_rank=self.spatial_rank, kernel_size=self.kernel_size)
+        with np.errstate(all="ignore"):
+            # A composition in PyTorch: half precision is rounded at each step, and can overflow there.
+            powers = widened(cast(np.power(widened(input), self.norm_type), dtype))
+            means = widened(cast(mean.average(powers, axes), dtype))
+            scaled = widened(cast(means * math.prod(axis.kernel for axis in axes), dtype))
+            return cast(np.power(scaled, 1 / self.norm_type), dtype)
