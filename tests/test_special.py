@@ -67,7 +67,7 @@ def test_shapes_are_kept_whatever_the_layout(name: str, shape: tuple[int, ...]) 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_erf_is_odd_and_bounded(dtype: type) -> None:
-    x = np.linspace(-6, 6, 4001).astype(dtype)
+    x: Array = np.linspace(-6, 6, 4001).astype(dtype)
     value = special.erf(x)
     assert np.array_equal(value, -special.erf(-x))
     assert np.abs(value).max() == 1

@@ -80,7 +80,14 @@ class Elementwise:
         return _INTEGER in self.accepts and not self.is_floating
 
     def evaluate(self, *args: object) -> object:
-        """The value: an array if any argument is one, else a Python number."""
+        """The value: an array if any argument is one, else a Python number.
+
+        numpy may warn of overflow and invalid values here; expressions run under ``np.errstate(all="ignore")``.
+
+        Raises:
+            ExpressionError: for dtypes it is not defined for, and for integers divided by 0.
+            ShapeError: for arguments that are no numbers or do not broadcast.
+        """
         if not any(map(is_tensor, args)):
             return self._number(*args)
         dtype = self.working_dtype(*args)
@@ -91,8 +98,8 @@ class Elementwise:
     def infer(self, *args: object) -> object:
         """What evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell."""
         if any(map(is_tensor, args)):
-            shape = broadcast_shapes(*(getattr(arg, "shape", ()) for arg in args))
-            return TensorSpec(shape, self.result_dtype(self.working_dtype(*args)))
+            dtype = self.result_dtype(self.working_dtype(*args))
+            return TensorSpec(broadcast_shapes(*[getattr(arg, "shape", ()) for arg in args]), dtype)
         if any(arg is UNKNOWN or isinstance(arg, Category) for arg in args):
             kind = self._number_category(*args)
             return _FLOATING if self.is_magnitude and kind is _COMPLEX else kind
