@@ -116,13 +116,16 @@ def test_build_context_is_a_list_of_what_the_image_is_made_of() -> None:
         "tmpfs: [/tmp]",
         "cap_drop: [ALL]",
         "no-new-privileges:true",
-        ":8000:8000",
         "./model_store:/models:ro",
         "healthcheck:",
     ],
 )
 def test_compose_file_says(line: str) -> None:
     assert line in text("docker-compose.yml")
+
+
+def test_compose_publishes_the_port_on_loopback_in_a_file_of_its_own() -> None:
+    assert "127.0.0.1:8000:8000" in text("docker-compose.override.yml")
 
 
 def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> None:
