@@ -1,0 +1,53 @@
+"""``pnnx-serve graph``: look into a model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from app.cli.options import MODEL_HELP, UsageError, add_setting, read_settings
+from app.cli.terminal import progress, write_result
+
+SUMMARY: Final = "show the graph of a model: operators, shapes, weights, times"
+EXAMPLES: Final = """  pnnx-serve graph digits
+  pnnx-serve graph digits --profile
+  pnnx-serve graph resnet18.pnnx.param --format svg --output resnet18.svg
+"""
+_PARAM: Final = "param"
+_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", _PARAM)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which model, in which form."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument(
+        "--format", choices=_FORMATS, default="text", help="param is the model's own file. Default: text."
+    )
+    parser.add_argument("--profile", action="store_true", help="run the model on zeros and add the operators' times")
+    parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
+    for name in ("store", "backend", "threads"):
+        add_setting(parser, name)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Load, measure if asked to, write."""
+    settings = read_settings(args)
+    if args.profile and args.format == _PARAM:
+        raise UsageError("--profile: the model's own file has no times, expected another format")
+    import engine  # imports numpy, and so do these
+    from app.cli import models
+    from app.render import render, with_times
+
+    found = models.find(args.model, settings)
+    version = models.newest(found)
+    if args.format == _PARAM:
+        write_result(version.param.read_bytes(), args.output)
+        return 0
+    with progress(f"loading {found.name}"):
+        graph = models.load(version)
+    description = {**engine.Session(graph, backend=settings.backend).describe(), "name": found.name}
+    if args.profile:
+        with progress(f"measuring {found.name}"):
+            description = with_times(description, models.prepare(found, graph, settings).profile())
+    write_result(render(description, args.format).encode(), args.output)
+    return 0
