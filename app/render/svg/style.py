@@ -21,6 +21,7 @@ _RULES: Final = """
 .pnnx-graph .pnnx-graph-head{font-size:12px;font-weight:600;fill:TEXT}
 .pnnx-graph .pnnx-graph-note{fill:TEXT}
 .pnnx-graph .pnnx-graph-name,.pnnx-graph .pnnx-graph-shape{fill:var(--soft)}
+.pnnx-graph .pnnx-graph-heat~text.pnnx-graph-name,.pnnx-graph .pnnx-graph-heat~text.pnnx-graph-shape{fill:var(--ink)}
 .pnnx-graph .pnnx-graph-title{font-size:18px;font-weight:600}
 .pnnx-graph .pnnx-graph-summary{font-size:12px;fill:var(--soft)}
 .pnnx-graph .pnnx-graph-middle{text-anchor:middle}
