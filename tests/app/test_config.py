@@ -1,0 +1,87 @@
+"""config.toml: what it may say, and what is said of what it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.config import ModelConfig, read_config, read_labels
+from app.errors import ConfigError
+
+
+def config(folder: Path, text: str) -> ModelConfig:
+    (folder / "config.toml").write_text(text)
+    return read_config(folder)
+
+
+def test_every_key_is_optional_and_the_file_as_well(tmp_path: Path) -> None:
+    assert read_config(tmp_path) == config(tmp_path, "") == ModelConfig()
+
+
+def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / "http.md").read_text()
+    example = text.split("```toml\n")[1].split("```")[0]
+    read = config(tmp_path, example)
+    assert set(read.model_dump()) == set(ModelConfig.model_fields)
+    for section in ("preprocess", "classification", "detection"):
+        for key in type(getattr(read, section)).model_fields:
+            assert f"{key} = " in example, f"docs/http.md does not show {section}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task = ", "config.toml: Invalid value (at "),
+        ("taks = 'x'", "config.toml: taks: unknown key (did you mean 'task'?)"),
+        ("[preprocess]\nsizes = [1, 2]", "config.toml: preprocess.sizes: unknown key (did you mean 'size'?)"),
+        ("[preprocess]\nresize = 'fit'", "config.toml: preprocess.resize: input should be 'stretch', 'crop', "),
+        ("[preprocess]\nsize = [0, 5]", "config.toml: preprocess.size.0: input should be greater than or equal to 1, "),
+        ("[preprocess]\nsize = 224", "config.toml: preprocess.size: "),
+        ("[preprocess]\nstd = [0]", "config.toml: preprocess.std.0: input should be greater than 0, found 0"),
+        ("[preprocess]\ncrop_fraction = 1.5", "config.toml: preprocess.crop_fraction: input should be less than or"),
+        ("[classification]\ntop_k = 0", "config.toml: classification.top_k: input should be greater than or equal"),
+        ("[detection]\nbackground = -1", "config.toml: detection.background: input should be greater than or equal"),
+        ("[detection]\nscore_threshold = 2", "config.toml: detection.score_threshold: input should be less than"),
+        ("versions = 'newest'", "config.toml: versions: input should be 'latest' or 'all', found 'newest'"),
+        ("versions = [0]", "config.toml: versions: input should be 'latest' or 'all'"),
+        ("threads = 'many'", "config.toml: threads: input should be a valid integer"),
+        ("x = 1\ny = 2", "config.toml: x: unknown key; y: unknown key"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(tmp_path, text)
+    assert str(caught.value).startswith(message), str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"config.toml: .*utf-8"):
+        read_config(tmp_path)
+
+
+def test_labels_are_a_list_or_the_lines_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ngreat white shark \n\u00e9clair\n\n")
+    assert read_labels(tmp_path, "labels.txt") == ("cat", "great white shark", "éclair")
+    assert read_labels(tmp_path, ("a", "b")) == ("a", "b")
+    assert read_labels(tmp_path, None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.txt", "config.toml: labels: cannot read 'missing.txt': No such file or directory"),
+        ("../secret", "config.toml: labels: found '../secret', expected the name of a file beside config.toml"),
+        ("/etc/passwd", "config.toml: labels: found '/etc/passwd', expected the name of a file beside config.toml"),
+        ("..", "config.toml: labels: cannot read '..': Is a directory"),
+        ("empty.txt", "config.toml: labels: 'empty.txt' is empty"),
+        ("latin.txt", "config.toml: labels: cannot read 'latin.txt': not UTF-8"),
+    ],
+)
+def test_labels_that_cannot_be_read_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigError) as caught:
+        read_labels(tmp_path, name)
+    assert str(caught.value) == message

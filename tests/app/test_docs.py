@@ -1,0 +1,40 @@
+"""The pages say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from app.settings import Settings, variable
+from tests.app.client import Client
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def shown(value: object) -> str:
+    if value is None or value == ():
+        return "–"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_every_setting_has_its_row_with_default_unit_and_help() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", (DOCS / "settings.md").read_text(), re.M
+    )
+    expected = [
+        (name, variable(name), shown(field.default), field.json_schema_extra["unit"], field.description)  # type: ignore[index,call-overload]
+        for name, field in Settings.model_fields.items()
+    ]
+    assert rows == expected
+
+
+def test_every_route_is_described(zoo: Client) -> None:
+    text = (DOCS / "http.md").read_text()
+    document = zoo.get("/openapi.json").json()
+    missing = [
+        f"{method.upper()} {path}"
+        for path, operations in document["paths"].items()
+        for method in operations
+        if f"`{method.upper()} {path}`" not in text
+    ]
+    assert missing == []

@@ -1,0 +1,104 @@
+"""The outermost layer: ids, HEAD, and the last word on errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from app.edge import Edge
+from app.log import JsonFormatter, TextFormatter, request_id
+from tests.app.client import Client
+
+
+def test_a_request_keeps_the_id_its_client_gave_it(zoo: Client) -> None:
+    headers = {"x-request-id": "abc-123"}
+    assert zoo.get("/health/live", headers=headers).headers["x-request-id"] == "abc-123"
+    assert zoo.get("/nope", headers=headers).headers["x-request-id"] == "abc-123"
+
+
+@pytest.mark.parametrize("given", [None, "", "a b", "x" * 129, 'quote"'])
+def test_a_request_without_a_harmless_id_gets_one(zoo: Client, given: str | None) -> None:
+    headers = {} if given is None else {"x-request-id": given}
+    made = [zoo.get("/health/live", headers=headers).headers["x-request-id"] for _ in range(2)]
+    assert len(made[0]) == 16 and made[0] != made[1] and made[0] != given
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/models", "/", "/graph?model=one", "/nope"])
+def test_head_is_get_without_the_body(zoo: Client, path: str) -> None:
+    head, get = zoo.request("HEAD", path), zoo.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-length"] == str(len(get.content))
+
+
+def test_a_fault_nobody_foresaw_is_a_plain_500_with_the_id_of_its_log_line(
+    zoo: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.routes.models.summaries", lambda store: 1 // 0)
+    response = zoo.get("/models", headers={"x-request-id": "r7"})
+    assert response.status_code == 500
+    assert response.json() == {
+        "error": {
+            "code": "internal", "message": "internal error; the server's log has the details under request id r7"
+        }
+    }  # fmt: skip
+    assert "ZeroDivisionError" in caplog.text and response.headers["x-request-id"] == "r7"
+
+
+def test_the_front_page_leads_on(zoo: Client) -> None:
+    page = zoo.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert all(f'href="{path}"' in page.text for path in ("/docs", "/models", "/graph?format=svg"))
+
+
+def test_a_cancelled_request_of_a_client_who_left_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: object, receive: object, send: object) -> None:
+        raise asyncio.CancelledError
+
+    async def test() -> list[object]:
+        sent: list[object] = []
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        await Edge(app, access_log=True)(scope, None, sent.append)  # type: ignore[arg-type]
+        return sent
+
+    with caplog.at_level(logging.INFO):
+        assert asyncio.run(test()) == []
+    assert "GET / 499" in caplog.text
+
+
+def record(**extra: object) -> logging.LogRecord:
+    made = logging.LogRecord("app.x", logging.WARNING, "f", 1, "model %s", ("m",), None)
+    made.__dict__.update(extra)
+    return made
+
+
+def test_a_json_line_has_its_own_fields_and_the_requests_id() -> None:
+    token = request_id.set("r1")
+    try:
+        line = json.loads(JsonFormatter().format(record(took_ms=1.5)))
+    finally:
+        request_id.reset(token)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "warning", "logger": "app.x", "message": "model m", "request_id": "r1", "took_ms": 1.5
+    }  # fmt: skip
+
+
+def test_a_text_line_has_an_id_only_within_a_request() -> None:
+    assert TextFormatter().format(record()).endswith("WARNING app.x: model m")
+    token = request_id.set("r1")
+    try:
+        assert TextFormatter().format(record(took_ms=2)).endswith("WARNING app.x: model m took_ms=2 [r1]")
+    finally:
+        request_id.reset(token)
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_line_of_an_exception_shows_where(formatter: logging.Formatter) -> None:
+    try:
+        raise ValueError("boom")
+    except ValueError as exc:
+        text = formatter.format(record(exc_info=(ValueError, exc, exc.__traceback__)))
+    assert "ValueError: boom" in text and "Traceback" in text

@@ -1,0 +1,61 @@
+"""GET /models and /models/{name}: the truth about what is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.app.client import Client, serving
+from tests.app.models import elementwise, through, write_classifier, write_model
+
+
+def test_the_list_has_a_row_for_every_model(zoo: Client) -> None:
+    rows = zoo.get("/models").json()["models"]
+    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows) and len(rows) == 12
+    assert rows[1] == {
+        "name": "boxes", "task": "detection", "default": False, "state": "ready", "reason": None,
+        "versions": [{"version": 1, "state": "ready", "reason": None}],
+    }  # fmt: skip
+
+
+def test_a_model_tells_what_it_takes_and_gives(zoo: Client) -> None:
+    row = zoo.get("/models/shades").json()
+    assert row["inputs"] == [{"name": "in0", "shape": [1, 1, 2, 2], "dtype": "float32"}]
+    assert row["outputs"] == [{"name": "out0", "shape": [1, 3], "dtype": "float32"}]
+    assert row["labels"] == ["left", "right", "below"]
+    assert row["batching"] == {"enabled": False}
+    assert (row["preprocess"]["size"], row["preprocess"]["color"]) == ([2, 2], "grey")
+
+
+def test_open_dimensions_are_null(zoo: Client) -> None:
+    assert zoo.get("/models/add").json()["inputs"][1] == {"name": "in1", "shape": [None, 2], "dtype": "float32"}
+    assert zoo.get("/models/add").json()["preprocess"] is None
+
+
+def test_statistics_count_answers_items_and_failures(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    with serving(tmp_path) as client:
+        before = client.get("/models/one").json()["versions"][0]["statistics"]
+        client.infer("one", np.zeros((5, 3)).tolist())
+        client.infer("one", [[1, 2, 3]])
+        client.infer("one", [[1, 2]])
+        client.infer("one", [["a"]])
+        after = client.get("/models/one").json()["versions"][0]["statistics"]
+    assert (before["requests"], before["last_request_at"]) == (0, None)
+    assert (after["requests"], after["items"], after["failures"]) == (2, 6, {"input_mismatch": 2})
+    assert after["sums"]["infer_ms"] > 0 and after["last_request_at"] > 0
+
+
+def test_the_only_model_of_a_store_is_the_default(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path) as client:
+        assert client.get("/models/shades").json()["default"] is True
+        assert client.post("/infer", json={"inputs": np.zeros((1, 1, 2, 2)).tolist()}).status_code == 200
+
+
+def test_a_failed_model_is_shown_without_what_it_has_not(tmp_path: Path) -> None:
+    write_model(tmp_path, "bad", through("no.Such", "(1,2)f32"))
+    with serving(tmp_path) as client:
+        row = client.get("/models/bad").json()
+    assert (row["state"], row["inputs"], row["preprocess"]) == ("failed", [], None)
