@@ -26,6 +26,7 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
+from engine.explanation import explain
 from engine.graph import GraphState, Mismatch, Port, RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.session import Outputs, Session
@@ -58,6 +59,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "WeightsError",
     "check",
+    "explain",
     "load",
     "register",
     "registry",

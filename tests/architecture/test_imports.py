@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
     "engine.session": VOCABULARY | {"engine.graph"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
+    "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
     "app": {"engine"},
 }
 # What a library may be imported by; nobody else.
