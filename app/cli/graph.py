@@ -11,6 +11,7 @@ from app.cli.terminal import progress, write_result
 SUMMARY: Final = "show the graph of a model: operators, shapes, weights, times"
 EXAMPLES: Final = """  pnnx-serve graph digits
   pnnx-serve graph digits --profile
+  pnnx-serve graph digits --explain
   pnnx-serve graph resnet18.pnnx.param --format svg --output resnet18.svg
 """
 _PARAM: Final = "param"
@@ -24,6 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--format", choices=_FORMATS, default="text", help="param is the model's own file. Default: text."
     )
     parser.add_argument("--profile", action="store_true", help="run the model on zeros and add the operators' times")
+    parser.add_argument(
+        "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
+    )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
     for name in ("store", "backend", "threads"):
         add_setting(parser, name)
@@ -34,6 +38,8 @@ def execute(args: argparse.Namespace) -> int:
     settings = read_settings(args)
     if args.profile and args.format == _PARAM:
         raise UsageError("--profile: the model's own file has no times, expected another format")
+    if args.explain and (args.profile or args.format != "text"):
+        raise UsageError("--explain: a text of its own, expected neither --profile nor --format")
     import engine  # imports numpy, and so do these
     from app.cli import models
     from app.render import render, with_times
@@ -45,6 +51,9 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     with progress(f"loading {found.name}"):
         graph = models.load(version)
+    if args.explain:
+        write_result(engine.explain(graph).encode(), args.output)
+        return 0
     description = {**engine.Session(graph, backend=settings.backend).describe(), "name": found.name}
     if args.profile:
         with progress(f"measuring {found.name}"):

@@ -65,3 +65,15 @@ def test_a_graph_is_shown_even_if_its_config_does_not_fit(store: Path, capsys: p
     (store / "linear" / "config.toml").write_text('task = "detection"')
     assert main(["graph", "linear"]) == 0
     assert "nn.Linear" in capsys.readouterr().out
+
+
+def test_explain_tells_how_the_graph_came_to_be(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "difference", "--explain"]) == 0
+    text = capsys.readouterr().out
+    assert "init(): NEED_INIT → NEED_BUILD" in text
+    assert "expressions: text → tree → value" in text
+
+
+def test_explain_is_text_of_its_own(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "linear", "--explain", "--format", "svg"]) == 2
+    assert "--explain: a text of its own" in capsys.readouterr().err
