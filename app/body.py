@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from app.errors import InvalidRequestError, RequestTooLargeError, UnsupportedMediaTypeError
+from app.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError, UnsupportedMediaTypeError
 
 T = TypeVar("T")
 
 
-class BodyTooLargeError(RequestTooLargeError):
-    """413 that also ends the connection: what the client goes on sending is read by nobody."""
+class _Unread:
+    """Mixed into errors that leave a body unread: they end the connection, because nobody reads what is still sent."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -21,8 +22,16 @@ class BodyTooLargeError(RequestTooLargeError):
         return {"Connection": "close"}
 
 
-async def read_body(request: Request, limit: int) -> bytearray:
-    """The whole body.
+class BodyTooLargeError(_Unread, RequestTooLargeError):
+    """The body is over its limit."""
+
+
+class BodyTooLateError(_Unread, DeadlineExceededError):
+    """The body did not arrive in time."""
+
+
+async def read_body(request: Request, limit: int, deadline: float) -> bytearray:
+    """The whole body, if it comes before the deadline on time.monotonic()'s clock.
 
     A body announced as too large is refused before a byte of it is read, so that a client that waits for
     "100 Continue" sends none.
@@ -31,6 +40,7 @@ async def read_body(request: Request, limit: int) -> bytearray:
         BodyTooLargeError: announced or found to be over the limit.
         UnsupportedMediaTypeError: compressed.
         InvalidRequestError: the client broke off.
+        BodyTooLateError: it did not arrive in time.
     """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
@@ -38,15 +48,13 @@ async def read_body(request: Request, limit: int) -> bytearray:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(int(announced), limit)
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise _too_large(len(body), limit)
+        async with asyncio.timeout(deadline - time.monotonic()):
+            return await _collect(request, limit)
     except ClientDisconnect:
         raise InvalidRequestError("the body ends early: the client broke off") from None
-    return body
+    except TimeoutError:
+        raise BodyTooLateError("the body did not arrive within the request's time") from None
 
 
 async def until_disconnect(request: Request, answer: asyncio.Task[T]) -> T:
@@ -60,6 +68,15 @@ async def until_disconnect(request: Request, answer: asyncio.Task[T]) -> T:
         return await answer
     finally:
         watcher.cancel()
+
+
+async def _collect(request: Request, limit: int) -> bytearray:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise _too_large(len(body), limit)
+    return body
 
 
 async def _cancel_on_disconnect(request: Request, answer: asyncio.Task[T]) -> None:

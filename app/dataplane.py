@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,7 +44,7 @@ class DataPlane:
         self.store = Store(settings, self.budget.threads)
         self.is_draining = False
         self.loaded = asyncio.Event()
-        self._loading: asyncio.Task[None] | None = None
+        self._loader: threading.Thread | None = None
         # For what belongs to no model: parsing a large body that has yet to say which model it is for, drawing graphs.
         self._desk = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
@@ -50,20 +52,23 @@ class DataPlane:
 
     async def start(self) -> None:
         """Begin to load the models; the server is live meanwhile, but not ready."""
-        self._loading = asyncio.create_task(self._load())
+        # A daemon: a model that takes for ever to load must not keep the process from ending.
+        self._loader = threading.Thread(target=self._load, args=(asyncio.get_running_loop(),), daemon=True)
+        self._loader.start()
 
     async def close(self) -> None:
         """Stop loading, drop what waits, let what runs end."""
         self.is_draining = True
         self.store.close()
         self._desk.close()
-        if self._loading is not None:
-            await asyncio.wait([self._loading], timeout=self.settings.shutdown_timeout_s)
+        if self._loader is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.loaded.wait(), self.settings.shutdown_timeout_s)
 
     @property
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs cannot be stopped."""
-        is_loading = self._loading is not None and not self._loading.done()
+        is_loading = self._loader is not None and self._loader.is_alive()
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
         return is_loading or any(lane.running for lane in (self._desk, *lanes))
 
@@ -144,8 +149,11 @@ class DataPlane:
             log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
         return error
 
-    async def _load(self) -> None:
+    def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            await asyncio.to_thread(self.store.load)
-        finally:
-            self.loaded.set()
+            self.store.load()
+        except Exception:  # a fault of ours must not leave the server waiting for its models for ever
+            log.exception("loading the store")
+            self.store.problem = "internal error while loading the store; the server's log says more"
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(self.loaded.set)

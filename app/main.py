@@ -27,7 +27,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     Models begin to load when the app's lifespan starts, and all work ends with it.
     """
     settings = settings if settings is not None else Settings.from_env()
-    app = FastAPI(title="pnnx-serve", version=_version(), description=DESCRIPTION, lifespan=_lifespan)
+    # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
+    app = FastAPI(
+        title="pnnx-serve",
+        version=_version(),
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+    )
     app.state.settings = settings
     app.state.dataplane = DataPlane(settings)
     for room in (health, infer, models, graph, pages):

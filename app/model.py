@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,9 @@ class Model:
     def warm_up(self) -> bool:
         """Run once on zeros, predictions included: False when the graph leaves sizes open.
 
+        A batch of two is run as well, because the engine settles at the first batch how it runs them; a model that
+        takes none is served all the same.
+
         Raises:
             EngineError: the model cannot run.
             ConfigError: its outputs are not what the config promises.
@@ -137,6 +141,8 @@ class Model:
         if inputs is None:
             return False
         self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
+        with suppress(engine.EngineError):
+            self.session.run({name: np.concatenate([x, x]) if x.ndim else x for name, x in inputs.items()})
         return True
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:

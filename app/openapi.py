@@ -109,20 +109,30 @@ INFER_DOCUMENTATION: Final[dict[str, Any]] = {
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let the app make its document anew for each request: its examples follow the models."""
+    """Let the app make its document when asked for it, and anew when other models are ready: examples follow them."""
+    made: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
 
     def document() -> dict[str, Any]:
-        return _document(app)
+        ready = _ready(app.state.dataplane)
+        key = tuple((version.name, version.number) for version in ready)
+        if key not in made:
+            made.clear()
+            made[key] = _document(app, ready)
+        return made[key]
 
     app.openapi = document  # type: ignore[method-assign]
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _ready(plane: DataPlane) -> list[Version]:
+    """The newest version of every model, where it runs."""
+    newest = [entry.versions[-1] for entry in plane.store.entries if entry.versions]
+    return [version for version in newest if version.model is not None]
+
+
+def _document(app: FastAPI, ready: list[Version]) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
     )
-    plane: DataPlane = app.state.dataplane
-    ready = [version for entry in plane.store.entries for version in entry.versions[-1:] if version.model is not None]
     paths = document["paths"]
     _drop_validation_errors(document)
     _add_examples(paths["/infer"], ready[:_MAX_EXAMPLE_MODELS], named=True)

@@ -60,6 +60,12 @@ class Signature:
         Raises:
             InputMismatchError: when the model, or the input named, takes no pictures.
         """
+        if self.picture_input is None and name is None and len(self.inputs) != 1:
+            raise InputMismatchError(
+                f"the model takes no pictures: found a picture, expected tensors for {quoted(self.input_names)}",
+                found="picture",
+                expected=list(self.input_names),
+            )
         if self.picture_input is None or name not in (None, self.picture_input):
             port = self.only_input() if name is None else self.input(name)
             raise InputMismatchError(

@@ -55,7 +55,7 @@ async def _answer(request: Request, name: str | None) -> Response:
     deadline = plane.deadline()
     media_type = choose(request.headers.get("accept", ""), (JSON, NPZ))
     query = _query(request)
-    body = await read_body(request, plane.settings.max_body_bytes)
+    body = await read_body(request, plane.settings.max_body_bytes, deadline)
     message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
     message = _merged(message, query, name)
     if media_type == NPZ and message.outputs is None:

@@ -98,6 +98,8 @@ ROWS = [
     # pictures
     Bad(path=ONE, body=png(), type="image/png", status=422, code="input_mismatch",
         message="input 'in0' takes no pictures"),
+    Bad(path="/models/add/infer", body=png(), type="image/png", status=422, code="input_mismatch",
+        message="the model takes no pictures: found a picture, expected tensors for 'in0', 'in1'"),
     Bad(path="/models/canvas/infer", body=b"hello", type="image/png", status=400, code="invalid_request",
         message="the picture is not in a known format, expected one of JPEG, PNG"),
     Bad(path="/models/canvas/infer", body=png(64, 64)[:100], type="image/png", status=400, code="invalid_request",
@@ -173,6 +175,7 @@ def test_a_failure_of_ours_shows_nothing_of_its_inside(zoo: Client, caplog: pyte
     ("method", "path", "status", "code", "message"),
     [
         ("GET", "/nope", 404, "not_found", "no such path: /nope; /docs has all there are"),
+        ("POST", "/infer/", 404, "not_found", "no such path: /infer/; /docs has all there are"),
         ("GET", "/models/nope", 404, "model_not_found", "no model 'nope' (did you mean 'open'?): the store has"),
         ("GET", "/infer", 405, "method_not_allowed", "/infer does not take GET, expected POST"),
         ("DELETE", "/models", 405, "method_not_allowed", "/models does not take DELETE, expected GET"),

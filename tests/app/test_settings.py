@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import io
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +121,6 @@ def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Pa
     with serving(tmp_path, warmup=False, max_in_flight=in_flight, max_queue=queue) as client:
 
         async def flood() -> list[int]:
-            import asyncio
-
             tasks = [asyncio.create_task(client.http.post("/infer", json=ONES)) for _ in range(in_flight + queue)]
             for _ in range(in_flight):
                 await asyncio.to_thread(TURNSTILE.wait_until_entered)
@@ -144,6 +144,17 @@ def test_setting_request_timeout_s_ends_waiting_with_504(tmp_path: Path) -> None
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
+def test_setting_request_timeout_s_covers_a_body_that_does_not_arrive(tmp_path: Path) -> None:
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(20)
+
+    with serving(tmp_path, request_timeout_s=0.05) as client:
+        response = client.post("/infer", content=trickle())
+    assert (response.status_code, response.headers["connection"]) == (504, "close")
+    assert response.json()["error"]["message"] == "the body did not arrive within the request's time"
+
+
 def test_setting_retry_after_s_is_what_refused_clients_are_told(tmp_path: Path) -> None:
     with serving(tmp_path, retry_after_s=7) as client:
         assert client.get("/health/ready").headers["retry-after"] == "7"
@@ -152,7 +163,7 @@ def test_setting_retry_after_s_is_what_refused_clients_are_told(tmp_path: Path) 
 def test_setting_max_body_bytes_is_announced_and_counted(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
 
-    async def chunks() -> Any:
+    async def chunks() -> AsyncIterator[bytes]:
         for _ in range(11):
             yield b" " * 10
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.model import Model
 from app.repository import scan
 from tests.app.client import serving
 from tests.app.models import elementwise, through, write_classifier, write_model
@@ -191,16 +193,38 @@ def test_a_model_that_cannot_run_is_not_ready(tmp_path: Path) -> None:
     assert status == 503
 
 
-def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path) -> None:
+def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "good", ADD)
+    begin = threading.Event()
+    monkeypatch.setattr("app.store.scan", lambda store: scan(store) if begin.wait(20) else [])
     with serving(tmp_path, wait=False) as client:
-        client.plane.store.is_loaded = False
-        client.plane.store._entries = {}
-        live, ready_, inference = (
-            client.get("/health/live"),
-            client.get("/health/ready"),
-            client.infer("good", [[1, 1]]),
-        )
+        live, before, refused = client.get("/health/live"), client.get("/health/ready"), client.infer("good", [[1, 1]])
+        begin.set()
+        client.run(client.plane.loaded.wait())
+        after = client.get("/health/ready")
     assert live.json() == {"live": True}
-    assert ready_.json()["ready"] is False and "the models are loading" in ready_.text
-    assert inference.status_code == 503 and inference.headers["retry-after"] == "1"
+    assert before.json()["ready"] is False and "the models are loading" in before.text
+    assert refused.status_code == 503 and refused.headers["retry-after"] == "1"
+    assert after.json() == {"ready": True}
+
+
+def test_a_fault_while_loading_leaves_a_server_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("app.store.scan", lambda store: 1 // 0)
+    status, text = ready(tmp_path)
+    assert status == 503 and "internal error while loading the store" in text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_fault_in_one_model_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path, "a", ADD)
+    write_model(tmp_path, "b", ADD)
+    real = Model.warm_up
+    monkeypatch.setattr(Model, "warm_up", lambda model: 1 // 0 if model.name == "a" else real(model))
+    rows = served(tmp_path)
+    assert (rows["a"]["state"], rows["b"]["state"]) == ("failed", "ready")
+    assert rows["a"]["reason"] == "version 1: internal error while loading; the server's log says more"
+    assert "ZeroDivisionError" in caplog.text
