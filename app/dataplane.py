@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
@@ -24,6 +24,9 @@ from app.threads import ThreadBudget, thread_budget
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+# What statistics call a request whose client went away before the answer.
+CANCELLED: Final = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ class DataPlane:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread still works: one that runs cannot be stopped."""
+        """Whether a thread still works: one that runs heeds its ticket between operators only."""
         is_loading = self._loader is not None and self._loader.is_alive()
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
         return is_loading or any(lane.running for lane in (self._desk, *lanes))
@@ -139,6 +142,9 @@ class DataPlane:
             raise error from exc
         except ServiceError as error:
             version.statistics.failed(error.code)
+            raise
+        except asyncio.CancelledError:
+            version.statistics.failed(CANCELLED)
             raise
 
     def _told(self, exc: engine.EngineError | ConfigError, version: Version) -> ServiceError:

@@ -185,6 +185,7 @@ def test_a_client_that_goes_away_frees_its_place(store: Path) -> None:
                 time.sleep(0.02)
             row = client.get("/models/slow").json()["versions"][0]
         assert (row["running"], row["queued"], row["statistics"]["requests"]) == (0, 0, 0)
+        assert row["statistics"]["failures"] == {"cancelled": 1}
         server.signal()
         status, log = server.wait()
     assert status == 0 and "ERROR" not in log, log
