@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from engine.check import check
+from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteBirth, compare
 from engine.errors import (
     CompileError,
     EngineError,
@@ -34,7 +35,10 @@ from engine.tensor import TensorSpec
 
 __all__ = [
     "Annotations",
+    "ComparedValue",
+    "Comparison",
     "CompileError",
+    "Difference",
     "EngineError",
     "ExecutionError",
     "ExpressionError",
@@ -44,6 +48,7 @@ __all__ = [
     "Layer",
     "Mismatch",
     "ModelFormatError",
+    "NonFiniteBirth",
     "Outputs",
     "ParamSyntaxError",
     "ParameterError",
@@ -59,6 +64,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "WeightsError",
     "check",
+    "compare",
     "explain",
     "load",
     "register",

@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
     "engine.session": VOCABULARY | {"engine.graph"},
+    "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
     "app": {"engine"},

@@ -1,0 +1,9 @@
+"""Where a graph's numbers leave a reference: recorded values in, the first operator that diverges out."""
+
+from __future__ import annotations
+
+from engine.comparison.birth import NonFiniteBirth
+from engine.comparison.comparison import ComparedValue, Comparison, compare
+from engine.comparison.difference import Difference
+
+__all__ = ["ComparedValue", "Comparison", "Difference", "NonFiniteBirth", "compare"]

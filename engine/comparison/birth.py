@@ -1,0 +1,99 @@
+"""Where the first NaN and the first infinity of a run come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from engine.comparison.difference import as_numbers
+from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.graph.port import flatten
+
+Kind = Literal["NaN", "infinity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonFiniteBirth:
+    """The first operator whose result holds a NaN, or an infinity, that none of its operands holds.
+
+    Args:
+        kind: what is born.
+        index: place of the operator in the execution order.
+        operator, type, operand: who makes it, and in which result.
+        count, size: how many elements of how many.
+        from_infinity: whether a NaN came out of operands that hold infinities: inf - inf, inf * 0.
+        in_reference: whether the recorded value has one too; None where none was recorded.
+    """
+
+    kind: Kind
+    index: int
+    operator: str
+    type: str
+    operand: str
+    count: int
+    size: int
+    from_infinity: bool = False
+    in_reference: bool | None = None
+
+
+def find_births(
+    operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
+) -> tuple[NonFiniteBirth, ...]:
+    """The first NaN and the first infinity of a run, in execution order.
+
+    Args:
+        operators: in execution order.
+        values: the computed value of every operand.
+        reference: recorded values of some of them.
+    """
+    births = (_first("NaN", operators, values, reference), _first("infinity", operators, values, reference))
+    return tuple(sorted((birth for birth in births if birth is not None), key=lambda birth: birth.index))
+
+
+def holds(kind: Kind, value: object) -> int:
+    """How many elements of a value, or of the tensors in a tuple, are of this kind."""
+    return sum(_count(kind, leaf) for leaf in flatten(value))
+
+
+def _first(
+    kind: Kind, operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
+) -> NonFiniteBirth | None:
+    for op, operand in _made(operators):
+        # A mask of infinities among the weights is meant to be there.
+        is_constant = not op.inputs and op.type != "pnnx.Input"
+        count = holds(kind, values[operand.name])
+        if not count or (is_constant and kind == "infinity"):
+            continue
+        if any(holds(kind, values[each.name]) for each in op.inputs):
+            continue
+        return NonFiniteBirth(
+            kind=kind,
+            index=op.index,
+            operator=op.name,
+            type=op.type,
+            operand=operand.name,
+            count=count,
+            size=sum(_size(leaf) for leaf in flatten(values[operand.name])),
+            from_infinity=kind == "NaN" and any(holds("infinity", values[each.name]) for each in op.inputs),
+            in_reference=bool(holds(kind, reference[operand.name])) if operand.name in reference else None,
+        )
+    return None
+
+
+def _made(operators: Sequence[RuntimeOperator]) -> Iterator[tuple[RuntimeOperator, RuntimeOperand]]:
+    return ((op, operand) for op in operators for operand in op.outputs)
+
+
+def _count(kind: Kind, leaf: object) -> int:
+    array = as_numbers(leaf)
+    if array is None or array.dtype.kind in "biu":
+        return 0
+    return int(np.count_nonzero(np.isnan(array) if kind == "NaN" else np.isinf(array)))
+
+
+def _size(leaf: object) -> int:
+    array = as_numbers(leaf)
+    return 0 if array is None else array.size

@@ -1,0 +1,167 @@
+"""A run held against recorded values, operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.comparison.birth import NonFiniteBirth, find_births, holds
+from engine.comparison.difference import ATOL, Difference, measure
+from engine.comparison.reference import Reference, sort_out
+from engine.errors import InputError, ParameterError
+from engine.graph import RuntimeGraph, RuntimeOperand
+from engine.graph.batching import is_other_batch
+from engine.graph.feeding import feed
+from engine.session import Outputs, Session
+from engine.tensor import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedValue:
+    """One recorded value and what the graph computed for it.
+
+    Args:
+        index: place of the operator in the execution order.
+        operator, type: who makes the value.
+        operand: the value's name in the graph.
+        output: ``out0``, ... when the value was recorded as an output of the graph, else None.
+        difference: how far it is off.
+    """
+
+    index: int
+    operator: str
+    type: str
+    operand: str
+    output: str | None
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All that a comparison found.
+
+    Args:
+        rows: every recorded value, in execution order.
+        suspects: operators among which the first divergence must have its cause, in execution order: the diverging one
+            and those before it that were not recorded. Empty when nothing diverges.
+        births: where the first NaN and the first infinity of the run come from.
+    """
+
+    rows: tuple[ComparedValue, ...]
+    suspects: tuple[str, ...]
+    births: tuple[NonFiniteBirth, ...]
+
+    @property
+    def first(self) -> ComparedValue | None:
+        """The first value in execution order that diverges."""
+        return next((row for row in self.rows if row.difference.diverges), None)
+
+    @property
+    def worst_output(self) -> ComparedValue | None:
+        """The recorded output with the largest error for its scale."""
+        outputs = [row for row in self.rows if row.output is not None]
+        return max(outputs, key=lambda row: (row.difference.diverges, row.difference.relative), default=None)
+
+
+def compare(
+    session: Session, recorded: Mapping[str, Any], *, rtol: float | None = None, atol: float = ATOL
+) -> Comparison:
+    """Run a graph on recorded inputs and hold every recorded value against what it computes.
+
+    Args:
+        session: runs the graph.
+        recorded: ``in_0``, ... the inputs; ``out_0``, ... the outputs, nested results laid flat; ``operand/NAME`` or
+            ``NAME`` the values of operands. Outputs alone are enough.
+        rtol: allowed error as a share of the largest magnitude of the recorded value; by default 1e-4 for float32.
+        atol: allowed absolute error, added to it.
+
+    Raises:
+        InputError: a recorded value belongs to nothing of the graph, an input is missing or does not fit.
+        ParameterError: a tolerance is negative.
+        EngineError: the run fails.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not value >= 0:
+            raise ParameterError(f"{name} must not be negative", found=value)
+    reference = sort_out(session.graph, recorded)
+    in_parts = _runs_in_parts(session, reference)
+    outputs = session.run(reference.inputs, taps=reference.operands)
+    rows = sorted(_rows(session.graph, reference, outputs, rtol, atol), key=lambda row: row.index)
+    first = next((row for row in rows if row.difference.diverges), None)
+    return Comparison(
+        rows=tuple(rows),
+        suspects=() if first is None else _suspects(session.graph, first, rows),
+        births=() if in_parts else _births(session, reference, outputs),
+    )
+
+
+def _runs_in_parts(session: Session, reference: Reference) -> bool:
+    """Whether the recorded batch is split, so that operands have no value of their own."""
+    graph = session.graph
+    if not is_other_batch(graph.inputs, feed(graph.inputs, reference.inputs)) or session.batching.mode != "split":
+        return False
+    if reference.operands.keys() - {port.operand for port in graph.inputs}:
+        problem = "operands cannot be compared at a batch that runs in parts"
+        raise InputError(problem, found=len(reference.inputs[0]), expected=f"a batch of {session.batching.exported}")
+    return True
+
+
+def _rows(
+    graph: RuntimeGraph, reference: Reference, outputs: Outputs, rtol: float | None, atol: float
+) -> Iterator[ComparedValue]:
+    made_by = output_operands(graph)
+    tapped = [(graph.operands[name], "", outputs.taps[name], array) for name, array in reference.operands.items()]
+    returned = [(made_by[k], outputs.names[k], outputs[k], array) for k, array in reference.outputs.items()]
+    for operand, output, value, array in (*tapped, *returned):
+        op = operand.producer
+        yield ComparedValue(
+            index=-1 if op is None else op.index,
+            operator="" if op is None else op.name,
+            type="" if op is None else op.type,
+            operand=operand.name,
+            output=output or None,
+            difference=measure(value, array, rtol=rtol, atol=atol),
+        )
+
+
+def output_operands(graph: RuntimeGraph) -> list[RuntimeOperand]:
+    """The operand behind every output: the items of a returned tuple, not the tuple, where they can be told apart."""
+    returned = dict.fromkeys(port.operand for port in graph.outputs)
+    leaves = [leaf for name in returned for leaf in _leaves(graph.operands[name])]
+    return leaves if len(leaves) == len(graph.outputs) else [graph.operands[port.operand] for port in graph.outputs]
+
+
+def _leaves(operand: RuntimeOperand) -> list[RuntimeOperand]:
+    op = operand.producer
+    if op is None or op.type not in ("prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct"):
+        return [operand]
+    items = op.inputs[1::2] if op.type == "prim::DictConstruct" else op.inputs
+    return [leaf for item in items for leaf in _leaves(item)]
+
+
+def _suspects(graph: RuntimeGraph, first: ComparedValue, rows: list[ComparedValue]) -> tuple[str, ...]:
+    """Back from the first divergence to values that are known to be right."""
+    sound = {row.operand for row in rows if not row.difference.diverges}
+    found: dict[str, int] = {}
+    waiting = [graph.operands[first.operand]]
+    while waiting:
+        op = waiting.pop().producer
+        if op is not None and op.name not in found and op.inputs:
+            found[op.name] = op.index
+            waiting += [operand for operand in op.inputs if operand.name not in sound]
+    return tuple(sorted(found, key=found.__getitem__)) or (first.operator,)
+
+
+def _births(session: Session, reference: Reference, outputs: Outputs) -> tuple[NonFiniteBirth, ...]:
+    """A second run keeps every operand, but only where something is not finite."""
+    values = [*outputs, *outputs.taps.values()]
+    if not any(holds("NaN", value) or holds("infinity", value) for value in values):
+        return ()
+    graph = session.graph
+    taps = session.run(reference.inputs, taps=graph.operands).taps
+    recorded: dict[str, Array] = {
+        **{output_operands(graph)[k].name: array for k, array in reference.outputs.items()},
+        **reference.operands,
+    }
+    return find_births(graph.operators, taps, recorded)
