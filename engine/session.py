@@ -102,13 +102,14 @@ class Session:
         watches: list[Watch] = []
 
         def run_watched(plan: Plan, part: Sequence[Array]) -> list[Array]:
-            watches.append(Watch(plan, taps=taps, cancelled=cancelled))
+            watches.append(Watch(plan, taps=taps, cancelled=cancelled, measured=profile))
             return execute(plan, part, watches[-1])
 
         outputs = _named(self._run(arrays, run_watched))
-        outputs.profile = _profile(watches) if profile else None
         outputs.taps = _join_taps(watches, taps)
-        outputs.peak_bytes = max(watch.peak_bytes for watch in watches)
+        if profile:
+            outputs.profile = _profile(watches)
+            outputs.peak_bytes = max(watch.peak_bytes for watch in watches)
         return outputs
 
     def describe(self) -> dict[str, Any]:

@@ -18,12 +18,18 @@ from engine.tensor import TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """When a value is made and when it is last used, as indices into the order; and its bytes."""
+    """When a value is made and when it is last used, as indices into the order; and its bytes.
+
+    Args:
+        bytes: its own; none for a value written over another one's memory.
+        is_overwritten: whether its last user writes over it.
+    """
 
     operand: RuntimeOperand
     start: int
     end: int
     bytes: int
+    is_overwritten: bool
 
 
 def counts(operand: RuntimeOperand) -> bool:
@@ -48,11 +54,34 @@ def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
             ends[operand.name] = max(
                 (_last_use(user, place, ends) for user in operand.consumers), default=place[op.name]
             )
+    in_place = {op.name for op in order if overwrites(op, order, ends)}
     return [
-        Lifetime(operand=operand, start=index, end=ends[operand.name], bytes=bytes_of(operand))
+        Lifetime(
+            operand=operand,
+            start=index,
+            end=ends[operand.name],
+            bytes=bytes_of(operand),
+            is_overwritten=order[ends[operand.name]].name in in_place
+            and order[ends[operand.name]].inputs[0] is operand,
+        )
         for index, op in enumerate(order)
         for operand in op.outputs
     ]
+
+
+def overwrites(op: RuntimeOperator, order: Sequence[RuntimeOperator], ends: Mapping[str, int]) -> bool:
+    """Whether an operator may write its result over its first input.
+
+    The input must die here, belong to the run alone, and no value still alive may be a view of it: its producer and all
+    its other consumers return memory of their own.
+    """
+    if op.layer is None or not op.layer.can_overwrite or len(op.outputs) != 1:
+        return False
+    operand = op.inputs[0]
+    others = [operand.producer, *(user for user in operand.consumers if user is not op)]
+    is_alone = all(other is not None and other.layer is not None and other.layer.layer.makes_new for other in others)
+    dies_here = order[ends[operand.name]] is op and op.inputs.count(operand) == 1
+    return is_alone and dies_here and operand.spec is not None and operand.spec == op.outputs[0].spec
 
 
 def _last_use(user: RuntimeOperator, place: Mapping[str, int], ends: Mapping[str, int]) -> int:
@@ -68,7 +97,7 @@ def peak_bytes(order: Sequence[RuntimeOperator]) -> int:
     change = [0] * (len(order) + 1)
     for each in lifetimes(order):
         change[each.start] += each.bytes
-        change[each.end + 1] -= each.bytes
+        change[each.end + (not each.is_overwritten)] -= each.bytes
     peak = alive = 0
     for step in change:
         alive += step

@@ -51,7 +51,8 @@ def _run(step: Step, values: list[object]) -> None:
     if op.layer is None:
         return
     try:
-        result = op.layer.forward([values[slot] for slot in step.inputs])
+        inputs = [values[slot] for slot in step.inputs]
+        result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.place) from error.__cause__
     except Exception as exc:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from engine.errors import InputError, RunCancelledError
 from engine.graph.plan import Plan, Step
+from engine.tensor import Array
 
 
 class Watch:
@@ -18,6 +19,7 @@ class Watch:
         plan: the plan that will run.
         taps: names of operands whose values are kept.
         cancelled: asked before every operator; the run stops when it says yes.
+        measured: whether times and memory are measured.
 
     Attributes:
         plan: the plan that runs.
@@ -29,10 +31,18 @@ class Watch:
         InputError: a tap names no operand of the graph.
     """
 
-    def __init__(self, plan: Plan, *, taps: Iterable[str] = (), cancelled: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        taps: Iterable[str] = (),
+        cancelled: Callable[[], bool] | None = None,
+        measured: bool = True,
+    ) -> None:
         self.plan = plan
         self._wanted = {_slot(plan, name): name for name in taps}
         self._cancelled = cancelled
+        self._measured = measured
         self._start = 0
         self.times_ns: list[int] = []
         self.taps: dict[str, object] = {}
@@ -54,10 +64,21 @@ class Watch:
 
     def after(self, step: Step, values: Sequence[object]) -> None:
         """Called after every step, before values are released."""
-        self.times_ns.append(time.perf_counter_ns() - self._start)
+        end = time.perf_counter_ns()
         self._keep(step.outputs, values)
-        alive = (values[slot] for slot in self.plan.counted)
-        self.peak_bytes = max(self.peak_bytes, sum(value.nbytes for value in alive if isinstance(value, np.ndarray)))
+        if self._measured:
+            self.times_ns.append(end - self._start)
+            self._measure_memory(values)
+
+    def _measure_memory(self, values: Sequence[object]) -> None:
+        alive = {id(value): value.nbytes for value in self._arrays(values)}  # one written over another counts once
+        self.peak_bytes = max(self.peak_bytes, sum(alive.values()))
+
+    def _arrays(self, values: Sequence[object]) -> Iterator[Array]:
+        for slot in self.plan.counted:
+            value = values[slot]
+            if isinstance(value, np.ndarray):
+                yield value
 
     def _keep(self, slots: Sequence[int], values: Sequence[object]) -> None:
         for slot in self._wanted.keys() & set(slots):

@@ -48,6 +48,18 @@ class BoundLayer:
         layer = self._layer_for(inputs) if self.dynamic else self.layer
         return layer.forward(*[s.value(inputs) for s in self._aligned], **self._keywords(inputs))
 
+    def forward_in_place(self, inputs: Sequence[object]) -> Any:
+        """The same, writing over the first input where the layer can."""
+        if self.layer.forward_in_place is None:
+            return self.forward(inputs)
+        return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
+
+    @property
+    def can_overwrite(self) -> bool:
+        """Whether forward_in_place() writes its result over the operator's first input."""
+        is_first = bool(self.positional) and self.positional[0].index == 0
+        return self.layer.forward_in_place is not None and is_first and not self.dynamic and not self.keywords
+
     def infer(self, inputs: Sequence[object]) -> Any:
         """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
         arguments = [spec_of(s.value(inputs)) for s in self.positional]

@@ -15,6 +15,8 @@ from engine.tensor import Array, TensorSpec
 class Elementwise(Layer):
     """Base of layers whose output has the input's shape and dtype."""
 
+    makes_new = True
+
     def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
         return input
 
@@ -25,6 +27,8 @@ class Curve(Layer):
     Dtypes:
         floating and complex as they are, half precision computed in float32 and rounded once; integers give float32.
     """
+
+    makes_new = True
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, float_dtype(input.dtype))

@@ -12,6 +12,8 @@ from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shap
 class Filters(Layer):
     """Base of layers that hold a bank of filters."""
 
+    makes_new = True
+
     spatial_rank: int
     stride: tuple[int, ...] = (1,)
     dilation: tuple[int, ...] = (1,)

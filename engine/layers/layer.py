@@ -51,6 +51,12 @@ class Layer:
     takes_unknown: ClassVar[bool] = False
     """Whether infer() can make something of operands that are UNKNOWN."""
 
+    makes_new: ClassVar[bool] = False
+    """Whether what forward() returns never shares memory with an operand."""
+
+    forward_in_place: ClassVar[Callable[..., Any] | None] = None
+    """forward(), writing its result over the first operand; for layers whose result has its shape and dtype."""
+
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     forward: Callable[..., Any]

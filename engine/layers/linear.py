@@ -22,6 +22,8 @@ class Linear(Layer):
         any number; operands of several dtypes (half-precision weights) meet in their common one.
     """
 
+    makes_new = True
+
     def infer(self, input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None) -> TensorSpec:
         shape = self._shape(input.shape, weight.shape, None if bias is None else bias.shape)
         return TensorSpec(shape, promote_types(input.dtype, weight.dtype))

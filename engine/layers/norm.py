@@ -29,6 +29,8 @@ class Norm(Layer):
     the dtype to compute in.
     """
 
+    makes_new = True
+
     def infer(self, input: TensorSpec, *others: TensorSpec | None) -> TensorSpec:
         self._check(input.shape, *[None if other is None else other.shape for other in others])
         return TensorSpec(input.shape, float_dtype(input.dtype))

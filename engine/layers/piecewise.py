@@ -20,6 +20,9 @@ class ReLU(Elementwise):
     def forward(self, input: Array) -> Array:
         return np.maximum(input, np.zeros((), input.dtype))
 
+    def forward_in_place(self, input: Array) -> Array:
+        return np.maximum(input, np.zeros((), input.dtype), out=input)
+
 
 @register("nn.Hardtanh", "F.hardtanh")
 @register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
@@ -36,6 +39,10 @@ class Hardtanh(Elementwise):
     def forward(self, input: Array) -> Array:
         low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
         return np.minimum(np.maximum(input, low), high)
+
+    def forward_in_place(self, input: Array) -> Array:
+        low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
+        return np.minimum(np.maximum(input, low, out=input), high, out=input)
 
 
 @register("nn.Threshold", "F.threshold")
