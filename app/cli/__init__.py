@@ -19,9 +19,15 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final, NoReturn
 
-from app.cli import check, graph, run, serve
+from app.cli import check, compare, graph, run, serve
 
-VERBS: Final[dict[str, ModuleType]] = {"serve": serve, "run": run, "graph": graph, "check": check}
+VERBS: Final[dict[str, ModuleType]] = {
+    "serve": serve,
+    "run": run,
+    "graph": graph,
+    "check": check,
+    "compare": compare,
+}
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
