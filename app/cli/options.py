@@ -31,8 +31,11 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument(flag, metavar=unit.upper(), help=text)
 
 
-def read_settings(args: argparse.Namespace) -> Settings:
+def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Settings:
     """The settings of environment and flags; also settles the number of BLAS threads, so call it first of all.
+
+    concurrent: whether runs go on side by side. Each then gets its share of the cores: BLAS threads of several runs
+    that fight for the same cores wait for each other far longer than they compute.
 
     Raises:
         SettingsError: a variable that names no setting, or a value out of its range.
@@ -40,5 +43,6 @@ def read_settings(args: argparse.Namespace) -> Settings:
     given = {name: getattr(args, name, None) for name in Settings.model_fields}
     flags = {variable(name): str(value) for name, value in given.items() if value is not None}
     settings = Settings.from_env({**os.environ, **flags})
-    limit_threads(thread_budget(settings.threads, settings.workers).threads)
+    threads = thread_budget(settings.threads, settings.workers).threads
+    limit_threads(max(1, threads // (settings.max_in_flight or threads)) if concurrent else threads)
     return settings

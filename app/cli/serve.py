@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    settings = read_settings(args)
+    settings = read_settings(args, concurrent=True)
     from app.server import serve  # imports numpy
 
     return serve(settings)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
 from app.settings import Settings
+from app.threads import BLAS_VARIABLES, ThreadBudget
 
 
 @pytest.fixture
@@ -49,3 +51,13 @@ def test_a_value_out_of_range_is_a_wrong_call(served: list[Settings], capsys: py
     assert main(["serve", "--port", "70000"]) == 2
     assert capsys.readouterr().err.startswith("pnnx-serve: error: port (PNNX_SERVE_PORT): ")
     assert not served
+
+
+def test_runs_side_by_side_get_one_blas_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.server.serve", lambda settings: 0)
+    monkeypatch.setattr("app.cli.options.thread_budget", lambda *_: ThreadBudget(affinity=8, quota=None, setting=None))
+    for flags, expected in ((["--max-in-flight", "2"], "4"), ([], "1")):
+        for name in BLAS_VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        assert main(["serve", *flags]) == 0
+        assert [os.environ[name] for name in BLAS_VARIABLES] == [expected] * len(BLAS_VARIABLES)
