@@ -17,9 +17,13 @@ from app.wording import did_you_mean
 FILE_NAME: Final = "config.toml"
 
 Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Channels = Annotated[tuple[float, ...], Field(min_length=1, max_length=4)]
-NonZero = Annotated[float, Field(gt=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Channels = Annotated[tuple[Finite, ...], Field(min_length=1, max_length=4)]
+NonZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Color = Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")]
+ClassIndex = NotNegative | Literal["none"]
 
 
 class Section(BaseModel):
@@ -31,51 +35,158 @@ class Section(BaseModel):
 class PreprocessConfig(Section):
     """How a picture becomes the network's input: value = (pixel * scale - mean) / std, per channel."""
 
-    size: tuple[Positive, Positive] | None = None
-    resize: Literal["stretch", "crop", "letterbox", "none"] = "stretch"
-    crop_fraction: Annotated[float, Field(gt=0, le=1)] = 0.875
-    fill: Annotated[int, Field(ge=0, le=255)] = 114
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos", "box"] = "bilinear"
-    color: Literal["rgb", "bgr", "grey"] | None = None
-    scale: float | None = None
-    mean: Channels = (0.0,)
-    std: Annotated[tuple[NonZero, ...], Field(min_length=1, max_length=4)] = (1.0,)
-    layout: Literal["nchw", "nhwc"] = "nchw"
-    alpha: str = "white"
+    size: tuple[Positive, Positive] | None = Field(
+        default=None, description="Height and width of the network's input; default: as the graph has them."
+    )
+    resize: Literal["stretch", "crop", "letterbox", "none"] = Field(
+        default="stretch",
+        description="How a picture gets that size. none: it must have it; where size is open any picture will do.",
+    )
+    crop_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.875, description="crop: the shorter side becomes size / crop_fraction, then the middle is cut out."
+    )
+    fill: Annotated[int, Field(ge=0, le=255)] = Field(
+        default=114, description="letterbox: pixel value around the picture."
+    )
+    multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1,
+        description="none, size open: height and width grow to a multiple of it, by repeating the last row and column.",
+    )
+    max_pixels: Positive | None = Field(
+        default=None, description="Largest picture this model takes, in pixels; default: the server's max_pixels."
+    )
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos", "box"] = Field(
+        default="bilinear", description="Pillow's filter for resizing."
+    )
+    color: Literal["rgb", "bgr", "grey"] | None = Field(
+        default=None, description="Channels of the input; default: grey for one channel, rgb for three."
+    )
+    scale: Finite | None = Field(
+        default=None, description="Factor of a pixel (0..255); default: 1/255, for uint8 inputs 1."
+    )
+    mean: Channels = Field(
+        default=(0.0,), description="What is subtracted, after scale: one number, or one for each channel."
+    )
+    std: Annotated[tuple[NonZero, ...], Field(min_length=1, max_length=4)] = Field(
+        default=(1.0,), description="What is divided by, after mean: one number, or one for each channel."
+    )
+    layout: Literal["nchw", "nhwc"] = Field(default="nchw", description="Order of the input's dimensions.")
+    alpha: str = Field(default="white", description="Colour that transparent pictures are laid on: a name or #rrggbb.")
 
 
 class ClassificationConfig(Section):
     """How scores of classes become labels and probabilities."""
 
-    output: str | None = None
-    top_k: Positive = 5
-    activation: Literal["softmax", "sigmoid", "none", "auto"] = "auto"
+    output: str | None = Field(default=None, description="Output with the scores, (N, classes); default: the first.")
+    top_k: Positive = Field(default=5, description="How many classes are told, best first.")
+    activation: Literal["softmax", "sigmoid", "none", "auto"] = Field(
+        default="auto",
+        description="What makes scores probabilities; auto: none for rows that are a distribution, else softmax.",
+    )
 
 
 class DetectionConfig(Section):
     """How the network's outputs become boxes."""
 
-    decoder: str = "scores_boxes"
-    scores: str = "out0"
-    boxes: str = "out1"
-    box_format: Literal["xyxy", "cxcywh", "xywh"] = "xyxy"
-    normalized: bool = True
-    background: Annotated[int, Field(ge=0)] | Literal["none"] = "none"
-    score_threshold: Fraction = 0.5
-    iou_threshold: Fraction = 0.5
-    max_detections: Positive = 100
+    decoder: str = Field(
+        default="scores_boxes", description="How the outputs are laid out: scores_boxes, yolov5 or yolov8."
+    )
+    output: str | None = Field(
+        default=None,
+        description="yolov5: (N, anchors, 5 + classes), yolov8: (N, 4 + classes, anchors); default: the first output.",
+    )
+    scores: str = Field(default="out0", description="scores_boxes: output with the scores, (N, anchors, classes).")
+    boxes: str = Field(default="out1", description="scores_boxes: output with the boxes, (N, anchors, 4).")
+    box_format: Literal["xyxy", "cxcywh", "xywh"] | None = Field(
+        default=None,
+        description="The four numbers of a box; default: xyxy for scores_boxes, cxcywh for yolov5 and yolov8.",
+    )
+    normalized: bool | None = Field(
+        default=None,
+        description="Boxes in 0..1 of the network's input, else in its pixels; default: true for scores_boxes only.",
+    )
+    multi_label: bool | None = Field(
+        default=None,
+        description="An anchor may be found as several classes, else as its best; default: true for scores_boxes only.",
+    )
+    background: ClassIndex = Field(default="none", description="Index of a class that is nothing and never found.")
+    score_threshold: Fraction = Field(default=0.5, description="Least score of what is found.")
+    iou_threshold: Fraction = Field(
+        default=0.5, description="Of two boxes of a class that overlap more, the better one stays."
+    )
+    max_detections: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=100, description="How many boxes at most, best first."
+    )
+
+
+class SegmentationConfig(Section):
+    """How the network's outputs become a class for every pixel of the picture."""
+
+    output: str | None = Field(
+        default=None,
+        description="Output with scores (N, classes, H, W) or class indices (N, H, W); default: the first.",
+    )
+    activation: Literal["auto", "softmax", "sigmoid", "none"] = Field(
+        default="auto",
+        description="sigmoid: the best class where it reaches threshold; softmax: always the best; none: scores are"
+        " probabilities already; auto: softmax, for one channel sigmoid or, when all are in 0..1, none.",
+    )
+    threshold: Fraction = Field(default=0.5, description="sigmoid and one channel: least probability of a class.")
+    background: ClassIndex | Literal["auto"] = Field(
+        default="auto",
+        description="Class that is nothing: not listed, transparent in the mask; auto: 0 for one channel and where the"
+        " first label is background, else none.",
+    )
+    colors: tuple[Color, ...] | None = Field(
+        default=None,
+        description='Colours of the classes as "#rrggbb", repeated if too few; default: a generated palette.',
+    )
+    min_area: NotNegative = Field(
+        default=0, description="Classes with fewer pixels of the picture sent are left out of list and mask."
+    )
+
+
+class ImageConfig(Section):
+    """How the network's output becomes a picture: pixel = (value * std + mean) * scale, per channel."""
+
+    output: str | None = Field(
+        default=None, description="Output with the picture, (N, 3 or 1, H, W); default: the first."
+    )
+    scale: Finite | None = Field(
+        default=None, description="Factor that makes pixels (0..255); default: 255, for integers 1."
+    )
+    mean: Channels = Field(
+        default=(0.0,), description="What is added before scale: one number, or one for each channel."
+    )
+    std: Channels = Field(
+        default=(1.0,), description="What a value is multiplied with first: one number, or one a channel."
+    )
+    color: Literal["rgb", "bgr", "grey"] | None = Field(
+        default=None, description="Channels of the output; default: grey for one channel, rgb for three."
+    )
 
 
 class ModelConfig(Section):
     """The whole file."""
 
-    task: str = "tensor"
-    labels: str | tuple[str, ...] | None = None
-    versions: Literal["latest", "all"] | tuple[Positive, ...] = "latest"
-    threads: Positive | None = None
-    preprocess: PreprocessConfig = PreprocessConfig()
-    classification: ClassificationConfig = ClassificationConfig()
-    detection: DetectionConfig = DetectionConfig()
+    task: str = Field(
+        default="tensor", description="What the model is for: tensor, classification, detection, segmentation or image."
+    )
+    labels: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="Names of the classes: a list, or a UTF-8 file beside config.toml with one label a line.",
+    )
+    versions: Literal["latest", "all"] | tuple[Positive, ...] = Field(
+        default="latest", description="Versions to serve."
+    )
+    threads: Positive | None = Field(
+        default=None, description="Cores one run may use; default: all that the server may use."
+    )
+    preprocess: PreprocessConfig = Field(default=PreprocessConfig(), description="How pictures become the input.")
+    classification: ClassificationConfig = Field(default=ClassificationConfig(), description="For task classification.")
+    detection: DetectionConfig = Field(default=DetectionConfig(), description="For task detection.")
+    segmentation: SegmentationConfig = Field(default=SegmentationConfig(), description="For task segmentation.")
+    image: ImageConfig = Field(default=ImageConfig(), description="For task image.")
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -95,27 +206,6 @@ def read_config(folder: Path) -> ModelConfig:
         raise ConfigError(f"{FILE_NAME}: {'; '.join(_problems(exc))}") from None
 
 
-def read_labels(folder: Path, labels: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The labels of the classes, from the config itself or from the file beside it, one a line.
-
-    Raises:
-        ConfigError: when the file is missing, unreadable, empty or not beside config.toml.
-    """
-    if not isinstance(labels, str):
-        return labels
-    path = folder / labels
-    if path.name != labels:
-        raise ConfigError(f"{FILE_NAME}: labels: found '{labels}', expected the name of a file beside {FILE_NAME}")
-    try:
-        lines = path.read_text(encoding="utf-8").rstrip().splitlines()
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
-        raise ConfigError(f"{FILE_NAME}: labels: cannot read '{labels}': {reason}") from None
-    if not lines:
-        raise ConfigError(f"{FILE_NAME}: labels: '{labels}' is empty")
-    return tuple(line.strip() for line in lines)
-
-
 def _problems(exc: ValidationError) -> list[str]:
     """One sentence per wrong key; of a value that could be several types only the first complaint."""
     problems: dict[str, str] = {}
@@ -133,5 +223,8 @@ def _sentence(error: Any) -> str:
     return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
 
 
-_SECTIONS: Final[tuple[type[Section], ...]] = (ModelConfig, PreprocessConfig, ClassificationConfig, DetectionConfig)
+_SECTIONS: Final[tuple[type[Section], ...]] = (
+    *(ModelConfig, PreprocessConfig, ClassificationConfig),
+    *(DetectionConfig, SegmentationConfig, ImageConfig),
+)
 _KEYS: Final = {key for section in _SECTIONS for key in section.model_fields}

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.config import ModelConfig, read_config, read_labels
+from app.config import ModelConfig, read_config
 from app.errors import ConfigError
+from app.labels import read_labels
 
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"

@@ -46,6 +46,8 @@ def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessC
         return _crop(picture, canvas, config.crop_fraction)
     if config.resize == "letterbox":
         return _letterbox(picture, canvas)
+    if config.resize == "none":
+        return Placement(picture=picture, resized=picture, canvas=canvas)
     return Placement(picture=picture, resized=canvas, canvas=canvas)
 
 

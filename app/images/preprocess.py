@@ -53,6 +53,7 @@ class Preprocessor:
         self.port = port
         self.config = _settled(port, config)
         self._settings = settings
+        self._max_pixels = min(settings.max_pixels, config.max_pixels or settings.max_pixels)
         self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype
         self._mode: Mode = "L" if self.config.color == "grey" else "RGB"
         self._background = cast(tuple[int, int, int], _color(config.alpha))
@@ -83,20 +84,25 @@ class Preprocessor:
         total_s = time.perf_counter() - start
         return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
 
+    def open(self, picture: Picture) -> Image.Image:
+        """The picture itself as a person sees it: upright, in its own pixels, RGB."""
+        opened = OpenPicture(picture, max_pixels=self._max_pixels)
+        return opened.decode("RGB", self._background, opened.size)
+
     @property
     def example_size(self) -> tuple[int, int] | None:
         """(height, width) of the network's input, None where any size goes."""
         return self.config.size
 
     def _decode(self, picture: Picture) -> tuple[Placement, Image.Image]:
-        opened = OpenPicture(picture, max_pixels=self._settings.max_pixels)
+        opened = OpenPicture(picture, max_pixels=self._max_pixels)
         canvas = self._canvas(picture, opened.size)
         placement = place(opened.size, canvas, self.config)
         return placement, opened.decode(self._mode, self._background, placement.resized)
 
     def _canvas(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
         if self.config.size is None:
-            return size
+            return self._grown(picture, size)
         canvas = (self.config.size[1], self.config.size[0])
         if self.config.resize == "none" and size != canvas:
             raise InputMismatchError(
@@ -108,10 +114,23 @@ class Preprocessor:
             )
         return canvas
 
+    def _grown(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
+        width, height = (-(-side // self.config.multiple) * self.config.multiple for side in size)
+        if width * height > self._max_pixels:
+            raise RequestTooLargeError(
+                f"{picture.label} has too many pixels: found {width}x{height} after growing to multiples of"
+                f" {self.config.multiple}, expected at most {self._max_pixels}",
+                found=width * height,
+                limit=self._max_pixels,
+            )
+        return width, height
+
     def _fit(self, image: Image.Image, placement: Placement) -> NDArray[np.uint8]:
         """Resize what the canvas shows of the picture; Pillow's filters look beyond the box, so a crop is exact."""
         if placement.resized == placement.canvas == image.size:
             return np.asarray(image)
+        if self.config.resize == "none":
+            return _repeat_edges(np.asarray(image), placement.canvas)
         (left, top), (across, down), canvas = placement.origin, placement.resized, placement.canvas
         x0, y0 = max(left, 0), max(top, 0)
         x1, y1 = min(left + canvas[0], across), min(top + canvas[1], down)
@@ -158,6 +177,10 @@ def _settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
         raise ConfigError(
             f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
         )
+    if config.multiple > 1 and (size is not None or config.resize != "none"):
+        raise ConfigError(
+            f"preprocess.multiple: found {config.multiple}, expected 1 where size is not open or resize not 'none'"
+        )
     color = config.color or _COLORS.get(channels if channels is not None else 3)
     if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):
         found = f"'{color}'" if color else "nothing"
@@ -179,6 +202,12 @@ def _table(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDA
         values = np.clip(np.rint(values), limits.min, limits.max)
     table: NDArray[Any] = values.astype(dtype)
     return table
+
+
+def _repeat_edges(pixels: NDArray[np.uint8], canvas: tuple[int, int]) -> NDArray[np.uint8]:
+    height, width = pixels.shape[:2]
+    growth = [(0, canvas[1] - height), (0, canvas[0] - width), (0, 0)][: pixels.ndim]
+    return np.pad(pixels, growth, mode="edge")
 
 
 def _color(name: str) -> tuple[int, ...]:

@@ -1,49 +1,27 @@
 """detection: a network's boxes -> box in pixels of the picture sent, label, score, best first.
 
-A decoder turns outputs into boxes on the network's canvas and a score for every class; what follows is the same for
-all: threshold, suppression of overlapping boxes, and the way back from the canvas to the picture.
+A decoder takes the outputs apart (decoders.py); what follows is the same for all: threshold, the way from the
+network's canvas to the picture, and suppression of overlapping boxes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.config import DetectionConfig
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.tasks.boxes import Floats, suppress, to_corners
+from app.tasks.decoders import DECODERS, Candidates
 from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
 from app.wording import quoted
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """What a decoder finds: boxes (N, anchors, 4) as corners, in 0..1 of the canvas or its pixels, and scores
-    (N, anchors, classes)."""
-
-    boxes: Floats
-    scores: Floats
-
-
-def scores_and_boxes(outputs: Outputs, config: DetectionConfig) -> Candidates:
-    """One output of scores (N, anchors, classes) and one of boxes (N, anchors, 4): SSD and its family."""
-    scores, boxes = outputs[config.scores], outputs[config.boxes]
-    if scores.ndim != 3 or boxes.shape != (*scores.shape[:2], 4):
-        raise ConfigError(
-            f"outputs '{config.scores}' and '{config.boxes}': found shapes {list(scores.shape)} and"
-            f" {list(boxes.shape)}, expected (N, anchors, classes) and (N, anchors, 4)"
-        )
-    return Candidates(boxes=to_corners(boxes.astype(np.float64), config.box_format), scores=scores.astype(np.float64))
-
-
-# How outputs are read -> the config keys that name the outputs it reads, and the function.
-DECODERS: Final[dict[str, tuple[tuple[str, ...], Callable[[Outputs, DetectionConfig], Candidates]]]] = {
-    "scores_boxes": (("scores", "boxes"), scores_and_boxes),
-}
+# A threshold of 0 lets everything through; the best decide all the same.
+_MAX_CANDIDATES: Final = 30_000
 
 
 class DetectionTask:
@@ -53,11 +31,15 @@ class DetectionTask:
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
-        self._config = context.config.detection
-        if self._config.decoder not in DECODERS:
-            raise ConfigError(f"detection.decoder: found '{self._config.decoder}', expected {quoted(DECODERS)}")
-        keys, self._decode = DECODERS[self._config.decoder]
-        for key in keys:
+        config = context.config.detection
+        if config.decoder not in DECODERS:
+            raise ConfigError(f"detection.decoder: found '{config.decoder}', expected {quoted(DECODERS)}")
+        self._decoder = DECODERS[config.decoder]
+        defaults = {key: getattr(self._decoder, key) for key in ("box_format", "normalized", "multi_label")}
+        defaults["output"] = context.signature.output_names[0]
+        missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
+        self._config = config.model_copy(update=missing)
+        for key in self._decoder.outputs:
             context.check_output(f"detection.{key}", getattr(self._config, key))
 
     def options(self, parameters: Mapping[str, Any]) -> DetectionConfig:
@@ -68,33 +50,55 @@ class DetectionTask:
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig
     ) -> list[list[Prediction]]:
         """The boxes of each item."""
-        found = self._decode(outputs, options)
+        labels = self._context.labels
+        found = self._decoder.decode(outputs, options, None if labels is None else len(labels))
         self._context.check_labels(found.scores.shape[2])
         if len(placements) != len(found.boxes):
             raise ConfigError(f"the outputs are of {len(found.boxes)} items, expected {len(placements)}")
-        return [
-            self._select(boxes, scores, placement, options)
-            for boxes, scores, placement in zip(found.boxes, found.scores, placements, strict=True)
-        ]
+        with np.errstate(all="ignore"):  # what overflows is dropped with what was infinite before
+            return [self._select(found, item, placement, options) for item, placement in enumerate(placements)]
 
-    def _select(
-        self, boxes: Floats, scores: Floats, placement: Placement, options: DetectionConfig
-    ) -> list[Prediction]:
-        passing = scores >= options.score_threshold  # false for NaN
-        if options.background != "none" and options.background < scores.shape[1]:
-            passing[:, options.background] = False
-        anchors, classes = np.nonzero(passing)
-        corners = boxes[anchors] * (np.tile(placement.canvas, 2) if options.normalized else 1.0)
+    def _select(self, found: Candidates, item: int, placement: Placement, options: DetectionConfig) -> list[Prediction]:
+        objectness = None if found.objectness is None else found.objectness[item]
+        anchors, classes, scores = passing(found.scores[item], objectness, options)
+        boxes = to_corners(found.boxes[item][anchors].astype(np.float64), str(options.box_format))
+        corners = boxes * (np.tile(placement.canvas, 2) if options.normalized else 1.0)
         inside = placement.to_picture(corners)
         real = np.isfinite(corners).all(axis=1) & (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
-        corners, inside, anchors, classes = corners[real], inside[real], anchors[real], classes[real]
-        kept = suppress(corners, scores[anchors, classes], classes, options.iou_threshold, options.max_detections)
+        corners, inside, classes, scores = corners[real], inside[real], classes[real], scores[real]
+        kept = suppress(corners, scores, classes, options.iou_threshold, options.max_detections)
         return [
             {
                 "label": self._context.label(int(classes[index])),
-                "score": rounded(float(scores[anchors[index], classes[index]])),
+                "score": rounded(float(scores[index])),
                 "index": int(classes[index]),
                 "box": [round(float(side), 2) for side in inside[index]],
             }
             for index in kept
         ]
+
+
+def passing(
+    scores: NDArray[Any], objectness: NDArray[Any] | None, options: DetectionConfig
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Anchor, class and score of what reaches the threshold, best first; NaN and infinities do not.
+
+    Args:
+        scores: (anchors, classes).
+        objectness: (anchors,), a factor of at most 1, so that most anchors need no look at their classes.
+    """
+    anchors = np.arange(len(scores))
+    if objectness is not None:
+        anchors = np.flatnonzero(objectness >= options.score_threshold)
+        scores = scores[anchors] * objectness[anchors, None]
+    passes = (scores >= options.score_threshold) & (scores < np.inf)
+    if options.background != "none":
+        passes[:, options.background : options.background + 1] = False
+    if options.multi_label:
+        rows, classes = np.nonzero(passes)
+    else:
+        rows = np.flatnonzero(passes.any(axis=1))
+        classes = np.where(passes[rows], scores[rows], -np.inf).argmax(axis=1)
+    values = scores[rows, classes].astype(np.float64)
+    best = np.argsort(-values, kind="stable")[:_MAX_CANDIDATES]
+    return anchors[rows[best]], classes[best], values[best]

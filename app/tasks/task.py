@@ -30,7 +30,8 @@ class TaskContext:
 
     def label(self, index: int) -> str:
         """The label of a class, its number where there is none."""
-        return self.labels[index] if self.labels is not None and index < len(self.labels) else str(index)
+        known = self.labels if self.labels is not None else ()
+        return (known[index] if index < len(known) else "") or str(index)
 
     def check_output(self, key: str, name: str) -> str:
         """The name, if the model has such an output.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ModelConfig, read_config, read_labels
+from app.config import ModelConfig, read_config
 from app.errors import ConfigError
 
 
@@ -59,29 +59,3 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"config.toml: .*utf-8"):
         read_config(tmp_path)
-
-
-def test_labels_are_a_list_or_the_lines_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "labels.txt").write_text("cat\ngreat white shark \n\u00e9clair\n\n")
-    assert read_labels(tmp_path, "labels.txt") == ("cat", "great white shark", "éclair")
-    assert read_labels(tmp_path, ("a", "b")) == ("a", "b")
-    assert read_labels(tmp_path, None) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("missing.txt", "config.toml: labels: cannot read 'missing.txt': No such file or directory"),
-        ("../secret", "config.toml: labels: found '../secret', expected the name of a file beside config.toml"),
-        ("/etc/passwd", "config.toml: labels: found '/etc/passwd', expected the name of a file beside config.toml"),
-        ("..", "config.toml: labels: cannot read '..': Is a directory"),
-        ("empty.txt", "config.toml: labels: 'empty.txt' is empty"),
-        ("latin.txt", "config.toml: labels: cannot read 'latin.txt': not UTF-8"),
-    ],
-)
-def test_labels_that_cannot_be_read_are_refused(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(ConfigError) as caught:
-        read_labels(tmp_path, name)
-    assert str(caught.value) == message

@@ -13,6 +13,7 @@ import engine
 from app.config import PreprocessConfig
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.decode import Picture
+from app.images.placement import Placement
 from app.images.preprocess import Preprocessor, takes_pictures
 from app.settings import Settings
 from tests.app.pictures import encoded, gradient
@@ -113,6 +114,44 @@ def test_an_open_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
         made([first, second])
 
 
+@pytest.mark.parametrize(("size", "canvas"), [((5, 3), (8, 4)), ((8, 4), (8, 4)), ((1, 9), (4, 12))])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_a_multiple_repeats_the_last_row_and_column(size: tuple[int, int], canvas: tuple[int, int], mode: str) -> None:
+    shape = (1, 3 if mode == "RGB" else 1, None, None)
+    made = Preprocessor(port(shape), PreprocessConfig(resize="none", multiple=4, scale=1), Settings())
+    prepared = made([Picture(data=encoded(gradient(*size, mode)))])
+    assert prepared.placements == (Placement(picture=size, resized=size, canvas=canvas),)
+    pixels = np.atleast_3d(np.asarray(gradient(*size, mode)))
+    for y in range(canvas[1]):
+        for x in range(canvas[0]):
+            expected = pixels[min(y, size[1] - 1), min(x, size[0] - 1)]
+            assert prepared.tensor[0, :, y, x].tolist() == expected.tolist()
+
+
+def test_a_model_may_take_smaller_pictures_than_the_server() -> None:
+    config = PreprocessConfig(resize="none", max_pixels=100)
+    made = Preprocessor(port((1, 3, None, None)), config, Settings())
+    assert made([Picture(data=encoded(gradient(10, 10)))]).tensor.shape == (1, 3, 10, 10)
+    with pytest.raises(
+        RequestTooLargeError, match="the picture has too many pixels: found 101x1, expected at most 100"
+    ):
+        made([Picture(data=encoded(gradient(101, 1)))])
+
+
+def test_a_picture_may_not_grow_beyond_the_limit() -> None:
+    made = Preprocessor(port((1, 3, None, None)), PreprocessConfig(resize="none", multiple=8), Settings(max_pixels=100))
+    with pytest.raises(RequestTooLargeError, match="found 24x8 after growing to multiples of 8, expected at most 100"):
+        made([Picture(data=encoded(gradient(20, 1)))])
+
+
+def test_the_picture_itself_is_upright_in_its_own_pixels() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn right
+    made = Preprocessor(port((1, 1, 4, 6)), PreprocessConfig(), Settings())
+    opened = made.open(Picture(data=encoded(gradient(9, 5), exif=exif)))
+    np.testing.assert_array_equal(opened, gradient(9, 5).transpose(Image.Transpose.ROTATE_270), strict=True)
+
+
 def test_a_batch_is_its_pictures_one_by_one() -> None:
     made = Preprocessor(port(), PreprocessConfig(), Settings())
     pictures = [Picture(data=encoded(gradient(*size))) for size in ((9, 7), (6, 4), (30, 3))]
@@ -142,6 +181,8 @@ def test_more_pictures_than_allowed_are_refused() -> None:
         ((1, 5, 4, 6), {}, "preprocess.color: found nothing, but input 'in0' has 5 channels"),
         ((1, 3, 4, 6), {"mean": (1, 2)}, "preprocess.mean: found 2 values, expected 1 or 3"),
         ((1, 3, 4, 6), {"std": (1, 2)}, "preprocess.std: found 2 values, expected 1 or 3"),
+        ((1, 3, 4, 6), {"multiple": 8, "resize": "none"}, "preprocess.multiple: found 8, expected 1 where size is not"),
+        ((1, 3, None, None), {"multiple": 8, "size": (8, 8)}, "preprocess.multiple: found 8, expected 1"),
         ((1, 3, 4, 6), {"alpha": "whyte"}, "preprocess.alpha: found 'whyte', expected a colour"),
     ],
 )

@@ -11,6 +11,7 @@ from app.tasks.boxes import overlap, suppress, to_corners
 
 CORNER = st.tuples(*[st.integers(0, 6)] * 4)
 BOXES = st.lists(CORNER, min_size=1, max_size=8)
+BLOCK = "app.tasks.boxes._BLOCK"
 
 
 def sorted_corners(rows: list[tuple[int, ...]]) -> np.ndarray:
@@ -46,7 +47,9 @@ def test_suppression_keeps_what_a_plain_loop_keeps(
         rivals = [other for other in kept if classes[other] == classes[index]]
         if all(slow_iou(boxes[other], boxes[index]) <= iou for other in rivals):
             kept.append(index)
-    assert suppress(boxes, scores, classes, iou, limit).tolist() == kept[:limit]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BLOCK, data.draw(st.sampled_from([1, 2, 3, 512])))
+        assert suppress(boxes, scores, classes, iou, limit).tolist() == kept[:limit]
 
 
 def test_nothing_is_left_of_nothing() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 import engine
 from app.config import DetectionConfig, ModelConfig, PreprocessConfig
@@ -18,6 +22,7 @@ from app.tasks.task import TaskContext
 SIGNATURE = Signature(
     inputs=(), outputs=tuple(engine.Port(name=f"out{i}", operand=str(i), spec=None) for i in range(2))
 )
+FLOATS = st.floats(width=32) | st.sampled_from([0.0, 0.5, 0.9, 1.0, 30.0, np.nan, np.inf, -np.inf])
 CANVAS = Placement.identity((100, 50))
 
 
@@ -89,6 +94,33 @@ def test_a_threshold_of_nothing_still_ends() -> None:
     assert len(predict(task(), rng.random((4000, 20)), boxes, score_threshold=0)) == 100
 
 
+def test_an_anchor_is_its_best_class_or_every_class_that_passes() -> None:
+    scores, boxes = [[0.6, 0.9, 0.7, 0.1]], [[0, 0, 1, 1]]
+    assert [row["index"] for row in predict(task(), scores, boxes)] == [1, 2, 0]
+    assert [row["index"] for row in predict(task(multi_label=False), scores, boxes)] == [1]
+    assert [row["index"] for row in predict(task(multi_label=False, background=1), scores, boxes)] == [2]
+
+
+def test_a_background_beyond_the_classes_is_no_class() -> None:
+    assert len(predict(task(background=7), [[0.9]], [[0, 0, 1, 1]])) == 1
+
+
+@given(
+    arrays.arrays(np.float32, (5, 2), elements=FLOATS), arrays.arrays(np.float32, (5, 4), elements=FLOATS),
+    st.sampled_from(["scores_boxes", "yolov5", "yolov8"]), st.sampled_from(["xyxy", "xywh", "cxcywh"]), st.booleans(),
+)  # fmt: skip
+def test_whatever_the_network_says_is_answered_with_boxes_in_the_picture(
+    scores: np.ndarray, boxes: np.ndarray, decoder: str, box_format: str, flag: bool
+) -> None:
+    rows = np.concatenate([boxes, scores[:, :1], scores] if decoder == "yolov5" else [boxes, scores], axis=1)
+    first = {"scores_boxes": scores, "yolov5": rows, "yolov8": rows.T}[decoder]
+    made = task(("a", "b"), decoder=decoder, box_format=box_format, normalized=flag, multi_label=flag)
+    found = made.predict({"out0": first[None], "out1": boxes[None]}, [CANVAS], made.options({"score_threshold": 0}))[0]
+    json.loads(json.dumps(found, allow_nan=False))
+    for x0, y0, x1, y1 in (row["box"] for row in found):
+        assert 0 <= x0 <= x1 <= 100 and 0 <= y0 <= y1 <= 50
+
+
 def test_each_item_of_a_batch_has_its_own_boxes() -> None:
     outputs = {"out0": np.float32([[[0.9]], [[0.1]]]), "out1": np.float32([[[0, 0, 1, 1]], [[0, 0, 1, 1]]])}
     made = task()
@@ -100,7 +132,8 @@ def test_each_item_of_a_batch_has_its_own_boxes() -> None:
     [
         ({"scores": "out7"}, "detection.scores: found 'out7', expected one of 'out0', 'out1'"),
         ({"boxes": "x"}, "detection.boxes: found 'x'"),
-        ({"decoder": "yolo"}, "detection.decoder: found 'yolo', expected 'scores_boxes'"),
+        ({"decoder": "yolo"}, "detection.decoder: found 'yolo', expected 'scores_boxes', 'yolov5', 'yolov8'"),
+        ({"decoder": "yolov5", "output": "out9"}, "detection.output: found 'out9', expected one of 'out0', 'out1'"),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(config: dict[str, str], message: str) -> None:
@@ -108,7 +141,9 @@ def test_configs_that_do_not_fit_are_refused(config: dict[str, str], message: st
         task(**config)
 
 
-@pytest.mark.parametrize(("scores", "boxes"), [((1, 3), (1, 3, 4)), ((1, 3, 2), (1, 2, 4)), ((1, 3, 2), (1, 3, 5))])
+@pytest.mark.parametrize(
+    ("scores", "boxes"), [((1, 3), (1, 3, 4)), ((1, 3, 0), (1, 3, 4)), ((1, 3, 2), (1, 2, 4)), ((1, 3, 2), (1, 3, 5))]
+)
 def test_outputs_of_another_shape_are_refused(scores: tuple[int, ...], boxes: tuple[int, ...]) -> None:
     made = task()
     with pytest.raises(ConfigError, match=r"outputs 'out0' and 'out1': found shapes"):

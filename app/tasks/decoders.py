@@ -1,0 +1,87 @@
+"""What a detector's outputs hold: where the boxes are, and the score of every class.
+
+A decoder only takes outputs apart, without copying; threshold and coordinates are the same for all and come after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from app.config import DetectionConfig
+from app.errors import ConfigError
+from app.tasks.task import Outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Boxes (N, anchors, 4) in the config's format and scores (N, anchors, classes), which are still to be multiplied
+    with objectness (N, anchors) where there is one."""
+
+    boxes: NDArray[Any]
+    scores: NDArray[Any]
+    objectness: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """How one family lays out its outputs, the config keys that name those it reads, and its defaults of other keys.
+
+    decode: takes the outputs, the config and the number of labels, if there are any.
+    """
+
+    decode: Callable[[Outputs, DetectionConfig, int | None], Candidates]
+    outputs: tuple[str, ...]
+    box_format: str
+    normalized: bool
+    multi_label: bool
+
+
+def scores_boxes(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+    """One output of scores (N, anchors, classes) and one of boxes (N, anchors, 4): SSD and its family."""
+    scores, boxes = outputs[config.scores], outputs[config.boxes]
+    if scores.ndim != 3 or not scores.shape[2] or boxes.shape != (*scores.shape[:2], 4):
+        raise ConfigError(
+            f"outputs '{config.scores}' and '{config.boxes}': found shapes {list(scores.shape)} and"
+            f" {list(boxes.shape)}, expected (N, anchors, classes) and (N, anchors, 4)"
+        )
+    return Candidates(boxes=boxes, scores=scores)
+
+
+def yolov5(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+    """One output (N, anchors, 5 + classes): box, objectness, and each class's probability given that there is one."""
+    rows = _one_output(outputs, config, "(N, anchors, 5 + classes)", least=6, axis=2)
+    return Candidates(boxes=rows[..., :4], objectness=rows[..., 4], scores=rows[..., 5:])
+
+
+def yolov8(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+    """One output (N, 4 + classes, anchors), or (N, anchors, 4 + classes): box, and each class's probability.
+
+    Which of the two it is the labels tell: 4 and their number is the size of one of the dimensions. Without labels, or
+    if neither fits, the longer dimension is that of the anchors. In doubt it is the first.
+    """
+    form = "(N, 4 + classes, anchors)"
+    found = _one_output(outputs, config, form, least=1, axis=1)
+    fitting = [axis for axis in (1, 2) if labels is not None and found.shape[axis] == 4 + labels]
+    axis = fitting[0] if fitting else (2 if found.shape[2] < found.shape[1] else 1)
+    rows = _one_output(outputs, config, form, least=5, axis=axis).swapaxes(axis, 2)
+    return Candidates(boxes=rows[..., :4], scores=rows[..., 4:])
+
+
+def _one_output(outputs: Outputs, config: DetectionConfig, form: str, *, least: int, axis: int) -> NDArray[Any]:
+    found = outputs[str(config.output)]
+    if found.ndim != 3 or found.shape[axis] < least:
+        raise ConfigError(f"output '{config.output}': found shape {list(found.shape)}, expected {form}")
+    return found
+
+
+DECODERS: Final[dict[str, Decoder]] = {
+    "scores_boxes": Decoder(
+        decode=scores_boxes, outputs=("scores", "boxes"), box_format="xyxy", normalized=True, multi_label=True
+    ),
+    "yolov5": Decoder(decode=yolov5, outputs=("output",), box_format="cxcywh", normalized=False, multi_label=False),
+    "yolov8": Decoder(decode=yolov8, outputs=("output",), box_format="cxcywh", normalized=False, multi_label=False),
+}
