@@ -105,6 +105,7 @@ def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
         "operand": mismatch.operand,
         "computed": _spec(mismatch.computed),
         "annotated": _spec(mismatch.annotated),
+        "cause": mismatch.cause,
         "message": str(mismatch),
     }
 

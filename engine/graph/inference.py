@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import EngineError, ExecutionError
+from engine.graph.causes import likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
@@ -14,15 +15,22 @@ from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """An operand whose computed spec contradicts the file's annotation."""
+    """An operand whose computed spec contradicts the file's annotation.
+
+    Args:
+        operator: the operator that makes it, with its type.
+        cause: what the converter probably lost, None where nothing known fits.
+    """
 
     operator: str
     operand: str
     computed: TensorSpec
     annotated: TensorSpec
+    cause: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
+        text = f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
+        return text if self.cause is None else f"{text}; perhaps {self.cause}"
 
 
 def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
@@ -85,8 +93,14 @@ def _check(operand: RuntimeOperand) -> Mismatch | None:
     computed, annotated = operand.spec, operand.annotation
     if computed is None or annotated is None or _agree(computed, annotated):
         return None
-    place = operand.producer.place if operand.producer is not None else ""
-    return Mismatch(operator=place, operand=operand.name, computed=computed, annotated=annotated)
+    maker = operand.producer
+    return Mismatch(
+        operator=maker.place if maker is not None else "",
+        operand=operand.name,
+        computed=computed,
+        annotated=annotated,
+        cause=likely_cause(maker, computed, annotated) if maker is not None else None,
+    )
 
 
 def _agree(computed: TensorSpec, annotated: TensorSpec) -> bool:

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import engine
-from engine import GraphError, GraphState, ParameterError, RuntimeGraph, Session, ShapeError, UnsupportedOperatorError
+from engine import (
+    GraphError,
+    GraphState,
+    ParameterError,
+    RuntimeGraph,
+    Session,
+    ShapeError,
+    TensorSpec,
+    UnsupportedOperatorError,
+)
 from tests.graph.build import F32, INPUT, built, graph, op
 
 X = np.array([[1.0, -2.0, 3.0]], F32)
@@ -132,7 +141,16 @@ def test_a_shape_error_names_operator_and_type() -> None:
 def test_computed_shapes_are_held_against_the_files() -> None:
     net = built(INPUT, RELU, OUTPUT, _0=(1, 3), _1=(1, 4))
     assert [str(warning) for warning in net.warnings] == [
-        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32"
+        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32; perhaps a slice on an open "
+        "dimension is dropped; export it with a bound taken from the size"
+    ]
+
+
+def test_a_known_loss_of_the_converter_is_named() -> None:
+    spec = TensorSpec((3,), np.dtype(np.int64))
+    net = built(INPUT, op("pnnx.Expression", "div", "0", "1", expr="mul(@0,1)"), OUTPUT, _0=spec, _1=(3,))
+    assert [warning.cause for warning in net.warnings] == [
+        "multiplying integers by 1.0, or dividing them by 1, is dropped although it changes the dtype"
     ]
 
 
