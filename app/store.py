@@ -197,6 +197,8 @@ class Store:
         start = time.perf_counter()
         try:
             graph = engine.load(version.files.param, version.files.bin)
+            for warning in graph.warnings:
+                log.warning("model '%s' version %d: %s", files.name, version.number, warning)
             model = Model(files.name, graph, files.config, files.labels, threads=self._threads, settings=self._settings)
             if self._settings.warmup:
                 model.warm_up()

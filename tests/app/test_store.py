@@ -228,3 +228,12 @@ def test_a_fault_in_one_model_stops_no_other(
     assert (rows["a"]["state"], rows["b"]["state"]) == ("failed", "ready")
     assert rows["a"]["reason"] == "version 1: internal error while loading; the server's log says more"
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_contradiction_with_the_file_is_logged_with_its_operator(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [*ADD[:1], "nn.ReLU relu 1 1 0 1 #0=(?,2)f32 #1=(?,3)f32", "pnnx.Output out 1 0 1"]
+    write_model(tmp_path, "odd", lines)
+    assert served(tmp_path)["odd"]["state"] == "ready"
+    assert "model 'odd' version 1: relu (nn.ReLU): operand '1' is [?, 2] float32, the file says [?, 3]" in caplog.text
