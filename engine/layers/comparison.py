@@ -1,0 +1,117 @@
+"""Comparisons, in the dtype both operands promote to, and tests of single elements; the results are bools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.layer import Layer
+from engine.layers.registry import register
+from engine.promotion import broadcast_shapes, cast, result_type
+from engine.tensor import Array, DType, Number, TensorSpec
+
+BOOL: Final[DType] = np.dtype(np.bool_)
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+
+
+class Comparison(Layer):
+    """Base of layers that compare two operands element by element."""
+
+    compare: ClassVar[Callable[[Any, Any], Any]]
+
+    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> TensorSpec:
+        result_type(input, other)
+        shapes = [each.shape for each in (input, other) if isinstance(each, TensorSpec)]
+        return TensorSpec(broadcast_shapes(*shapes), BOOL)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> Array:
+        broadcast_shapes(np.shape(input), np.shape(other))
+        dtype = result_type(input, other)
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).compare(cast(input, dtype), cast(other, dtype)))
+
+
+_COMPARISONS: Final[dict[str, tuple[Any, str]]] = {
+    "eq": (np.equal, "x == y"), "ne": (np.not_equal, "x != y"), "lt": (np.less, "x < y"),
+    "le": (np.less_equal, "x <= y"), "gt": (np.greater, "x > y"), "ge": (np.greater_equal, "x >= y"),
+}  # fmt: skip
+
+
+class Predicate(Layer):
+    """Base of layers that ask something of every element."""
+
+    test: ClassVar[Callable[..., Any]]
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, BOOL)
+
+    def forward(self, input: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).test(input), BOOL)
+
+
+def _is_pos_inf(x: Array) -> Any:
+    return _without_infinities(x, np.isposinf)
+
+
+def _is_neg_inf(x: Array) -> Any:
+    return _without_infinities(x, np.isneginf)
+
+
+def _without_infinities(x: Array, test: Callable[[Any], Any]) -> Any:
+    """Integers have no infinities, and numpy asks float32 at the least."""
+    if x.dtype.kind == "c":
+        raise ShapeError("complex numbers have no sign", found=x.dtype, expected="a real dtype")
+    return np.zeros(x.shape, BOOL) if x.dtype.kind in "biu" else test(cast(x, np.promote_types(x.dtype, _FLOAT32)))
+
+
+def _is_negative(x: Array) -> Any:
+    return x < 0 if x.dtype.kind in "biu" else np.signbit(x)
+
+
+_TESTS: Final[dict[str, tuple[Any, str]]] = {
+    "isnan": (np.isnan, "whether x is NaN"),
+    "isinf": (np.isinf, "whether x is infinite"),
+    "isfinite": (np.isfinite, "whether x is neither NaN nor infinite"),
+    "isposinf": (_is_pos_inf, "whether x is inf"),
+    "isneginf": (_is_neg_inf, "whether x is -inf"),
+    "isreal": (np.isreal, "whether x has no imaginary part"),
+    "logical_not": (lambda x: x == 0, "whether x is zero"),
+    "signbit": (_is_negative, "whether x has a minus sign, as -0.0 has"),
+}
+
+
+def _define(base: type[Layer], name: str, attribute: str, function: Any, formula: str) -> None:
+    body = {attribute: staticmethod(function), "__doc__": formula, "__module__": __name__}
+    register(f"torch.{name}", f"aten::{name}")(type(name.capitalize(), (base,), body))
+
+
+for _name, (_function, _formula) in _COMPARISONS.items():
+    _define(Comparison, _name, "compare", _function, _formula)
+for _name, (_function, _formula) in _TESTS.items():
+    _define(Predicate, _name, "test", _function, _formula)
+
+
+@register("torch.isclose", "aten::isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))
+class IsClose(Layer):
+    """|x - y| <= atol + rtol * |y|; equal infinities are close, NaNs only with equal_nan."""
+
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    equal_nan: bool = False
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        if input.dtype != other.dtype:
+            raise ShapeError("dtypes differ", found=f"{input.dtype} and {other.dtype}", expected="equal ones")
+        return TensorSpec(broadcast_shapes(input.shape, other.shape), BOOL)
+
+    def forward(self, input: Array, other: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, other)))
+        x, y = (cast(each, np.promote_types(each.dtype, _FLOAT32)) for each in (input, other))
+        with np.errstate(all="ignore"):
+            allowed = x.real.dtype.type(self.atol) + np.abs(x.real.dtype.type(self.rtol) * y)
+            close = (input == other) | (np.isfinite(x - y) & (np.abs(x - y) <= allowed))
+        return np.asarray(close | (np.isnan(x) & np.isnan(y)) if self.equal_nan else close)

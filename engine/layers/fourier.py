@@ -1,0 +1,207 @@
+"""Discrete Fourier transforms. Single precision stays single; integers are transformed as float32.
+
+``norm`` says where the factor 1/N goes: backward (the inverse), forward, or ortho (1/sqrt(N) in both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import checked_axes, replaced
+from engine.layers.axis import checked_axis
+from engine.layers.complex import complex_dtype
+from engine.layers.layer import Layer
+from engine.layers.registry import register
+from engine.layers.shape import Rearrangement
+from engine.promotion import cast, float_dtype, real_dtype
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name
+
+_SWAPPED: Final = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """What sets one transform apart.
+
+    Args:
+        halved: whether the output, or the input, holds only the half of a spectrum that its symmetry does not repeat.
+        one, several: compute along one axis and along several: (array, length, axis, norm).
+        formula: for the documentation.
+    """
+
+    halved: Literal["no", "output", "input"]
+    one: Callable[..., Any]
+    several: Callable[..., Any]
+    formula: str
+
+    def length(self, given: Dim, length: Dim) -> Dim:
+        """The length of the result along the last transformed axis; given is -1 or None where nothing is asked."""
+        if self.halved == "input":
+            return given if given != -1 else None if length is None else 2 * (length - 1)
+        points = length if given == -1 else given
+        return points if self.halved == "no" or points is None else points // 2 + 1
+
+
+def _hfftn(x: Array, s: Any, axes: Any, norm: str | None) -> Any:
+    return np.fft.irfftn(x.conj(), s, axes, _SWAPPED[norm])  # type: ignore[arg-type]
+
+
+def _ihfftn(x: Array, s: Any, axes: Any, norm: str | None) -> Any:
+    return np.fft.rfftn(x, s, axes, _SWAPPED[norm]).conj()  # type: ignore[arg-type]
+
+
+_TRANSFORMS: Final[dict[str, Transform]] = {
+    "fft": Transform(halved="no", one=np.fft.fft, several=np.fft.fftn, formula="sum of x[j] exp(-2 pi i j k / N)"),
+    "ifft": Transform(halved="no", one=np.fft.ifft, several=np.fft.ifftn, formula="mean of x[j] exp(2 pi i j k / N)"),
+    "rfft": Transform(
+        halved="output",
+        one=np.fft.rfft,
+        several=np.fft.rfftn,
+        formula="fft of a real signal, the first N//2 + 1 places",
+    ),
+    "irfft": Transform(
+        halved="input", one=np.fft.irfft, several=np.fft.irfftn, formula="ifft of half a symmetric spectrum, real"
+    ),
+    "hfft": Transform(halved="input", one=np.fft.hfft, several=_hfftn, formula="fft of half a symmetric signal, real"),
+    "ihfft": Transform(
+        halved="output", one=np.fft.ihfft, several=_ihfftn, formula="ifft of a real signal, the first N//2 + 1 places"
+    ),
+}
+
+
+class _Fourier(Layer):
+    """Base of all transforms."""
+
+    kind: ClassVar[str]
+
+    norm: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.norm not in _SWAPPED:
+            raise ParameterError("unknown norm", found=self.norm, expected="backward, forward or ortho")
+
+    @property
+    def _transform(self) -> Transform:
+        return _TRANSFORMS[self.kind]
+
+    def _dtype(self, dtype: DType) -> DType:
+        if self._transform.halved == "output" and dtype.kind == "c":
+            raise ShapeError("a real signal is needed", found=dtype_name(dtype))
+        result = complex_dtype(float_dtype(dtype))
+        return real_dtype(result) if self._transform.halved == "input" else result
+
+    def _prepared(self, input: Array) -> Array:
+        self._dtype(input.dtype)
+        return cast(input, float_dtype(input.dtype))
+
+
+class OneAxis(_Fourier):
+    """A transform along one axis, cut or filled with zeros to n points first."""
+
+    n: tuple[Dim, ...] = ()
+    dim: int = -1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis = self._axis(input.shape)
+        length = self._transform.length(self.n[0] if self.n else -1, input.shape[axis])
+        _check_points(length)
+        return TensorSpec(replaced(input.shape, axis, length), self._dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        points = self.n[0] if self.n else None
+        return np.asarray(self._transform.one(self._prepared(input), points, self._axis(input.shape), self.norm))
+
+    def _axis(self, shape: Shape) -> int:
+        if not shape:
+            raise ShapeError("a 0-dim tensor cannot be transformed")
+        return checked_axis(self.dim, len(shape))
+
+
+class SeveralAxes(_Fourier):
+    """A transform along several axes, each cut or filled with zeros to s points first; -1 leaves one as it is."""
+
+    s: tuple[Dim, ...] = ()
+    dim: tuple[int, ...] = ()
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axes, points = self._axes(input.rank)
+        shape = list(input.shape)
+        for axis, given in zip(axes, points, strict=True):
+            shape[axis] = shape[axis] if given == -1 else given
+        last = self._transform.length(points[-1], input.shape[axes[-1]])
+        shape[axes[-1]] = last
+        for length in shape:
+            _check_points(length)
+        return TensorSpec(tuple(shape), self._dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        axes, points = self._axes(input.ndim)
+        lengths = [input.shape[axis] if given == -1 else given for axis, given in zip(axes, points, strict=True)]
+        if points[-1] == -1 and self._transform.halved == "input":
+            lengths[-1] = 2 * (input.shape[axes[-1]] - 1)
+        return np.asarray(self._transform.several(self._prepared(input), lengths, axes, self.norm))
+
+    def _axes(self, rank: int) -> tuple[tuple[int, ...], Shape]:
+        """The axes, and for each the points asked for."""
+        if not rank:
+            raise ShapeError("a 0-dim tensor cannot be transformed")
+        count = len(self.s) or rank
+        axes = checked_axes(self.dim or range(rank - count, rank), rank)
+        if self.s and len(self.s) != len(axes):
+            raise ParameterError("s and dim differ in length", found=len(self.s), expected=len(axes))
+        return axes, self.s or (-1,) * len(axes)
+
+
+def _check_points(length: Dim) -> None:
+    if length is not None and length < 1:
+        raise ShapeError("there are no points to transform", found=length, expected="at least 1")
+
+
+def _define(base: type[_Fourier], kind: str, suffix: str, where: str) -> None:
+    positional = ("input", "n" if base is OneAxis else "s", "dim", "norm")
+    presets = {"dim": (-2, -1)} if suffix == "2" else {}
+    body = {"kind": kind, "__doc__": f"{_TRANSFORMS[kind].formula}; along {where}", "__module__": __name__}
+    layer = type(f"{kind.capitalize()}{suffix.upper()}", (base,), body)
+    register(f"torch.fft.{kind}{suffix}", presets=presets, positional=positional)(layer)
+
+
+for _kind in _TRANSFORMS:
+    _define(OneAxis, _kind, "", "one axis")
+    _define(SeveralAxes, _kind, "2", "two axes")
+    _define(SeveralAxes, _kind, "n", "several axes")
+
+
+class _Shift(Rearrangement):
+    """Base of layers that swap the halves of axes."""
+
+    dim: tuple[int, ...] = ()
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        self._axes(input.rank)
+        return input
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        return checked_axes(self.dim or range(rank), rank) if rank else ()
+
+
+@register("torch.fft.fftshift", "aten::fft_fftshift")
+class FftShift(_Shift):
+    """Frequency 0 moved from the front to the middle of each axis."""
+
+    def forward(self, input: Array) -> Array:
+        return np.fft.fftshift(input, self._axes(input.ndim))
+
+
+@register("torch.fft.ifftshift", "aten::fft_ifftshift")
+class IfftShift(_Shift):
+    """Frequency 0 moved from the middle to the front of each axis."""
+
+    def forward(self, input: Array) -> Array:
+        return np.fft.ifftshift(input, self._axes(input.ndim))

@@ -1,0 +1,143 @@
+"""Quantised tensors: integers q that stand for (q - zero_point) * scale."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import replaced
+from engine.layers.axis import checked_axis
+from engine.layers.layer import Layer
+from engine.layers.registry import register
+from engine.promotion import cast
+from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
+
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+_INTEGERS: Final = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
+
+
+class Quantised(np.ndarray[Any, Any]):
+    """Integers that know their scale and zero point, and hand them on to their views."""
+
+    scale: float = 1.0
+    zero_point: int = 0
+
+    def __array_finalize__(self, source: object) -> None:
+        self.scale = getattr(source, "scale", 1.0)
+        self.zero_point = getattr(source, "zero_point", 0)
+
+
+@register(
+    "torch.quantize_per_tensor", "aten::quantize_per_tensor", positional=("input", "scale", "zero_point", "dtype")
+)
+@register("nn.quantized.Quantize", positional=("input",))
+class QuantizePerTensor(Layer):
+    """round(x / scale) + zero_point, halves to even, kept within the integer dtype."""
+
+    scale: float
+    zero_point: int
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _INTEGERS or self.scale <= 0:
+            raise ParameterError(
+                "cannot quantise",
+                found=f"{dtype_name(self.dtype)} with scale {self.scale}",
+                expected="qint8, quint8 or qint32 and a positive scale",
+            )
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, self.dtype)
+
+    def forward(self, input: Array) -> Array:
+        integers = rounded(input, np.float32(self.scale), self.zero_point, *_range(self.dtype)).astype(self.dtype)
+        result = integers.view(Quantised)
+        result.scale, result.zero_point = self.scale, self.zero_point
+        return result
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+def rounded(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:
+    """The integer nearest to x / scale + zero_point between low and high, as float64."""
+    with np.errstate(all="ignore"):
+        nearest = np.rint(cast(x, _FLOAT32) * (np.float32(1) / scale)).astype(np.float64) + zero_point
+    return np.asarray(np.clip(np.nan_to_num(nearest, nan=low, posinf=high, neginf=low), low, high))
+
+
+@register("torch.dequantize", "nn.quantized.DeQuantize")
+class Dequantize(Layer):
+    """(q - zero_point) * scale, float32.
+
+    Raises:
+        ShapeError: for a tensor that was not quantised.
+    """
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, _FLOAT32)
+
+    def forward(self, input: Array) -> Array:
+        if not isinstance(input, Quantised):
+            raise ShapeError("only quantised tensors can be dequantised", found=dtype_name(input.dtype))
+        distance = np.asarray(input).astype(np.int64) - input.zero_point
+        return np.asarray(distance.astype(np.float32) * np.float32(input.scale))
+
+
+@register("aten::int_repr")
+class IntRepr(Layer):
+    """The integers of a quantised tensor."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return input.view(np.ndarray)
+
+
+@register("aten::fake_quantize_per_tensor_affine")
+class FakeQuantize(Layer):
+    """x as the nearest of the values that quant_min to quant_max stand for."""
+
+    scale: float
+    zero_point: int
+    quant_min: int
+    quant_max: int
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        places = rounded(input, np.float32(self.scale), self.zero_point, self.quant_min, self.quant_max)
+        return cast((places - self.zero_point).astype(np.float32) * np.float32(self.scale), input.dtype)
+
+
+@register(
+    "aten::fake_quantize_per_channel_affine",
+    positional=("input", "scale", "zero_point", "axis", "quant_min", "quant_max"),
+)
+class FakeQuantizeChannels(Layer):
+    """As fake_quantize_per_tensor with a scale and a zero point for every slice of one axis."""
+
+    axis: int
+    quant_min: int
+    quant_max: int
+
+    def infer(self, input: TensorSpec, scale: TensorSpec, zero_point: TensorSpec) -> TensorSpec:
+        self._along(input.shape, scale.shape)
+        return input
+
+    def forward(self, input: Array, scale: Array, zero_point: Array) -> Array:
+        shape = self._along(input.shape, scale.shape)
+        scales, zeros = cast(scale, _FLOAT32).reshape(shape), zero_point.reshape(shape)
+        places = rounded(input, scales, zeros, self.quant_min, self.quant_max)
+        return cast((places - zeros).astype(np.float32) * scales, input.dtype)
+
+    def _along(self, input: Any, scale: Any) -> Any:
+        axis = checked_axis(self.axis, len(input))
+        if len(scale) != 1 or None not in (scale[0], input[axis]) and scale[0] != input[axis]:
+            raise ShapeError("scale does not fit", found=format_shape(scale), expected=f"[{input[axis]}]")
+        return replaced((1,) * len(input), axis, scale[0])

@@ -1,0 +1,240 @@
+"""Operators that write or add values at positions along one axis.
+
+Half precision is added up in float32 and rounded once. Where a plain write hits a place twice, the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import sizes
+from engine.layers.axis import checked_axis
+from engine.layers.layer import Layer
+from engine.layers.precision import working_dtype
+from engine.layers.registry import register
+from engine.layers.selection import at_least_1d, check_covers, check_positions
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
+
+_WAYS: Final[dict[str, Any]] = {
+    "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
+    "amax": np.maximum, "amin": np.minimum,
+}  # fmt: skip
+
+
+class _Scatter(Layer):
+    """Base of layers that write the elements of one tensor to places an index of its shape names."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, src: Any) -> TensorSpec:
+        self._check(input.shape, index.shape, src.shape if isinstance(src, TensorSpec) else None)
+        return input
+
+    def _check(self, input: Shape, index: Shape, src: Shape | None) -> int:
+        axis = checked_axis(self.dim, len(input))
+        if 0 not in index:
+            check_covers(at_least_1d(index), at_least_1d(input), axis)
+            if src:
+                check_covers(at_least_1d(index), at_least_1d(src), None)
+        return axis
+
+    def _places(self, input: Array, index: Array, src: Array) -> tuple[tuple[Array, ...], Array]:
+        """What to index input with, and the source elements that belong there."""
+        axis = self._check(input.shape, index.shape, src.shape)
+        index = np.atleast_1d(index)
+        check_positions(index, at_least_1d(input.shape)[axis] or 0)
+        source = (
+            np.atleast_1d(src)[tuple(slice(n) for n in index.shape)] if src.ndim else np.broadcast_to(src, index.shape)
+        )
+        grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+        grid[axis] = index
+        return tuple(grid), source
+
+
+@register(
+    "torch.scatter", "aten::scatter", renamed={"value": "src"}, positional=("input", "dim", "index", "src", "reduce")
+)
+class Scatter(_Scatter):
+    """out[index[i][j]][j] = src[i][j] for dim 0, src a tensor or one number; reduce adds or multiplies instead."""
+
+    dim: int
+    reduce: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduce not in (None, "add", "multiply"):
+            raise ParameterError("unknown reduce", found=self.reduce, expected="add or multiply")
+
+    def forward(self, input: Array, index: Array, src: Array | Number) -> Array:
+        places, source = self._places(input, index, cast(src, input.dtype))
+        return _written(input, places, source, self.reduce)
+
+
+@register("torch.scatter_add", positional=("input", "dim", "index", "src"))
+class ScatterAdd(_Scatter):
+    """out[index[i][j]][j] += src[i][j] for dim 0."""
+
+    dim: int
+
+    def forward(self, input: Array, index: Array, src: Array) -> Array:
+        places, source = self._places(input, index, src)
+        return _written(input, places, source, "add")
+
+
+@register(
+    "torch.scatter_reduce",
+    "aten::scatter_reduce",
+    positional=("input", "dim", "index", "src", "reduce", "include_self"),
+)
+class ScatterReduce(_Scatter):
+    """The sum, product, mean, largest or smallest of all elements of src that meet at a place.
+
+    The input's own element takes part if include_self; it stays where nothing arrives.
+    """
+
+    dim: int
+    reduce: str
+    include_self: bool = True
+
+    def __post_init__(self) -> None:
+        _check_way(self.reduce)
+
+    def forward(self, input: Array, index: Array, src: Array) -> Array:
+        places, source = self._places(input, index, src)
+        return _reduced(input, places, source, self.reduce, self.include_self)
+
+
+def _check_way(reduce: str) -> None:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise ParameterError("unknown reduce", found=reduce, expected="sum, prod, mean, amax or amin")
+
+
+class _IndexWrite(Layer):
+    """Base of layers that write slices of one axis, named by a vector."""
+
+    dim: int
+
+    def _spec(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        self._target(input.shape, index.shape, source.shape)
+        return input
+
+    def _target(self, input: Shape, index: Shape, source: Shape) -> tuple[int, Shape]:
+        """The axis, and the shape of all slices written."""
+        axis = checked_axis(self.dim, len(input))
+        if len(index) > 1:
+            raise ShapeError("index must be a vector", found=format_shape(index))
+        table = at_least_1d(input)
+        target = (*table[:axis], index[0] if index else 1, *table[axis + 1 :])
+        broadcast_shapes(source, target)
+        return axis, target
+
+    def _places(self, input: Array, index: Array, source: Array) -> tuple[tuple[Any, ...], Array]:
+        axis, target = self._target(input.shape, index.shape, source.shape)
+        check_positions(index, at_least_1d(input.shape)[axis] or 0)
+        return (*(slice(None),) * axis, np.atleast_1d(index)), np.broadcast_to(source, sizes(target))
+
+
+@register("torch.index_add", "aten::index_add", positional=("input", "dim", "index", "source", "alpha"))
+class IndexAdd(_IndexWrite):
+    """input[index[i]] += alpha * source[i] for every slice i along dim."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec, alpha: Number = 1) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array, alpha: Number = 1) -> Array:
+        dtype = working_dtype(input.dtype)
+        scaled = cast(source, dtype) * cast(alpha, dtype)
+        places, slices = self._places(input, index, scaled)
+        return _written(input, places, slices, "add")
+
+
+@register("aten::index_copy", positional=("input", "dim", "index", "source"))
+@register("aten::index_fill", positional=("input", "dim", "index", "source"))
+class IndexCopy(_IndexWrite):
+    """input[index[i]] = source[i] for every slice i along dim; index_fill writes one number into all of them."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec | Number) -> TensorSpec:
+        known = source if isinstance(source, TensorSpec) else TensorSpec((), input.dtype)
+        return self._spec(input, index, known)
+
+    def forward(self, input: Array, index: Array, source: Array | Number) -> Array:
+        places, slices = self._places(input, index, cast(source, input.dtype))
+        return _written(input, places, slices, None)
+
+
+@register("aten::index_reduce", positional=("input", "dim", "index", "source", "reduce", "include_self"))
+class IndexReduce(_IndexWrite):
+    """As index_add with the product, mean, largest or smallest of what meets at a slice."""
+
+    dim: int
+    reduce: str
+    include_self: bool = True
+
+    def __post_init__(self) -> None:
+        _check_way(self.reduce)
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        places, slices = self._places(input, index, source)
+        return _reduced(input, places, slices, self.reduce, self.include_self)
+
+
+@register("aten::put", positional=("input", "index", "source", "accumulate"))
+class Put(Layer):
+    """source written, or added, at places of the flattened input; negative ones count from the end."""
+
+    accumulate: bool = False
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        if None not in (index.size, source.size) and index.size != source.size:
+            raise ShapeError("index and source differ in size", found=f"{index.size} and {source.size}")
+        return input
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
+        check_positions(index, input.size, -input.size)
+        flat = _written(input.reshape(-1), (index,), source.reshape(index.shape), "add" if self.accumulate else None)
+        return flat.reshape(input.shape)
+
+
+def _written(input: Array, places: tuple[Any, ...], source: Array, reduce: str | None) -> Array:
+    """A copy of input with source written at the places, or combined with what is there."""
+    dtype = input.dtype if reduce is None else working_dtype(input.dtype)
+    result = np.atleast_1d(input).astype(dtype)
+    if reduce is None:
+        result[places] = cast(source, dtype)
+    else:
+        with np.errstate(all="ignore"):
+            _WAYS[reduce].at(result, places, cast(source, dtype))
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def _reduced(input: Array, places: tuple[Any, ...], source: Array, reduce: str, include_self: bool) -> Array:
+    table = np.atleast_1d(input)
+    counts = np.zeros(table.shape, np.int64)
+    np.add.at(counts, places, 1)
+    if not include_self:
+        table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
+    result = _written(table, places, source, reduce)
+    if reduce == "mean":
+        divisor = np.maximum(counts + include_self, 1)
+        wide = cast(result, working_dtype(input.dtype))
+        result = wide // divisor if wide.dtype.kind in "iu" else wide / divisor.astype(wide.dtype)
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def _neutral(reduce: str, dtype: DType) -> Array:
+    """What changes nothing when combined with another element."""
+    if reduce in ("amax", "amin"):
+        low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+        return cast(low if reduce == "amax" else high, dtype)
+    return cast(1 if reduce == "prod" else 0, dtype)

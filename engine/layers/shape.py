@@ -1,0 +1,241 @@
+"""Operators that view the same elements, in the same order, under another shape.
+
+Open dimensions (None) take part: a shape is worked out as far as the known ones allow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.axes import checked_axes, replaced, sizes
+from engine.layers.axis import checked_axis
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.registry import register
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
+
+
+class Rearrangement(Layer):
+    """Base of layers that only move elements: they compute nothing."""
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("Tensor.reshape", "Tensor.view")
+class Reshape(Rearrangement):
+    """The elements of input, in row-major order, as a tensor of another shape.
+
+    Parameters:
+        shape: -1 stands for whatever the number of elements leaves, 0 for the input's own dimension (ONNX).
+            Old converters write several -1, one for each dimension that differed between two traces: known
+            dimensions of the file's annotation and dimensions the input begins or ends with settle all but one.
+    Raises:
+        ShapeError: the numbers of elements differ, or more than one -1 stays open.
+    """
+
+    shape: tuple[Dim, ...]
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(_fitted(self._wanted(input.shape), input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(_fitted(self._wanted(input.shape), input.shape)))
+
+    def _wanted(self, input: Shape) -> Shape:
+        shape = self.shape
+        if product(input) != 0 and 0 in shape:
+            shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
+        if shape.count(-1) > 1:
+            shape = _settled(shape, input, self.annotations)
+        return shape
+
+
+def _copied(dim: int, index: int, input: Shape) -> Dim:
+    return input[index] if index < len(input) else dim
+
+
+def _settled(shape: Shape, input: Shape, annotations: Annotations) -> Shape:
+    """A shape with all but one -1 replaced."""
+    found = list(shape)
+    annotated = annotations.outputs[0] if annotations.outputs else None
+    if annotated is not None and annotated.rank == len(found):
+        found = [
+            note if dim == -1 and note is not None else dim for dim, note in zip(found, annotated.shape, strict=True)
+        ]
+    _copy_while_alike(found, input, range(min(len(found), len(input))))
+    _copy_while_alike(found, input, range(-1, -min(len(found), len(input)) - 1, -1))
+    if found.count(-1) > 1:
+        raise ShapeError("more than one dimension is left open", found=format_shape(shape), expected="one -1 at most")
+    return tuple(found)
+
+
+def _copy_while_alike(found: list[Dim], input: Shape, indices: range) -> None:
+    for index in indices:
+        if found.count(-1) <= 1 or (found[index] != -1 and found[index] != input[index]):
+            return
+        found[index] = input[index]
+
+
+def _fitted(shape: Shape, input: Shape) -> Shape:
+    """The shape with its one free dimension worked out from the number of elements, as far as that is known."""
+    if any(dim is not None and dim < -1 for dim in shape) or shape.count(-1) > 1:
+        raise ShapeError("not a shape", found=format_shape(shape), expected="dimensions >= 0 and at most one -1")
+    total = product(input)
+    free = [index for index, dim in enumerate(shape) if dim is None or dim == -1]
+    rest = math.prod(dim for dim in shape if dim is not None and dim != -1)
+    if total is None or len(free) > 1:
+        return tuple(None if dim == -1 else dim for dim in shape)
+    fits = rest != 0 and total % rest == 0 if free else rest == total
+    if not fits:
+        raise ShapeError("the elements do not fit", found=f"{format_shape(input)} into {format_shape(shape)}")
+    return replaced(shape, free[0], total // rest) if free else shape
+
+
+@register("Tensor.reshape_as", "Tensor.view_as", "aten::view_as")
+class ReshapeAs(Rearrangement):
+    """input in the shape of other."""
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        return TensorSpec(_fitted(other.shape, input.shape), input.dtype)
+
+    def forward(self, input: Array, other: Array) -> Array:
+        return input.reshape(sizes(_fitted(other.shape, input.shape)))
+
+
+@register("torch.flatten")
+class Flatten(Rearrangement):
+    """Dimensions start_dim to end_dim as one; a 0-dim tensor becomes one of one element."""
+
+    start_dim: int = 0
+    end_dim: int = -1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(self._shape(input.shape)))
+
+    def _shape(self, shape: Shape) -> Shape:
+        start, end = checked_axis(self.start_dim, len(shape)), checked_axis(self.end_dim, len(shape))
+        if start > end:
+            raise ShapeError("start_dim comes after end_dim", found=f"{self.start_dim} and {self.end_dim}")
+        return (*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :])
+
+
+@register("aten::ravel", presets={"start_dim": 0, "end_dim": -1})
+class Ravel(Flatten):
+    """All elements in one dimension."""
+
+
+@register("Tensor.unflatten")
+class Unflatten(Rearrangement):
+    """One dimension as several; one of them may be -1."""
+
+    dim: int
+    sizes: tuple[Dim, ...]
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(self._shape(input.shape)))
+
+    def _shape(self, shape: Shape) -> Shape:
+        axis = checked_axis(self.dim, len(shape))
+        return replaced(shape, axis, *_fitted(self.sizes, shape[axis : axis + 1]))
+
+
+@register("torch.squeeze")
+class Squeeze(Rearrangement):
+    """Dimensions of size 1 left out: all of them, or those given; others are left alone."""
+
+    dim: tuple[int, ...] | None = None
+
+    def infer(self, input: TensorSpec) -> Any:
+        axes = self._axes(input.rank)
+        if any(input.shape[axis] is None for axis in axes):
+            return UNKNOWN
+        return TensorSpec(_without_ones(input.shape, axes), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(_without_ones(input.shape, self._axes(input.ndim))))
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        axes = range(rank) if self.dim is None else checked_axes(self.dim, rank)
+        return tuple(axis for axis in axes if axis < rank)
+
+
+def _without_ones(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    return tuple(dim for axis, dim in enumerate(shape) if axis not in axes or dim != 1)
+
+
+@register("torch.unsqueeze")
+class Unsqueeze(Rearrangement):
+    """A dimension of size 1 more, at ``dim`` of the result; several when they are given as a list (ONNX)."""
+
+    dim: tuple[int, ...]
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(self._shape(input.shape)))
+
+    def _shape(self, shape: Shape) -> Shape:
+        new = checked_axes(self.dim, len(shape) + len(self.dim))
+        old = iter(shape)
+        return tuple(1 if axis in new else next(old) for axis in range(len(shape) + len(new)))
+
+
+@register("aten::atleast_1d", presets={"rank": 1})
+@register("aten::atleast_2d", presets={"rank": 2})
+@register("aten::atleast_3d", presets={"rank": 3})
+class AtLeast(Rearrangement):
+    """Enough dimensions of size 1 in front that there are ``rank``; the third comes last, as in PyTorch."""
+
+    rank: int
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(self._shape(input.shape)))
+
+    def _shape(self, shape: Shape) -> Shape:
+        if len(shape) >= self.rank:
+            return shape
+        if self.rank == 3 and len(shape) > 0:
+            return (*((1,) * (2 - len(shape))), *shape, 1)
+        return (1,) * (self.rank - len(shape)) + shape
+
+
+@register("torch.as_strided")
+class AsStrided(Rearrangement):
+    """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    storage_offset: int | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        self._check(input.shape)
+        return TensorSpec(self.size, input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        self._check(input.shape)
+        flat = np.ascontiguousarray(input).reshape(-1)[self.storage_offset or 0 :]
+        strides = [step * input.itemsize for step in self.stride]
+        return np.lib.stride_tricks.as_strided(flat, self.size, strides, writeable=False)
+
+    def _check(self, shape: Shape) -> None:
+        if len(self.size) != len(self.stride) or min((*self.size, *self.stride, 0)) < 0:
+            raise ShapeError("size and stride do not fit", found=f"{list(self.size)} and {list(self.stride)}")
+        last = (self.storage_offset or 0) + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+        total = product(shape)
+        if 0 not in self.size and total is not None and not 0 <= last < total:
+            raise ShapeError("strides reach past the elements", found=f"element {last}", expected=f"below {total}")

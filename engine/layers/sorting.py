@@ -1,0 +1,155 @@
+"""Sorting and the largest or smallest few. NaN counts as larger than every number; equal elements keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import replaced
+from engine.layers.axis import checked_axis
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.overload import Overloaded
+from engine.layers.precision import working_dtype
+from engine.layers.reduction import INT64
+from engine.layers.registry import register
+from engine.promotion import cast
+from engine.tensor import Array, Dim, TensorSpec
+
+
+def order(input: Array, axis: int, descending: bool = False) -> Array:
+    """The places of the elements along an axis in sorted order, equal ones as they come."""
+    wide = cast(input, working_dtype(input.dtype))
+    if not descending:
+        return np.argsort(wide, axis, stable=True)
+    # Sorted backwards and turned around, equal elements are back in their order.
+    backwards = np.argsort(np.flip(wide, axis), axis, stable=True)
+    return np.flip(input.shape[axis] - 1 - backwards, axis)
+
+
+@register("torch.sort")
+class Sort(Layer):
+    """The elements in order along dim, and the places they came from."""
+
+    dim: int = -1
+    descending: bool = False
+    stable: bool | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        checked_axis(self.dim, input.rank)
+        return self._arranged(input, TensorSpec(input.shape, INT64))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        places = order(row, axis, self.descending)
+        values = np.take_along_axis(row, places, axis)
+        return self._arranged(values.reshape(input.shape), places.reshape(input.shape))
+
+    def _arranged(self, values: Any, places: Any) -> Any:
+        return values if len(self.annotations.outputs) == 1 else (values, places)
+
+
+@register("aten::sort")
+class RawSort(Overloaded):
+    """sort(input, dim, descending) or sort(input, stable, dim, descending)."""
+
+    schemas = {3: (Sort, "input dim descending"), 4: (Sort, "input stable dim descending")}
+
+
+class ArgSort(Layer):
+    """The places of the elements in order along dim."""
+
+    dim: int = -1
+    descending: bool = False
+    stable: bool | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        checked_axis(self.dim, input.rank)
+        return TensorSpec(input.shape, INT64)
+
+    def forward(self, input: Array) -> Array:
+        axis = checked_axis(self.dim, input.ndim)
+        return order(np.atleast_1d(input), axis, self.descending).reshape(input.shape)
+
+
+@register("aten::argsort")
+class RawArgSort(Overloaded):
+    """argsort(input, dim, descending) or argsort(input, stable, dim, descending)."""
+
+    schemas = {3: (ArgSort, "input dim descending"), 4: (ArgSort, "input stable dim descending")}
+
+
+@register("aten::msort")
+class SortRows(Layer):
+    """The elements in order along the first axis."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        row = np.atleast_1d(input)
+        return np.take_along_axis(row, order(row, 0), 0).reshape(input.shape)
+
+
+@register("torch.topk", positional=("input", "k", "dim", "largest", "sorted"))
+class TopK(Layer):
+    """The k largest or smallest elements along dim, in order, and their places."""
+
+    k: tuple[Dim, ...]
+    dim: int = -1
+    largest: bool = True
+    sorted: bool = True
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        axis = checked_axis(self.dim, input.rank)
+        shape = replaced(input.shape, axis, self._count(input.shape[axis])) if input.rank else input.shape
+        return self._arranged(TensorSpec(shape, input.dtype), TensorSpec(shape, INT64))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        count = self._count(row.shape[axis])
+        places = order(row, axis, self.largest)[(slice(None),) * axis + (slice(count),)]
+        values = np.take_along_axis(row, places, axis)
+        return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
+
+    def _count(self, length: Dim) -> Dim:
+        if len(self.k) != 1:
+            raise ParameterError("k must be a number", found=list(self.k))
+        k = self.k[0]
+        if k is not None and (k < 0 or (length is not None and k > length)):
+            raise ShapeError("k is out of range", found=k, expected=f"0 to {length}")
+        return k
+
+    def _arranged(self, values: Any, places: Any) -> Any:
+        return values if len(self.annotations.outputs) == 1 else (values, places)
+
+
+@register("torch.kthvalue", "aten::kthvalue", positional=("input", "k", "dim", "keepdim"))
+class KthValue(Layer):
+    """The k-th smallest element along dim, counted from 1, and its place."""
+
+    k: int
+    dim: int = -1
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        axis = checked_axis(self.dim, input.rank)
+        length = input.shape[axis] if input.rank else 1
+        if self.k < 1 or (length is not None and self.k > length):
+            raise ShapeError("k is out of range", found=self.k, expected=f"1 to {length}")
+        kept = replaced(input.shape, axis, 1) if self.keepdim else replaced(input.shape, axis)
+        shape = kept if input.rank else ()
+        return TensorSpec(shape, input.dtype), TensorSpec(shape, INT64)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        shape = self.infer(TensorSpec(input.shape, input.dtype))[0].shape
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        places = np.take(order(row, axis), [self.k - 1], axis)
+        values = np.take_along_axis(row, places, axis)
+        return values.reshape(shape), places.reshape(shape)  # type: ignore[arg-type]

@@ -1,0 +1,204 @@
+"""Operators with several pieces of one tensor as their outputs.
+
+The converter lists the pieces as outputs of their own; an operator with one output without annotation gives all
+pieces as a list instead, which a ``prim::ListUnpack`` takes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import replaced
+from engine.layers.axis import checked_axis
+from engine.layers.layer import NO_ANNOTATIONS, Annotations
+from engine.layers.registry import register
+from engine.layers.shape import Rearrangement
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec
+
+
+class _Pieces(Rearrangement):
+    """Base of layers that cut an axis; a subclass says how long the pieces are."""
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def _cut_spec(self, input: TensorSpec, dim: int) -> Any:
+        axis = checked_axis(dim, max(input.rank, 1))
+        lengths = self._lengths(_length(input.shape, axis))
+        if lengths is None:
+            return UNKNOWN
+        return self._arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
+
+    def _cut(self, input: Array, dim: int) -> Any:
+        axis = checked_axis(dim, max(input.ndim, 1))
+        lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
+        bounds = np.cumsum([0, *lengths]).tolist()
+        lead = (slice(None),) * axis
+        return self._arranged([input[(*lead, slice(start, end))] for start, end in pairwise(bounds)])
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        """The pieces' lengths, open where the axis is; None when not even their number is known."""
+        raise NotImplementedError
+
+    def _open(self) -> Sequence[Dim] | None:
+        return None if self._gives_list else (None,) * len(self.annotations.outputs)
+
+    @property
+    def _gives_list(self) -> bool:
+        return self.annotations.outputs in ((), (None,))
+
+    def _arranged(self, pieces: list[Any]) -> Any:
+        if self._gives_list:
+            return pieces
+        if len(pieces) != len(self.annotations.outputs):
+            raise ShapeError("the number of pieces differs", found=len(pieces), expected=len(self.annotations.outputs))
+        return pieces[0] if len(pieces) == 1 else tuple(pieces)
+
+
+def _length(shape: Shape, axis: int) -> Dim:
+    if not shape:
+        raise ShapeError("a 0-dim tensor has no axis to cut")
+    return shape[axis]
+
+
+@register("torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+class Split(_Pieces):
+    """Pieces of one size along dim, the last possibly shorter; or of the sizes given.
+
+    Raises:
+        ShapeError: the sizes given do not add up to the axis.
+    """
+
+    split_size_or_sections: int | tuple[Dim, ...]
+    dim: int = 0
+
+    def infer(self, tensor: TensorSpec) -> Any:
+        return self._cut_spec(tensor, self.dim)
+
+    def forward(self, tensor: Array) -> Any:
+        return self._cut(tensor, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        sizes = self.split_size_or_sections
+        if isinstance(sizes, tuple):
+            return _checked_sections(sizes, length)
+        if sizes < 0 or (sizes == 0 and length):
+            raise ParameterError("split size must be positive", found=sizes)
+        if length is None:
+            pieces = self._open()
+            return None if pieces is None else (sizes,) * (len(pieces) - 1) + (None,)
+        return _even_pieces(length, sizes)
+
+
+def _even_pieces(length: int, size: int) -> list[int]:
+    count = max(-(-length // size), 1) if size else 1
+    return [size] * (count - 1) + [length - size * (count - 1)]
+
+
+def _checked_sections(sizes: Shape, length: Dim) -> Shape:
+    known = [size for size in sizes if size is not None]
+    if min(known, default=0) < 0:
+        raise ParameterError("sections must not be negative", found=list(sizes))
+    if length is not None and len(known) == len(sizes) and sum(known) != length:
+        raise ShapeError("sections do not add up", found=f"{list(sizes)}", expected=f"a sum of {length}")
+    return sizes
+
+
+@register("torch.chunk", "aten::unsafe_chunk")
+class Chunk(_Pieces):
+    """At most so many pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
+
+    chunks: int
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._cut_spec(input, self.dim)
+
+    def forward(self, input: Array) -> Any:
+        return self._cut(input, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        if self.chunks < 1:
+            raise ParameterError("chunks must be positive", found=self.chunks)
+        if length is None:
+            return self._open()
+        return _even_pieces(length, -(-length // self.chunks)) if length else [0] * self.chunks
+
+
+@register("torch.tensor_split")
+class TensorSplit(_Pieces):
+    """Exactly so many pieces along dim, the first ones longer by one; or cut before every index given."""
+
+    sections: int | None = None
+    indices: tuple[int, ...] | None = None
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._cut_spec(input, self.dim)
+
+    def forward(self, input: Array) -> Any:
+        return self._cut(input, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        if self.indices is not None:
+            return (None,) * (len(self.indices) + 1) if length is None else _between(self.indices, length)
+        if self.sections is None or self.sections < 1:
+            raise ParameterError("sections must be positive", found=self.sections)
+        if length is None:
+            return (None,) * self.sections
+        short, longer = divmod(length, self.sections)
+        return [short + 1] * longer + [short] * (self.sections - longer)
+
+
+def _between(indices: Sequence[int], length: int) -> list[int]:
+    """Lengths between consecutive cuts, which may lie outside the axis or go backwards."""
+    starts = [slice(index, None).indices(length)[0] for index in indices]
+    return [max(end - start, 0) for start, end in pairwise([0, *starts, length])]
+
+
+@register("aten::hsplit", presets={"axis": 1})
+@register("aten::vsplit", presets={"axis": 0})
+@register("aten::dsplit", presets={"axis": 2})
+class AxisSplit(_Pieces):
+    """As tensor_split along a fixed axis, which the sections must divide; hsplit cuts vectors along their only one."""
+
+    indices_or_sections: int | tuple[int, ...]
+    axis: int
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._cut_spec(input, min(self.axis, input.rank - 1))
+
+    def forward(self, input: Array) -> Any:
+        return self._cut(input, min(self.axis, input.ndim - 1))
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        cuts = self.indices_or_sections
+        if isinstance(cuts, tuple):
+            return TensorSplit(indices=cuts)._lengths(length)
+        if cuts < 1 or (length is not None and length % cuts):
+            raise ShapeError("the axis cannot be cut evenly", found=f"{length} by {cuts}")
+        return TensorSplit(sections=cuts)._lengths(length)
+
+
+@register("torch.unbind")
+class Unbind(_Pieces):
+    """The slices along dim, without that axis."""
+
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        axis = checked_axis(self.dim, input.rank)
+        count = _length(input.shape, axis)
+        if count is None and self._gives_list:
+            return UNKNOWN
+        slice = TensorSpec(replaced(input.shape, axis), input.dtype)
+        return self._arranged([slice] * (len(self.annotations.outputs) if count is None else count))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        _length(input.shape, axis)
+        return self._arranged(list(np.moveaxis(input, axis, 0)))
