@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final, NoReturn
 
-from app.cli import check, compare, graph, run, serve
+from app.cli import check, compare, export, graph, run, serve
 
 VERBS: Final[dict[str, ModuleType]] = {
     "serve": serve,
@@ -27,6 +27,7 @@ VERBS: Final[dict[str, ModuleType]] = {
     "graph": graph,
     "check": check,
     "compare": compare,
+    "export": export,
 }
 
 _PROGRAM: Final = "pnnx-serve"

@@ -1,0 +1,48 @@
+"""PyTorch -> PNNX: trace a module, convert it, hold the result against PyTorch, put it where it is served from.
+
+    import exporter
+    exported = exporter.export(model.eval(), exporter.parse_inputs(["1,3,224,224"]), Path("out"))
+    reference = exporter.record(model, tensors, exported.graph)      # values for `pnnx-serve compare`
+
+Needs torch and pnnx, the ``export`` extra; torch is not imported before one of the names that need it is asked for.
+Nothing that serves models imports this package. Every failure is an ``exporter.ExportError``, or another
+``engine.EngineError`` where the engine cannot take what was exported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from exporter.errors import ConversionError, DivergenceError, ExportError, SourceError, TracingError
+from exporter.inputs import InputSpec, parse_inputs
+from exporter.placement import model_name, place
+
+if TYPE_CHECKING:
+    from exporter.pipeline import Exported, export
+    from exporter.recording import record
+    from exporter.source import load_source
+
+__all__ = [
+    "ConversionError",
+    "DivergenceError",
+    "ExportError",
+    "Exported",
+    "InputSpec",
+    "SourceError",
+    "TracingError",
+    "export",
+    "load_source",
+    "model_name",
+    "parse_inputs",
+    "place",
+    "record",
+]
+
+_WITH_TORCH = {"export": "pipeline", "Exported": "pipeline", "record": "recording", "load_source": "source"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'exporter' has no attribute '{name}'")
+    return getattr(import_module(f"exporter.{_WITH_TORCH[name]}"), name)

@@ -1,0 +1,99 @@
+"""The converter, run as a program: TorchScript file -> PNNX pair.
+
+It is judged by what it writes and never by its exit status: it may crash in the writers of formats that nobody asked
+for, after the pair is complete. It runs in a folder of its own, so that nothing there is left over from before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from exporter.errors import ConversionError, last_line
+from exporter.inputs import InputSpec
+
+PARAM: Final = "model.pnnx.param"
+BIN: Final = "model.pnnx.bin"
+# The converter replaces '-' in the name of its file, so it gets one without.
+SCRIPT: Final = "model.pt"
+
+_TIMEOUT_S: Final = 3600
+_TELLING: Final = re.compile(r"error|expect|fail|what\(\)|unsupported|not supported|unknown", re.IGNORECASE)
+
+
+def convert(
+    script: Path,
+    folder: Path,
+    inputs: Sequence[InputSpec],
+    second: Sequence[InputSpec] = (),
+    *,
+    opt_level: int = 2,
+    module_operators: Sequence[str] = (),
+) -> None:
+    """Convert a TorchScript file and put the pair into a folder, as model.pnnx.param and model.pnnx.bin.
+
+    Args:
+        inputs, second: shapes and dtypes; dimensions that differ between the two become dynamic.
+        opt_level: how far the converter simplifies, 0 to 2.
+        module_operators: classes (``package.module.Class``) that stay one operator each.
+
+    Raises:
+        ConversionError: no pair was written; with what the converter said last.
+    """
+    with tempfile.TemporaryDirectory(prefix="pnnx-") as scratch:
+        shutil.copyfile(script, Path(scratch, SCRIPT))
+        said = _run([find_converter(), SCRIPT, *arguments(inputs, second, opt_level, module_operators)], scratch)
+        if not (Path(scratch, PARAM).is_file() and Path(scratch, BIN).is_file()):
+            raise ConversionError("pnnx wrote no pair", found=telling_line(said))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (PARAM, BIN):
+            shutil.copyfile(Path(scratch, name), folder / name)
+
+
+def arguments(
+    inputs: Sequence[InputSpec], second: Sequence[InputSpec], opt_level: int, module_operators: Sequence[str]
+) -> list[str]:
+    """The converter's arguments: key=value, no dashes."""
+    found = [f"inputshape={','.join(map(str, inputs))}"] if inputs else []
+    found += [f"inputshape2={','.join(map(str, second))}"] if second else []
+    found += [f"moduleop={','.join(module_operators)}"] if module_operators else []
+    return [*found, f"optlevel={opt_level}", "fp16=0"]
+
+
+def telling_line(said: str) -> str:
+    """Of all that the converter printed, the last line that sounds like a reason."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if _TELLING.search(line)), last_line(said))
+
+
+def find_converter() -> str:
+    """The program inside the installed package, or else the one on the path.
+
+    Raises:
+        ConversionError: there is none.
+    """
+    spec = importlib.util.find_spec("pnnx")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        for inside in ("pnnx", "bin/pnnx"):
+            if Path(folder, inside).is_file():
+                return str(Path(folder, inside))
+    found = shutil.which("pnnx")
+    if found is None:
+        raise ConversionError("the converter is missing", expected="pip install 'pnnx-serve[export]'")
+    return found
+
+
+def _run(command: Sequence[str], folder: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ConversionError("pnnx did not end", found=f"{_TIMEOUT_S} s") from None
+    except OSError as exc:
+        raise ConversionError("pnnx cannot be run", where=Path(command[0]).name, found=exc.strerror) from exc
+    return (done.stdout + done.stderr).decode(errors="replace")

@@ -1,0 +1,97 @@
+"""A pair put where the server finds it: STORE/NAME/VERSION/, with a config.toml to fill in."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import engine
+from exporter.conversion import BIN, PARAM
+from exporter.errors import ExportError
+
+CONFIG: Final = "config.toml"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HEADER: Final = """# {name}: {inputs} -> {outputs}
+# Every key is optional; without a task the model takes and returns tensors.
+task = "tensor"
+"""
+_PICTURES: Final = """
+# For pictures, remove the line above and say what the network was trained with:
+#
+# task = "classification"           # or "detection", "segmentation", "image"
+# labels = "labels.txt"             # one a line, in the order of the classes
+#
+# [preprocess]                      # value = (pixel * scale - mean) / std, for each channel
+# size = [{height}, {width}]        # height, width
+# resize = "crop"                   # or "stretch", "letterbox"
+# color = "{color}"
+# scale = 0.00392156862745098       # 1 / 255
+# mean = [{mean}]
+# std = [{std}]
+"""
+
+
+def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Path:
+    """Copy a pair into a store as the next version of a model; what was there before stays.
+
+    Args:
+        pair: the folder with model.pnnx.param and model.pnnx.bin.
+        store: the folder of models; made if missing.
+        name: the model's name.
+        graph: the pair, loaded; the new config.toml is written from its inputs. One that is there already stays.
+
+    Returns:
+        The version's folder. It appears whole or not at all.
+
+    Raises:
+        ExportError: the name is none for a model.
+        OSError: the store cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise ExportError("no name for a model", found=f"'{name}'", expected="letters, digits, '.', '_' and '-'")
+    folder = store / name
+    folder.mkdir(parents=True, exist_ok=True)
+    # A name with a dot in front is not looked at while the copy is made.
+    scratch = Path(tempfile.mkdtemp(prefix=".", dir=store))
+    try:
+        for file in (PARAM, BIN):
+            shutil.copyfile(pair / file, scratch / file)
+        scratch.chmod(0o755)
+        if not (folder / CONFIG).exists():
+            (folder / CONFIG).write_text(config_text(name, graph), encoding="utf-8")
+        return scratch.rename(folder / str(_next_version(folder)))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def model_name(source: str) -> str:
+    """What a model is called when nobody says: by its class or function, or else by its file."""
+    _, colon, attribute = source.rpartition(":")
+    if colon:
+        return re.sub(r"[^a-z0-9._-]", "_", attribute.lower()).lstrip("._-") or "model"
+    stem = re.sub(r"\.(py|pt|pth|torchscript)$", "", Path(source).name)
+    return re.sub(r"[^A-Za-z0-9._-]", "_", stem).lstrip("._-") or "model"
+
+
+def config_text(name: str, graph: engine.RuntimeGraph) -> str:
+    """A config.toml that serves tensors, and says what to fill in where the first input looks like pictures."""
+    inputs = ", ".join(f"{port.name} {port.spec}" for port in graph.inputs)
+    outputs = ", ".join(f"{port.name} {port.spec}" for port in graph.outputs)
+    text = _HEADER.format(name=name, inputs=inputs, outputs=outputs)
+    spec = graph.inputs[0].spec if graph.inputs else None
+    if spec is None or len(spec.shape) != 4 or spec.shape[1] not in (1, 3) or spec.dtype.kind != "f":
+        return text
+    channels, height, width = spec.shape[1:]
+    colors, means, deviations = ("rgb", "0.485, 0.456, 0.406", "0.229, 0.224, 0.225")
+    if channels == 1:
+        colors, means, deviations = ("grey", "0.5", "0.5")
+    return text + _PICTURES.format(height=height or 224, width=width or 224, color=colors, mean=means, std=deviations)
+
+
+def _next_version(folder: Path) -> int:
+    numbers = [int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()]
+    return max(numbers, default=0) + 1

@@ -1,0 +1,155 @@
+"""Where a model comes from: a Python file or module and a name in it, or a TorchScript file.
+
+model.py:Net          a class, called without arguments
+model.py:make_net     a function, called without arguments
+model.py:net          a module that is there already
+model.py              the only model in it
+package.module:Net    the same, for what is installed
+model.pt              a file written by torch.jit.save
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+import re
+import sys
+import warnings
+import zipfile
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from exporter.errors import SourceError, describe
+
+
+def load_source(text: str) -> Any:
+    """The torch.nn.Module that a text names, in evaluation mode, on the CPU.
+
+    Importing a Python file runs it, and the folder it is in joins ``sys.path``, as for ``python model.py``. A
+    TorchScript file runs nothing before the model does.
+
+    Raises:
+        SourceError: no such file or name, the import or the call fails, or the result is no module.
+    """
+    name, colon, attribute = text.rpartition(":")
+    place, attribute = (name, attribute) if colon else (text, "")
+    if place.endswith(".py"):
+        model = _pick(_import_file(Path(place)), attribute)
+    elif colon:
+        model = _pick(_import_module(place), attribute)
+    else:
+        model = _load_script(Path(place))
+    return model.eval().cpu()
+
+
+def _import_file(path: Path) -> ModuleType:
+    _check_exists(path)
+    path = path.resolve()
+    # A class's name in the graph begins with its module's: Net of model.py is model.Net.
+    names = (f"{stem}{number or ''}" for stem in [re.sub(r"\W", "_", path.stem)] for number in itertools.count())
+    name = next(name for name in names if name not in sys.modules or _is_from(sys.modules[name], path))
+    if name not in sys.modules:
+        sys.path.insert(0, str(path.parent))
+        _execute(name, path)
+    return sys.modules[name]
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path
+
+
+def _execute(name: str, path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SourceError("not a Python file", where=path.name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as exc:
+        del sys.modules[name]
+        raise SourceError("importing it failed", where=path.name, found=describe(exc)) from exc
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as exc:
+        raise SourceError("importing it failed", where=name, found=describe(exc)) from exc
+
+
+def _pick(module: ModuleType, attribute: str) -> Any:
+    where = getattr(module, "__file__", None)
+    place = Path(where).name if where else module.__name__
+    name = attribute or _only_model(module, place)
+    if not hasattr(module, name):
+        near = get_close_matches(name, dir(module), n=1) or _models(module)
+        expected = f"a name in it, such as {near[0]}" if near else "a name in it"
+        raise SourceError("no such name", where=place, found=f"'{name}'", expected=expected)
+    return _made(getattr(module, name), f"{place}:{name}")
+
+
+def _only_model(module: ModuleType, place: str) -> str:
+    names = _models(module)
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise SourceError("not one model", where=place, found=found, expected=f"{place}:NAME to say which")
+    return names[0]
+
+
+def _models(module: ModuleType) -> list[str]:
+    """Modules that are there already, or else the classes the file itself defines."""
+    values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    instances = [name for name, value in values.items() if isinstance(value, torch.nn.Module)]
+    return instances or [
+        name
+        for name, value in values.items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
+    ]
+
+
+def _made(value: Any, where: str) -> Any:
+    if not isinstance(value, torch.nn.Module):
+        if not callable(value):
+            raise SourceError("neither a model nor something that makes one", where=where, found=type(value).__name__)
+        try:
+            value = value()
+        except Exception as exc:
+            raise SourceError("calling it without arguments failed", where=where, found=describe(exc)) from exc
+    if not isinstance(value, torch.nn.Module):
+        raise SourceError("what it makes is no model", where=where, found=type(value).__name__, expected="an nn.Module")
+    return value
+
+
+def _load_script(path: Path) -> Any:
+    _check_exists(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TorchScript is deprecated, and all that the converter reads
+            return torch.jit.load(str(path), map_location="cpu")
+    except Exception as exc:
+        if _is_checkpoint(path):
+            expected = "the Python file of the model instead, or a file written by torch.jit.save"
+            raise SourceError("weights without a model", where=path.name, expected=expected) from exc
+        expected = "a file written by torch.jit.save, or FILE.py:NAME"
+        raise SourceError("no TorchScript file", where=path.name, found=describe(exc), expected=expected) from exc
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether torch.save wrote the file: an archive with a pickle and without code."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
+
+
+def _check_exists(path: Path) -> None:
+    if not path.is_file():
+        raise SourceError("no such file", where=str(path))

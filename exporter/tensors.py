@@ -1,0 +1,67 @@
+"""Example inputs, and PyTorch's values as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from exporter.errors import SourceError, describe
+from exporter.inputs import DTYPES, InputSpec
+
+
+def examples(inputs: Sequence[InputSpec], seed: int) -> tuple[Any, ...]:
+    """Random tensors: normally distributed, or 0 and 1, which are valid as indices, masks and counts alike."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(_example(spec, generator) for spec in inputs)
+
+
+def answer(model: Any, tensors: Sequence[Any]) -> Any:
+    """What the model returns, without gradients; the tensors stay as they are.
+
+    Raises:
+        SourceError: the model does not take these tensors.
+    """
+    try:
+        with torch.no_grad():
+            return model(*[tensor.clone() for tensor in tensors])
+    except Exception as exc:
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        raise SourceError(f"the model does not take inputs of shape {shapes}", found=describe(exc)) from exc
+
+
+def flatten(value: Any) -> Iterator[Any]:
+    """The tensors of a nested result in order; numbers become tensors, as the tracer makes them."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from flatten(item)
+    elif isinstance(value, (torch.Tensor, bool, int, float, complex)):
+        yield torch.as_tensor(value)
+    else:
+        raise SourceError("the model returns what cannot be exported", found=type(value).__name__, expected="tensors")
+
+
+def has_dict(value: Any) -> bool:
+    """Whether a dict is anywhere in a result: the tracer must be told."""
+    items = value if isinstance(value, (tuple, list)) else ()
+    return isinstance(value, dict) or any(has_dict(item) for item in items)
+
+
+def to_array(tensor: Any) -> NDArray[Any]:
+    """A copy as a numpy array; bfloat16 is widened to float32, which holds all its values."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    plain = plain.float() if plain.dtype == torch.bfloat16 else plain
+    array: NDArray[Any] = np.array(plain.numpy())
+    return array
+
+
+def _example(spec: InputSpec, generator: Any) -> Any:
+    dtype = getattr(torch, DTYPES[spec.dtype])
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(spec.shape, generator=generator, dtype=torch.promote_types(dtype, torch.float32)).to(dtype)
+    return torch.randint(0, 2, spec.shape, generator=generator).to(dtype)

@@ -1,0 +1,133 @@
+"""Small networks to export. Imported only where torch is there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    """Batch norms that are folded, a ReLU that works in place and is called twice, a residual sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 3, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(3)
+        self.conv2 = nn.Conv2d(3, 3, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(3)
+        self.relu = nn.ReLU(inplace=True)
+        for norm in (self.bn1, self.bn2):
+            norm.running_mean.uniform_(-1, 1)
+            norm.running_var.uniform_(0.5, 1.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(y + x)
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.block(x).mean(dim=(2, 3)))
+
+
+class Sequences(nn.Module):
+    """Ids and a mask of booleans in, a tuple out; the width of the mask is the length of the sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(2, 6)
+        self.recurrent = nn.GRU(6, 5, batch_first=True)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embedding(ids) * mask.unsqueeze(-1)
+        y, state = self.recurrent(x)
+        return y, state
+
+
+class Dictionary(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"double": 2 * x, "negative": -x}
+
+
+class LosesSlice(nn.Module):
+    """The converter drops a slice on a dynamic axis: only PyTorch's answers show it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 1:] * 2
+
+
+class Frozen(nn.Module):
+    """Takes the branch of the traced input for ever."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 1 else x - 1
+
+
+class Short(nn.Module):
+    """Knows eight positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.size(1) > 8:
+            raise ValueError("at most\n8 positions")
+        return x + self.positions(torch.arange(x.size(1)))
+
+
+class Half(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2).half()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Returns(nn.Module):
+    """Returns what cannot be exported."""
+
+    def forward(self, x: Tensor) -> str:
+        return "text"
+
+
+class Gate(nn.Module):
+    """Kept as one operator by the exporter; its outputs are used in the other order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Linear(3, 3)
+        self.offset = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.sigmoid(self.scale(x)) * x, (x + self.offset).sum(-1)
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+
+    def forward(self, x: Tensor) -> Tensor:
+        gated, total = self.gate(x)
+        return total.unsqueeze(-1) * 2 + gated
+
+
+def make_classifier() -> nn.Module:
+    torch.manual_seed(0)
+    return Classifier()
+
+
+def fails() -> nn.Module:
+    raise RuntimeError("first line\nno weights here")
+
+
+number = 3
+relu = nn.ReLU()
+attention = nn.MultiheadAttention(4, 2, batch_first=True)

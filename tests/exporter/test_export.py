@@ -1,0 +1,155 @@
+"""From PyTorch to a pair that gives PyTorch's answers, or an error that says why not."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+import exporter
+from exporter import DivergenceError, ExportError, SourceError, TracingError
+
+
+def export(source: str, shapes: list[str], folder: Path, second: list[str] | None = None, **more: Any) -> Any:
+    model = exporter.load_source(source)
+    other = exporter.parse_inputs(second or [])
+    return exporter.export(model, exporter.parse_inputs(shapes), folder, second=other, **more)
+
+
+def test_a_network_is_exported_and_gives_pytorchs_answers(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:make_classifier", ["1,3,6,6"], tmp_path)
+    assert exported.tried == ("[1,3,6,6]f32",)
+    assert exported.remarks == ()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.pnnx.bin", "model.pnnx.param"]
+    assert [str(port.spec) for port in exported.graph.outputs] == ["[1, 4] float32"]
+
+
+def test_dimensions_that_differ_are_dynamic_and_tried_at_three_sizes(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:make_classifier", ["1,3,6,6"], tmp_path, ["2,3,8,10"])
+    assert str(exported.graph.inputs[0].spec) == "[?, 3, ?, ?] float32"
+    assert exported.tried == ("[1,3,6,6]f32", "[2,3,8,10]f32", "[3,3,10,14]f32")
+
+
+def test_integers_booleans_and_tuples_are_exported(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:Sequences", ["2,5i64", "2,5bool"], tmp_path)
+    assert [str(port.spec) for port in exported.graph.inputs] == ["[2, 5] int64", "[2, 5] bool"]
+    assert [str(port.spec) for port in exported.graph.outputs] == ["[2, 5, 5] float32", "[1, 2, 5] float32"]
+
+
+def test_a_dict_of_outputs_is_exported(networks: str, tmp_path: Path) -> None:
+    assert len(export(f"{networks}:Dictionary", ["2,3"], tmp_path).graph.outputs) == 2
+
+
+def test_a_root_that_is_a_layer_stays_that_layer(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:attention", ["1,3,4", "1,3,4", "1,3,4"], tmp_path)
+    assert [op.type for op in exported.graph.operators].count("nn.MultiheadAttention") == 1
+
+
+def test_half_precision_becomes_single_and_says_so(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:Half", ["2,3f16"], tmp_path)
+    assert str(exported.graph.inputs[0].spec) == "[2, 3] float32"
+    assert exported.remarks == ("half precision was turned into single precision",)
+
+
+def test_a_shape_that_pytorch_refuses_is_a_remark(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:Short", ["1,4,3"], tmp_path, ["1,8,3"])
+    assert exported.tried == ("[1,4,3]f32", "[1,8,3]f32")
+    assert exported.remarks[-1] == "not tried at [1,12,3]f32: ValueError: 8 positions"
+
+
+def test_a_branch_that_the_trace_froze_is_found_by_other_values(networks: str, tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match=r"differ from PyTorch's at \[1\]f32: out0: largest error: found 2"):
+        export(f"{networks}:Frozen", ["1"], tmp_path)
+
+
+def test_what_depends_on_the_traced_values_is_a_remark(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:Frozen", ["1"], tmp_path, rtol=9)
+    (remark,) = exported.remarks
+    assert remark.startswith("networks.py, line ")
+    assert remark.endswith("might cause the trace to be incorrect")
+
+
+def test_a_slice_that_the_converter_lost_is_found_and_the_pair_left_for_a_look(networks: str, tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match=r"at \[1,5\]f32: out0: largest error: found shape \[1, 5\], reference"):
+        export(f"{networks}:LosesSlice", ["1,5"], tmp_path, ["1,7"], reference=tmp_path / "ref.npz")
+    assert (tmp_path / "model.pnnx.param").exists()
+    assert sorted(np.load(tmp_path / "ref.npz").files) == ["in_0", "out_0"]
+
+
+def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "my-net.pt"
+    model = exporter.load_source(f"{networks}:make_classifier")
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.trace(model, torch.zeros(1, 3, 6, 6)).save(path)
+    assert export(str(path), ["1,3,6,6"], tmp_path / "out").tried == ("[1,3,6,6]f32",)
+
+
+@pytest.mark.parametrize(("name", "shapes", "message"), [
+    ("Classifier", ["1,2,6,6"], r"does not take inputs of shape \[1, 2, 6, 6\]: found RuntimeError: .*channels"),
+    ("Classifier", ["1,3,6,6", "1"], "does not take inputs of shape .*: found TypeError: .*positional argument"),
+    ("Returns", ["1"], "the model returns what cannot be exported: found str, expected tensors"),
+])  # fmt: skip
+def test_inputs_that_do_not_fit_are_refused(
+    name: str, shapes: list[str], message: str, networks: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceError, match=message):
+        export(f"{networks}:{name}", shapes, tmp_path)
+
+
+def test_what_the_tracer_says_last_is_handed_on(
+    networks: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **keys: Any) -> None:
+        raise RuntimeError("a long story\nno such thing")
+
+    monkeypatch.setattr(torch.jit, "trace", refuse)
+    with pytest.raises(TracingError, match="PyTorch cannot trace the model: found RuntimeError: no such thing"):
+        export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path)
+
+
+def test_half_a_pair_is_a_failed_conversion(
+    networks: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_half(script: Path, folder: Path, *args: Any, **keys: Any) -> None:
+        for name in ("model.pnnx.param", "model.pnnx.bin"):
+            (folder / name).write_text("7767517\n3 2\n")
+
+    monkeypatch.setattr("exporter.pipeline.convert", write_half)
+    with pytest.raises(exporter.ConversionError, match="pnnx wrote a pair that cannot be read: found model.pnnx.param"):
+        export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path)
+
+
+def test_a_level_that_does_not_exist_is_refused(networks: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="no such level of simplification: found 3"):
+        export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path, opt_level=3)
+
+
+def test_every_operand_that_has_a_submodule_is_recorded(networks: str, torch: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    exported = export(f"{networks}:make_classifier", ["1,3,6,6"], tmp_path, reference=tmp_path / "ref.npz")
+    makers = {name: op.name for op in exported.graph.operators for name in (operand.name for operand in op.outputs)}
+    recorded = dict(np.load(tmp_path / "ref.npz"))
+    named = [makers[key.removeprefix("operand/")] for key in recorded if key.startswith("operand/")]
+    assert sorted(named) == ["block.relu", "convbn2d_0", "convbn2d_1", "head", "pnnx_unique_0"]
+    comparison = engine.compare(engine.Session(exported.graph), recorded)
+    assert len(comparison.rows) == 6
+    assert comparison.first is None
+
+
+def test_values_are_recorded_before_a_later_layer_changes_them_in_place(
+    networks: str, torch: Any, tmp_path: Path
+) -> None:
+    exported = export(f"{networks}:make_classifier", ["1,3,6,6"], tmp_path)
+    model = exporter.load_source(f"{networks}:make_classifier")
+    recorded = exporter.record(model, [torch.randn(1, 3, 6, 6)], exported.graph)
+    folded = next(op for op in exported.graph.operators if op.name == "convbn2d_0")
+    assert recorded[f"operand/{folded.outputs[0].name}"].min() < 0
+
+
+def test_a_module_kept_as_an_operator_needs_a_layer(networks: str, tmp_path: Path) -> None:
+    with pytest.raises(engine.UnsupportedOperatorError, match=r"'networks\.Gate' \(gate"):
+        export(f"{networks}:Gated", ["2,3"], tmp_path, module_operators=["networks.Gate"])
