@@ -63,7 +63,9 @@ class Filters(Layer):
             )
         if spec.shape[0] is not None and spec.shape[0] % self.groups:
             raise ShapeError(
-                "weight cannot be split into groups", found=spec.shape[0], expected=f"a multiple of {self.groups}"
+                "weight cannot be split into groups",
+                found=format_shape(spec.shape),
+                expected=f"a multiple of {self.groups}",
             )
         return spec
 

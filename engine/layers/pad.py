@@ -74,9 +74,8 @@ def padded_shape(shape: Sequence[Dim], pairs: Sequence[Pair], mode: str = "const
         ShapeError: when there are more pairs than axes, or an axis is too small for the amounts.
     """
     if len(pairs) > len(shape):
-        raise ShapeError(
-            "more axes to pad than the input has", found=format_shape(shape), expected=f"at least {len(pairs)}"
-        )
+        expected = f"at least {len(pairs)} dimensions"
+        raise ShapeError("more axes to pad than the input has", found=format_shape(shape), expected=expected)
     lead = len(shape) - len(pairs)
     sizes = [_padded_size(size, pair, mode) for size, pair in zip(shape[lead:], pairs, strict=True)]
     return (*shape[:lead], *sizes)
