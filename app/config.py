@@ -128,10 +128,12 @@ class SegmentationConfig(Section):
     )
     activation: Literal["auto", "softmax", "sigmoid", "none"] = Field(
         default="auto",
-        description="sigmoid: the best class where it reaches threshold; softmax: always the best; none: scores are"
-        " probabilities already; auto: softmax, for one channel sigmoid or, when all are in 0..1, none.",
+        description="What makes scores probabilities; auto: softmax, for one channel sigmoid, none for what is one.",
     )
-    threshold: Fraction = Field(default=0.5, description="sigmoid and one channel: least probability of a class.")
+    threshold: Fraction | None = Field(
+        default=None,
+        description="Least probability of a class, else it is background; default: 0.5 for sigmoid and one channel.",
+    )
     background: ClassIndex | Literal["auto"] = Field(
         default="auto",
         description="Class that is nothing: not listed, transparent in the mask; auto: 0 for one channel and where the"

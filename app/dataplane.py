@@ -100,6 +100,15 @@ class DataPlane:
         """What work returns, run in a thread; for work of no model."""
         return await self._desk.run(lambda _: work(), deadline)
 
+    def can_draw(self, name: str | None, number: int | None) -> bool:
+        """Whether what a model finds can be answered as a picture.
+
+        Raises:
+            ServiceError: there is no such model, or it is not ready.
+        """
+        model = self.store.version(name, number).model
+        return model is not None and model.can_draw
+
     async def infer(
         self,
         name: str | None,

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 import engine
 from app.config import ModelConfig
-from app.errors import ConfigError, InputMismatchError, InvalidRequestError
+from app.errors import InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
-from app.images.preprocess import Preprocessor, takes_pictures
+from app.images.preprocess import find_preprocessor
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.statistics import Timing
 from app.tasks.registry import make_task
-from app.tasks.task import Outputs, Prediction, TaskContext
+from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 from app.wording import quoted
 
 
@@ -30,21 +31,27 @@ class InferRequest:
 
     outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
     none for pictures.
+    draw: whether the predictions are wanted as a picture as well.
     """
 
     decode: Callable[[Signature], Inputs]
     outputs: tuple[str, ...] | bool | None = None
+    draw: bool = False
     parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferResult:
-    """What came out: the raw outputs asked for, one list of predictions for each item, and where the time went."""
+    """What came out: the raw outputs asked for, what was found for each item, and where the time went.
+
+    drawing: the PNG, where it was asked for.
+    """
 
     outputs: dict[str, NDArray[Any]]
-    predictions: list[list[Prediction]] | None
+    predictions: Sequence[Finding] | None
     items: int
     timing: Timing
+    drawing: bytes | None = None
 
 
 class Model:
@@ -73,7 +80,7 @@ class Model:
         self.config = config
         self.labels = labels
         self.session = engine.Session(graph, backend=settings.backend, threads=config.threads or threads)
-        self.preprocessor = _preprocessor(graph, config, settings)
+        self.preprocessor = find_preprocessor(graph.inputs, config, settings)
         self.signature = Signature(
             inputs=graph.inputs,
             outputs=graph.outputs,
@@ -96,6 +103,8 @@ class Model:
         wanted = self._wanted(request.outputs)
         inputs = request.decode(self.signature)
         timing.decode_s = time.perf_counter() - start
+        if request.draw:
+            self._check_drawable(inputs)
         tensors, placements = self._tensors(inputs, timing)
         start = time.perf_counter()
         result = self.session.run(tensors, cancelled=cancelled)
@@ -105,13 +114,20 @@ class Model:
         predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
         if wanted is None:
             wanted = () if placements and predictions is not None else tuple(outputs)
+        drawing = self._draw(inputs, predictions) if request.draw and predictions else None
         timing.postprocess_s = time.perf_counter() - start
         return InferResult(
             outputs={name: outputs[name] for name in wanted},
             predictions=predictions,
             items=len(placements) or _batch(tensors.values()),
             timing=timing,
+            drawing=drawing,
         )
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether its predictions can be shown as a picture."""
+        return isinstance(self._task, DrawingTask)
 
     def profile(self) -> list[dict[str, Any]]:
         """Each operator's measured time for one run on zeros; the run before it, which warms caches, is not counted.
@@ -181,13 +197,33 @@ class Model:
         return tensors, placements
 
     def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
-        """For tensors sent as they are the picture is the network's canvas."""
-        picture = tensors.get(self.signature.picture_input or "")
-        items = _batch(outputs.values())
-        if picture is None or picture.ndim != 4 or self.preprocessor is None:
+        """For tensors sent as they are the picture is the network's canvas: its first input of four dimensions."""
+        name, items = self.signature.picture_input or "", _batch(outputs.values())
+        maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
+        if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:
             return [Placement.identity((1, 1))] * items
-        height, width = picture.shape[2:] if self.preprocessor.config.layout == "nchw" else picture.shape[1:3]
+        is_nhwc = self.preprocessor is not None and self.preprocessor.config.layout == "nhwc"
+        height, width = maps[0].shape[1:3] if is_nhwc else maps[0].shape[2:]
         return [Placement.identity((width, height))] * items
+
+    def _check_drawable(self, inputs: Inputs) -> None:
+        if not self.can_draw:
+            raise NotAcceptableError(f"model '{self.name}': its task '{self.config.task}' gives no picture")
+        pictures = inputs.get(self.signature.picture_input or "")
+        items = len(pictures) if isinstance(pictures, tuple) else _batch(inputs.values())
+        if items != 1:
+            raise InputMismatchError(
+                f"an answer as a picture is of one item: found {items}, expected 1", found=items, expected=1
+            )
+
+    def _draw(self, inputs: Inputs, predictions: Sequence[Finding]) -> bytes | None:
+        def picture() -> Image.Image:
+            sent = inputs.get(self.signature.picture_input or "")
+            if not isinstance(sent, tuple) or self.preprocessor is None:
+                raise InputMismatchError("an answer as a picture: found a tensor, expected a picture to draw on")
+            return self.preprocessor.open(sent[0])
+
+        return self._task.draw(predictions[0], picture) if isinstance(self._task, DrawingTask) else None
 
     def _wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
         if outputs is None:
@@ -202,21 +238,6 @@ class Model:
                     expected=list(self.signature.output_names),
                 )
         return outputs
-
-
-def _preprocessor(graph: engine.RuntimeGraph, config: ModelConfig, settings: Settings) -> Preprocessor | None:
-    """For the first input that looks like pictures; a [preprocess] table says that there is one."""
-    asked = "preprocess" in config.model_fields_set
-    fitting = [port for port in graph.inputs if takes_pictures(port, config.preprocess.layout)]
-    port = fitting[0] if fitting else (graph.inputs[0] if asked and graph.inputs else None)
-    if port is None:
-        return None
-    try:
-        return Preprocessor(port, config.preprocess, settings)
-    except ConfigError:
-        if asked:
-            raise
-        return None  # an open size, and nobody said that pictures are sent
 
 
 def _batch(arrays: Any) -> int:

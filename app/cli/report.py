@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from app.model import InferResult
 from app.render.wording import printable, shortened, time_text
+from app.tasks.task import Finding
 
 _MOST_CHARACTERS = 60
+_UNSAID = ("label", "index", "color", "image")
 
 
 def report(result: InferResult, items: Sequence[str], about: str) -> str:
@@ -46,8 +48,9 @@ def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:
     return ("NaN", int(np.isnan(values).sum())), ("infinite", int(np.isinf(values).sum()))
 
 
-def _predictions(predictions: Sequence[Sequence[Mapping[str, Any]]], items: Sequence[str]) -> Iterator[str]:
-    for number, found in enumerate(predictions):
+def _predictions(findings: Sequence[Finding], items: Sequence[str]) -> Iterator[str]:
+    for number, finding in enumerate(findings):
+        found = finding if isinstance(finding, list) else finding.get("classes", [finding])
         yield ""
         yield f"{items[number]}:" if number < len(items) else f"item {number + 1}:"
         labels = [str(prediction.get("label", "")) for prediction in found]
@@ -61,7 +64,7 @@ def _predictions(predictions: Sequence[Sequence[Mapping[str, Any]]], items: Sequ
 
 
 def _rest(prediction: Mapping[str, Any]) -> str:
-    return "  ".join(f"{key} {_value(value)}" for key, value in prediction.items() if key not in ("label", "index"))
+    return "  ".join(f"{key} {_value(value)}" for key, value in prediction.items() if key not in _UNSAID)
 
 
 def _value(value: Any) -> str:

@@ -19,13 +19,14 @@ JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"
 NPY: Final = "application/x-npy"
 NPZ: Final = "application/x-npz"
+PNG: Final = "image/png"
 TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
 
 _UNTYPED: Final = ("", "application/octet-stream")
 _PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
 # What a body that came without a type begins with.
 _BEGINNINGS: Final = (
-    (NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
+    (NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"\x89PNG", PNG), (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"), (b"BM", "image/bmp"), (b"RIFF", "image/webp"), (b"II*\0", "image/tiff"),
     (b"MM\0*", "image/tiff"), (b"{", JSON), (b"[", JSON),
 )  # fmt: skip

@@ -6,6 +6,7 @@ canvas cuts the picture (crop), negative where it reaches beyond (letterbox). Si
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +29,36 @@ class Placement:
         """A canvas that is the picture: what a tensor sent as it is has."""
         return cls(picture=size, resized=size, canvas=size)
 
+    @property
+    def covered(self) -> tuple[int, int, int, int]:
+        """The part of the canvas that the picture covers, x0 y0 x1 y1 in its pixels."""
+        starts = [max(-origin, 0) for origin in self.origin]
+        ends = [min(resized - origin, canvas) for resized, origin, canvas in self._axes]
+        return starts[0], starts[1], ends[0], ends[1]
+
+    @property
+    def shown(self) -> tuple[int, int, int, int]:
+        """The part of the picture that the canvas shows, x0 y0 x1 y1 in its pixels: those whose middle is on it."""
+        ends = np.add(self.covered, np.tile(self.origin, 2)) * np.tile(self.picture, 2) / np.tile(self.resized, 2)
+        x0, y0, x1, y1 = (int(end) for end in np.ceil(ends - 0.5))
+        return x0, y0, x1, y1
+
+    def on_canvas(self, box: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
+        """A box in pixels of the picture -> in pixels of the canvas, cut at its edges."""
+        moved = np.multiply(box, np.tile(self.resized, 2)) / np.tile(self.picture, 2) - np.tile(self.origin, 2)
+        x0, y0, x1, y1 = np.clip(moved, 0, np.tile(self.canvas, 2)).tolist()
+        return x0, y0, x1, y1
+
     def to_picture(self, boxes: NDArray[np.floating]) -> NDArray[np.floating]:
         """Boxes (n, 4) as x0 y0 x1 y1 in pixels of the canvas -> pixels of the picture, cut at its edges."""
         scale = np.divide(self.picture, self.resized)
         moved = (boxes.reshape(-1, 2, 2) + np.asarray(self.origin)) * scale
         clipped: NDArray[np.floating] = np.clip(moved, 0, np.asarray(self.picture, np.float64)).reshape(-1, 4)
         return clipped
+
+    @property
+    def _axes(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self.resized, self.origin, self.canvas, strict=True)
 
 
 def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
 import engine
-from app.config import PreprocessConfig
+from app.config import ModelConfig, PreprocessConfig
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
@@ -156,6 +156,25 @@ class Preprocessor:
             source = source[..., ::-1]
         for channel, values in enumerate(self._table):
             planes[channel] = values[source[..., channel]]
+
+
+def find_preprocessor(inputs: Sequence[engine.Port], config: ModelConfig, settings: Settings) -> Preprocessor | None:
+    """For the first input that looks like pictures; a [preprocess] table says that there is one.
+
+    Raises:
+        ConfigError: there is such a table, and it does not fit.
+    """
+    asked = "preprocess" in config.model_fields_set
+    fitting = [port for port in inputs if takes_pictures(port, config.preprocess.layout)]
+    port = next(iter([*fitting, *inputs[:1]] if asked else fitting), None)
+    if port is None:
+        return None
+    try:
+        return Preprocessor(port, config.preprocess, settings)
+    except ConfigError:
+        if asked:
+            raise
+        return None  # an open size, and nobody said that pictures are sent
 
 
 def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:

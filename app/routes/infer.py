@@ -21,7 +21,7 @@ from app.codec.answers import dump_json, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npz
-from app.codec.parse import JSON, NPZ, parse
+from app.codec.parse import JSON, NPZ, PNG, parse
 from app.dataplane import Answer, DataPlane
 from app.errors import InvalidRequestError
 from app.model import InferRequest
@@ -53,16 +53,18 @@ async def infer_model(request: Request, name: str) -> Response:
 async def _answer(request: Request, name: str | None) -> Response:
     plane = dataplane(request)
     deadline = plane.deadline()
-    media_type = choose(request.headers.get("accept", ""), (JSON, NPZ))
+    accept = request.headers.get("accept", "")
+    media_type = choose(accept, (JSON, NPZ, PNG))
     query = _query(request)
     body = await read_body(request, plane.settings.max_body_bytes, deadline)
     message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
     message = _merged(message, query, name)
+    if media_type == PNG and not plane.can_draw(message.model, message.version):
+        media_type = choose(accept, (JSON, NPZ))
     if media_type == NPZ and message.outputs is None:
         message = replace(message, outputs=True)
-    answer = asyncio.create_task(
-        plane.infer(message.model, message.version, _request(message), _ENCODERS[media_type], deadline)
-    )
+    work = replace(_request(message), draw=media_type == PNG)
+    answer = asyncio.create_task(plane.infer(message.model, message.version, work, _ENCODERS[media_type], deadline))
     return Response(await until_disconnect(request, answer), media_type=media_type)
 
 
@@ -116,4 +118,9 @@ def _as_npz(answer: Answer) -> bytes:
     return write_npz(answer.result.outputs)
 
 
-_ENCODERS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: _as_json, NPZ: _as_npz}
+def _as_png(answer: Answer) -> bytes:
+    assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
+    return answer.result.drawing
+
+
+_ENCODERS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: _as_json, NPZ: _as_npz, PNG: _as_png}

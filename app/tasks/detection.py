@@ -6,15 +6,18 @@ network's canvas to the picture, and suppression of overlapping boxes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from app.config import DetectionConfig
 from app.errors import ConfigError
+from app.images.drawing import draw_boxes
 from app.images.placement import Placement
+from app.images.png import encode_png
 from app.tasks.boxes import Floats, suppress, to_corners
 from app.tasks.decoders import DECODERS, Candidates
 from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
@@ -57,6 +60,10 @@ class DetectionTask:
             raise ConfigError(f"the outputs are of {len(found.boxes)} items, expected {len(placements)}")
         with np.errstate(all="ignore"):  # what overflows is dropped with what was infinite before
             return [self._select(found, item, placement, options) for item, placement in enumerate(placements)]
+
+    def draw(self, finding: Sequence[Prediction], picture: Callable[[], Image.Image]) -> bytes:
+        """The boxes with their labels and scores."""
+        return encode_png(draw_boxes(picture(), finding))
 
     def _select(self, found: Candidates, item: int, placement: Placement, options: DetectionConfig) -> list[Prediction]:
         objectness = None if found.objectness is None else found.objectness[item]

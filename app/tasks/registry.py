@@ -7,6 +7,8 @@ from typing import Final
 from app.errors import ConfigError
 from app.tasks.classification import ClassificationTask
 from app.tasks.detection import DetectionTask
+from app.tasks.image import ImageTask
+from app.tasks.segmentation import SegmentationTask
 from app.tasks.task import Task, TaskContext
 from app.tasks.tensor import TensorTask
 from app.wording import did_you_mean, quoted
@@ -15,6 +17,8 @@ TASKS: Final[dict[str, type[Task]]] = {
     "tensor": TensorTask,
     "classification": ClassificationTask,
     "detection": DetectionTask,
+    "segmentation": SegmentationTask,
+    "image": ImageTask,
 }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
+from PIL import Image
 from pydantic import ValidationError
 
 from app.config import ModelConfig, Section
@@ -17,6 +18,8 @@ from app.wording import did_you_mean, quoted
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
+# What is predicted for one item: a list, best first, or one object.
+Finding: TypeAlias = list[Prediction] | Prediction
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -68,13 +71,26 @@ class Task(Protocol):
         """
         ...
 
-    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Any) -> list[list[Prediction]] | None:
-        """One list for each item of the batch, best first; None where the task predicts nothing.
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Any) -> Sequence[Finding] | None:
+        """What is found for each item of the batch; None where the task predicts nothing.
 
         placements: where each item's picture lies on the network's canvas, one for each item of the batch.
 
         Raises:
             ConfigError: the outputs have not the shape the config promises.
+        """
+        ...
+
+
+@runtime_checkable
+class DrawingTask(Task, Protocol):
+    """A task whose predictions can be shown as a picture."""
+
+    def draw(self, finding: Any, picture: Callable[[], Image.Image]) -> bytes:
+        """What was found for one item, shown, as a PNG.
+
+        picture: decodes the picture sent anew, upright and in its own pixels, to be drawn on; raises
+        InputMismatchError where none was sent.
         """
         ...
 

@@ -1,0 +1,64 @@
+"""Predictions drawn on the picture they are of: boxes with their labels, masks. At any size, and never beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from PIL import Image, ImageDraw, ImageFont
+
+from app.images.palette import generated, text_on
+
+# Parts of the picture's sides: lines as of the shorter, text as of both.
+_LINE: Final = 1 / 200
+_TEXT: Final = 1 / 40
+_LEAST_TEXT: Final = 11.0
+_LEAST_READABLE: Final = 7.0
+_MOST_CHARACTERS: Final = 60
+
+
+def blend(picture: Image.Image, mask: Image.Image) -> Image.Image:
+    """The colours of a mask, half transparent, on a picture of its size."""
+    colors = mask.convert("RGBA")
+    picture.paste(colors.convert("RGB"), (0, 0), colors.getchannel("A").point(lambda alpha: alpha // 2))
+    return picture
+
+
+def draw_boxes(picture: Image.Image, found: Sequence[Mapping[str, Any]]) -> Image.Image:
+    """Boxes with label and score in the colour of the class, the best on top."""
+    canvas = ImageDraw.Draw(picture)
+    width = max(1, round(min(picture.size) * _LINE))
+    for row in reversed(found):
+        canvas.rectangle(pixels(row["box"], picture.size), outline=generated(row["index"]), width=width)
+    for row in reversed(found):
+        _draw_label(canvas, _caption(row), row, picture.size)
+    return picture
+
+
+def pixels(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The outermost pixels of a box in a picture of that size (width, height): left, top, right, bottom."""
+    left, top = (min(int(box[axis]), size[axis] - 1) for axis in (0, 1))
+    right, bottom = (min(max(round(box[axis + 2]) - 1, start), size[axis] - 1) for axis, start in ((0, left), (1, top)))
+    return left, top, right, bottom
+
+
+def _draw_label(canvas: ImageDraw.ImageDraw, text: str, row: Mapping[str, Any], size: tuple[int, int]) -> None:
+    """Above the box, or in it where there is no room; smaller where it would be too wide, else not at all."""
+    points = max(_LEAST_TEXT, sum(size) / 2 * _TEXT)
+    points = min(points, points * size[0] / (canvas.textlength(text, font=ImageFont.load_default(points)) + points))
+    if points < _LEAST_READABLE:
+        return
+    font, margin = ImageFont.load_default(points), round(points / 4)
+    _, _, width, height = (round(end) + margin for end in canvas.textbbox((margin, 0), text, font=font))
+    left, top, _, _ = pixels(row["box"], size)
+    x, y = min(left, size[0] - width), top - height if top >= height else min(top, size[1] - height)
+    if min(x, y) >= 0:
+        color = generated(row["index"])
+        canvas.rectangle((x, y, x + width - 1, y + height - 1), fill=color)
+        canvas.text((x + margin, y), text, fill=text_on(color), font=font)
+
+
+def _caption(row: Mapping[str, Any]) -> str:
+    label = " ".join(str(row["label"]).split())
+    short = label if len(label) <= _MOST_CHARACTERS else f"{label[: _MOST_CHARACTERS - 3]}..."
+    return f"{short} {row['score']:.2f}"

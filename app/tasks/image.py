@@ -1,0 +1,92 @@
+"""image: a network's output as a picture, without what was filled in around the picture sent.
+
+pixel = (value * std + mean) * scale, rounded and cut at 0 and 255: the way back from [preprocess] with the same mean
+and std and the inverse scale. Its size is the network's; what does not compute (NaN) is black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from app.config import ImageConfig
+from app.errors import ConfigError
+from app.images.placement import Placement
+from app.images.png import encode_png, from_text, to_text
+from app.tasks.task import Outputs, Prediction, TaskContext, overlay
+
+_COLORS: Final = {1: ("grey",), 3: ("rgb", "bgr")}
+
+
+class ImageTask:
+    """Reads one output of shape (N, 3, H, W), (N, 1, H, W) or (N, H, W)."""
+
+    PARAMETERS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, context: TaskContext) -> None:
+        self._config = context.config.image
+        name = self._config.output or context.signature.output_names[0]
+        self._output = context.check_output("image.output", name)
+
+    def options(self, parameters: Mapping[str, Any]) -> ImageConfig:
+        """There are none."""
+        return overlay(self._config, parameters, self.PARAMETERS)
+
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ImageConfig) -> Sequence[Prediction]:
+        """Each item's picture, PNG as base64, with its width and height."""
+        values = outputs[self._output]
+        planes = values[:, None] if values.ndim == 3 else values
+        if planes.ndim != 4 or planes.shape[1] not in _COLORS or 0 in planes.shape[2:] or planes.dtype.kind == "c":
+            raise ConfigError(
+                f"output '{self._output}': found {list(values.shape)} {values.dtype.name},"
+                " expected real numbers (N, 3 or 1, H, W)"
+            )
+        if options.color is not None and options.color not in _COLORS[planes.shape[1]]:
+            raise ConfigError(f"image.color: found '{options.color}', but the output has {planes.shape[1]} channels")
+        if len(placements) != len(planes):
+            raise ConfigError(f"the outputs are of {len(planes)} items, expected {len(placements)}")
+        return [
+            _prediction(_pixels(item[:, *_covered(placement, item.shape[1:])], options))
+            for item, placement in zip(planes, placements, strict=True)
+        ]
+
+    def draw(self, finding: Prediction, picture: Callable[[], Image.Image]) -> bytes:
+        """The picture found."""
+        return from_text(finding["image"])
+
+
+def _prediction(pixels: NDArray[np.uint8]) -> Prediction:
+    image = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    return {"image": to_text(encode_png(image)), "width": image.width, "height": image.height}
+
+
+def _covered(placement: Placement, size: tuple[int, ...]) -> tuple[slice, slice]:
+    """Rows and columns of the output that the picture covers: the output lies on the canvas, whatever its size."""
+    x0, y0, x1, y1 = placement.covered
+    (width, height), (rows, columns) = placement.canvas, size
+    top, left = min(round(y0 * rows / height), rows - 1), min(round(x0 * columns / width), columns - 1)
+    below, right = max(round(y1 * rows / height), top + 1), max(round(x1 * columns / width), left + 1)
+    return slice(top, below), slice(left, right)
+
+
+def _pixels(planes: NDArray[Any], config: ImageConfig) -> NDArray[np.uint8]:
+    """(C, H, W) of any dtype -> (H, W, C) in RGB or grey."""
+    channels = len(planes)
+    for key, given in (("mean", config.mean), ("std", config.std)):
+        if len(given) not in (1, channels):
+            raise ConfigError(f"image.{key}: found {len(given)} values, expected 1 or {channels}")
+    is_integer = planes.dtype.kind in "iu"
+    scale = config.scale if config.scale is not None else (1.0 if is_integer else 255.0)
+    gains, offsets = (np.broadcast_to(np.multiply(given, scale), (channels,)) for given in (config.std, config.mean))
+    pixels = np.empty((*planes.shape[1:], channels), np.uint8)
+    dtype = planes.dtype if planes.dtype == np.float64 or is_integer else np.float32
+    for channel, plane in enumerate(planes):
+        with np.errstate(all="ignore"):  # what overflows is as bright as can be
+            values = plane.astype(dtype) * gains[channel] + offsets[channel]
+        target = 2 - channel if config.color == "bgr" else channel
+        pixels[..., target] = np.rint(np.clip(np.nan_to_num(values, nan=0.0, posinf=255, neginf=0), 0, 255))
+    return pixels
