@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from app.dataplane import DataPlane
 from app.edge import Edge
 from app.openapi import install_openapi
+from app.plugins import load_plugins
 from app.responses import install_error_handlers
 from app.routes import graph, health, infer, models, pages
 from app.settings import Settings
@@ -27,6 +28,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     Models begin to load when the app's lifespan starts, and all work ends with it.
     """
     settings = settings if settings is not None else Settings.from_env()
+    load_plugins(settings.plugins)
     # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
     app = FastAPI(
         title="pnnx-serve",

@@ -22,6 +22,8 @@ PREFIX: Final = "PNNX_SERVE_"
 # these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
 _SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
 
+_LISTS: Final = ("cors_origins", "plugins")
+
 
 class SettingsError(Exception):
     """An environment variable or argument is not a value the server can work with."""
@@ -42,6 +44,9 @@ class Settings(BaseModel):
     workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
     default_model: str | None = _row(
         None, "name", "Model for requests that name none; a store of one needs no default."
+    )
+    plugins: tuple[str, ...] = _row(
+        (), "modules", "Python modules or .py files with operators of your own, by comma; loading one runs it."
     )
     backend: Literal["auto", "compiled", "reference"] = _row("auto", "choice", "How models run.")
     threads: int | None = _row(
@@ -110,7 +115,7 @@ def _variables(environ: Mapping[str, str], known: Mapping[str, object]) -> dict[
             hint = did_you_mean(key, map(variable, known))
             raise SettingsError(f"unknown setting {key}{hint}")
         if text:
-            values[name] = tuple(filter(None, map(str.strip, text.split(",")))) if name == "cors_origins" else text
+            values[name] = tuple(filter(None, map(str.strip, text.split(",")))) if name in _LISTS else text
     return values
 
 

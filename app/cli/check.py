@@ -18,7 +18,8 @@ EXAMPLES: Final = """  pnnx-serve check digits
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which models."""
     parser.add_argument("model", nargs="+", metavar="MODEL", help=MODEL_HELP)
-    add_setting(parser, "store")
+    for name in ("store", "plugins"):
+        add_setting(parser, name)
 
 
 def execute(args: argparse.Namespace) -> int:

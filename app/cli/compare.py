@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--atol", type=float, default=1e-6, metavar="ERROR", help="allowed absolute error. Default: 1e-6."
     )
-    for name in ("store", "backend", "threads"):
+    for name in ("store", "plugins", "backend", "threads"):
         add_setting(parser, name)
 
 

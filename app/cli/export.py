@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import exporter
     from app.settings import Settings
 
-SUMMARY: Final = "turn a PyTorch model into a PNNX pair, checked against PyTorch (needs the export extra)"
+SUMMARY: Final = "turn a PyTorch model into a checked PNNX pair"
 EXAMPLES: Final = """  pnnx-serve export model.py:Net --shape 1,3,224,224
   pnnx-serve export net.pt --shape 1,3,224,224 --shape2 4,3,320,320 --name segmenter
   pnnx-serve export model.py:make_encoder --shape 1,77 --dtype int64 --shape 1,77,512 --dtype float32
@@ -52,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rtol", type=float, metavar="SHARE", help="allowed error as a share of an output's largest magnitude"
     )
-    add_setting(parser, "store")
+    for name in ("store", "plugins"):
+        add_setting(parser, name)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
-    for name in ("store", "backend", "threads"):
+    for name in ("store", "plugins", "backend", "threads"):
         add_setting(parser, name)
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Final, Literal, get_args, get_origin
 
+from app.plugins import load_plugins
 from app.settings import Settings, variable
 from app.threads import limit_threads, thread_budget
 
@@ -27,6 +28,9 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
     elif get_origin(field.annotation) is Literal:
         parser.add_argument(flag, choices=get_args(field.annotation), help=text)
+    elif get_origin(field.annotation) is tuple:
+        flags = (flag.removesuffix("s"), flag)
+        parser.add_argument(*flags, dest=name, action="append", metavar=unit.upper(), help=text)
     else:
         parser.add_argument(flag, metavar=unit.upper(), help=text)
 
@@ -34,15 +38,22 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
 def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Settings:
     """The settings of environment and flags; also settles the number of BLAS threads, so call it first of all.
 
+    The user's own operators are known from then on.
+
     concurrent: whether runs go on side by side. Each then gets its share of the cores: BLAS threads of several runs
     that fight for the same cores wait for each other far longer than they compute.
 
     Raises:
-        SettingsError: a variable that names no setting, or a value out of its range.
+        SettingsError: a variable that names no setting, a value out of its range, a plugin that cannot be loaded.
     """
     given = {name: getattr(args, name, None) for name in Settings.model_fields}
-    flags = {variable(name): str(value) for name, value in given.items() if value is not None}
+    flags = {variable(name): _text(value) for name, value in given.items() if value is not None}
     settings = Settings.from_env({**os.environ, **flags})
     threads = thread_budget(settings.threads, settings.workers).threads
     limit_threads(max(1, threads // (settings.max_in_flight or threads)) if concurrent else threads)
+    load_plugins(settings.plugins)
     return settings
+
+
+def _text(value: object) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)

@@ -95,6 +95,14 @@ def test_setting_default_model_must_be_in_the_store(tmp_path: Path) -> None:
     assert response.status_code == 503 and "the default model 'nope' is not in the store" in response.text
 
 
+def test_setting_plugins_is_loaded_before_the_models(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SettingsError, match="plugin 'nothing.py' cannot be loaded: No such file"),
+        serving(tmp_path, plugins=("nothing.py",)),
+    ):
+        pass
+
+
 def test_setting_backend_is_handed_to_the_engine(tmp_path: Path) -> None:
     write_classifier(tmp_path)
     with serving(tmp_path, backend="reference") as client:
