@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -51,7 +52,7 @@ class Session:
     """Runs a graph; many threads may call it at once.
 
     Args:
-        graph: a built graph.
+        graph: a built graph; editing it later changes nothing in this session.
         backend: ``reference`` runs every operator's numpy layer; ``auto`` takes the fastest there is.
         threads: cores one run may use; None for all this process may use.
 
@@ -65,12 +66,12 @@ class Session:
             raise ParameterError("unknown backend", found=repr(backend), expected="auto or reference")
         if threads is not None and threads < 1:
             raise ParameterError("threads must be positive", found=threads)
-        self.graph = graph
+        self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
         self.backend = "reference"
         self.threads = threads
         self._lock = threading.Lock()
         self._batching: Batching | None = None
-        graph.plan  # noqa: B018 - a graph that is not built is refused here
+        self._plan = graph.plan
 
     def run(
         self,
@@ -119,12 +120,12 @@ class Session:
 
     def _run(self, arrays: list[Array], run_plan: Callable[[Plan, Sequence[Array]], list[Array]]) -> list[Array]:
         if not is_other_batch(self.graph.inputs, arrays):
-            return run_plan(self.graph.plan, arrays)
+            return run_plan(self._plan, arrays)
         if self.batching.graph is not None:
             return run_plan(self.batching.graph.plan, arrays)
         if self.batching.mode == "fixed":
             raise refuse(self.batching, self.graph.inputs, arrays)
-        return split(arrays, self.batching.exported or 1, lambda part: run_plan(self.graph.plan, part))
+        return split(arrays, self.batching.exported or 1, lambda part: run_plan(self._plan, part))
 
     @property
     def batching(self) -> Batching:

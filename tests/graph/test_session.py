@@ -128,6 +128,14 @@ def test_a_batch_is_refused_where_no_output_carries_it() -> None:
         Session(net).run([np.ones((2, 3), F32)])
 
 
+def test_editing_the_graph_changes_nothing_in_its_sessions(relu: RuntimeGraph) -> None:
+    session = Session(relu)
+    relu.replace("relu", op("nn.Sigmoid", "sigmoid"))
+    relu.build()
+    np.testing.assert_array_equal(session.run([X])[0], np.maximum(X, 0))
+    np.testing.assert_array_equal(session.run([X[:1]])[0], np.maximum(X[:1], 0))
+
+
 def test_open_dimensions_take_any_size() -> None:
     net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), OUTPUT, _0=(1, None, None))
     assert Session(net).run([np.ones((1, 7, 2), F32)])[0].shape == (1, 7, 2)
