@@ -73,10 +73,9 @@ def _check(comparison: engine.Comparison, case: Case) -> None:
     if worst is None or not worst.difference.diverges:
         return
     difference, first = worst.difference, comparison.first
-    found = difference.problem or f"{difference.max_abs:.3g}, {100 * difference.relative:.2g} % of the largest value"
     at = f", first at {first.operator} ({first.type})" if first is not None and first.output is None else ""
-    raise DivergenceError(
-        f"the answers differ from PyTorch's at {case.shapes}{at}: {worst.output}: largest error",
-        found=found,
-        expected=f"at most {difference.allowed:.2g}",
-    )
+    problem = f"the answers differ from PyTorch's at {case.shapes}{at}: {worst.output}: "
+    if difference.problem is not None:
+        raise DivergenceError(problem + difference.problem)
+    found = f"{difference.max_abs:.3g}, {100 * difference.relative:.2g} % of the largest value"
+    raise DivergenceError(f"{problem}largest error", found=found, expected=f"at most {difference.allowed:.2g}")
