@@ -44,9 +44,9 @@ class Placement:
         return x0, y0, x1, y1
 
     def on_canvas(self, box: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
-        """A box in pixels of the picture -> in pixels of the canvas, cut at its edges."""
+        """A box in pixels of the picture -> in pixels of the canvas, which it may leave."""
         moved = np.multiply(box, np.tile(self.resized, 2)) / np.tile(self.picture, 2) - np.tile(self.origin, 2)
-        x0, y0, x1, y1 = np.clip(moved, 0, np.tile(self.canvas, 2)).tolist()
+        x0, y0, x1, y1 = moved.tolist()
         return x0, y0, x1, y1
 
     def to_picture(self, boxes: NDArray[np.floating]) -> NDArray[np.floating]:

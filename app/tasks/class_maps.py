@@ -8,7 +8,7 @@ indices cannot be interpolated, the nearest is taken. Pixels that the canvas doe
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,13 +87,15 @@ def _shown(picture: ClassMap, placement: Placement, size: tuple[int, ...]) -> tu
 def _best(scores: Scores, size: tuple[int, ...], box: Box, least: float) -> ClassMap:
     # A class that is best nowhere on the network's own map can be so between its pixels, but hardly is.
     contenders = np.unique(scores.argmax(axis=0))
+    limits = (scores.shape[2], scores.shape[1]) * 2  # Pillow refuses what is half a pixel beyond
+    inside = cast(Box, tuple(min(max(end, 0.0), float(limit)) for end, limit in zip(box, limits, strict=True)))
     shrink = min(1.0, math.sqrt(_MAX_WORK / (size[0] * size[1] * contenders.size)))
     height, width = (max(1, round(side * shrink)) for side in size)
     best = np.full((height, width), -np.inf, np.float32)
     found = np.full((height, width), NOTHING, np.int16)
     for index in contenders:
         image = Image.fromarray(scores[index])
-        layer = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box=box))
+        layer = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box=inside))
         is_better = layer > best
         np.copyto(best, layer, where=is_better)
         np.copyto(found, index, where=is_better, casting="unsafe")

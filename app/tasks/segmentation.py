@@ -151,10 +151,14 @@ def _comparable(item: NDArray[Any], options: SegmentationConfig) -> tuple[NDArra
         return item, -math.inf
     if activation == "sigmoid":
         return item, _logit(threshold)
-    if activation == "none":
-        return item, threshold
-    rows = activate(item.reshape(len(item), -1).T.astype(np.float64), activation)
-    return rows.T.reshape(item.shape), threshold
+    values = item.astype(np.float64)
+    if activation == "none" or (activation == "auto" and _is_distribution(values)):
+        return values, threshold
+    return activate(values.reshape(len(item), -1).T, "softmax").T.reshape(item.shape), threshold
+
+
+def _is_distribution(values: NDArray[np.float64]) -> bool:
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=0) - 1) < 1e-3).all())
 
 
 def _logit(probability: float) -> float:
