@@ -50,11 +50,13 @@ class Tanh(Curve):
 
 
 @register("nn.Tanhshrink", "F.tanhshrink")
-class Tanhshrink(Curve):
-    """x - tanh(x)"""
+class Tanhshrink(Tanh):
+    """x - tanh(x), with tanh(x) rounded to the input's dtype first, as PyTorch does."""
 
-    def curve(self, x: Array) -> Array:
-        return x - np.tanh(x)
+    def forward(self, input: Array) -> Array:
+        tanh = super().forward(input)
+        with np.errstate(all="ignore"):
+            return cast(widened(input) - widened(tanh), tanh.dtype)
 
 
 @register("nn.Softsign", "F.softsign")

@@ -104,8 +104,8 @@ def find_masks(
         orders = (rest[::-1], rest) if specs[rest[0]].dtype == np.bool_ else (rest, rest[::-1])
         fitting = [Masks(attention=a, padding=p) for a, p in orders if a in attention and p in padding]
         return fitting[0] if fitting else None
-    if not rest:
-        return Masks()
+    if len(rest) != 1:
+        return None if rest else Masks()
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None
@@ -113,15 +113,14 @@ def find_masks(
 
 def _looks_like_sequence(spec: TensorSpec, arrangement: Arrangement) -> bool:
     floating = dtype_category(spec.dtype) is Category.FLOATING
-    return floating and spec.rank == arrangement.rank and spec.shape[-1] in (None, *arrangement.widths)
+    return floating and spec.rank == arrangement.rank and spec.shape[-1] in arrangement.widths
 
 
 def _is_mask(shape: Shape, query: Shape, arrangement: Arrangement, labelled: bool) -> bool:
     """Whether what looks like a sequence is a mask (batch * heads, queries, keys) or, unbatched, (queries, keys)."""
     batch, queries = arrangement.batch(query), arrangement.length(query)
     if arrangement.rank == 2:
-        return labelled and may_equal(shape[0], queries)
+        return labelled and shape[0] == queries
     if not may_equal(arrangement.batch(shape), batch):
         return True
-    stacked = None if batch is None else batch * arrangement.heads
-    return labelled and may_equal(shape[0], stacked) and may_equal(shape[1], queries)
+    return labelled and batch is not None and shape[:2] == (batch * arrangement.heads, queries)

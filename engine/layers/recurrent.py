@@ -24,6 +24,8 @@ from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
+_REPAIRED = ("h", "c", "output")
+
 
 class Recurrent(Layer):
     """Base of recurrent networks.
@@ -143,7 +145,10 @@ class Recurrent(Layer):
     def _outputs(self) -> tuple[str, ...]:
         """What each output is: the first order that the annotations allow."""
         annotated = self.annotations.outputs
-        orders = list(permutations(("output", *self.state_names), len(annotated)))
+        # Where a model uses h, c, output the converter writes output, h, c; so h, c, output must be c, h, output.
+        orders = sorted(
+            permutations(("output", *self.state_names), len(annotated)), key=lambda order: order == _REPAIRED
+        )
         source = self.annotations.inputs[0] if self.annotations.inputs else None
         if source is None or source.rank not in (2, 3):
             return orders[0]
