@@ -1,0 +1,127 @@
+"""Write docs/operators.md from the registry: every operator type, and the layer that computes it.
+
+    python docs/generate_operators.py
+
+A test fails when the page is not what this script would write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import engine
+from engine.layers.parameter import describe_kind
+from engine.layers.signature import REQUIRED, Signature
+
+PAGE: Final = Path(__file__).with_name("operators.md")
+_LAYERS: Final = "engine.layers."
+_HEAD: Final = """# Operators
+
+{types} operator types, {layers} layers; written by `python docs/generate_operators.py`, do not edit. One of your own:
+[custom-operators.md](custom-operators.md).
+
+An operand with `= value` may be absent. Any operand may also be stored with the operator as an attribute (`@weight`)
+or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). Types that begin with
+`aten::` take everything in the order of PyTorch's own schema. *Fixed* parameters belong to the type; what is
+*not needed* is read over; *if* names the parameter that announces an attribute. Reference: runs on numpy, held
+against PyTorch's recorded answers. Compiled: runs as machine code.
+"""
+_TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "reference", "compiled")
+
+
+def render() -> str:
+    """The whole page."""
+    signatures = [engine.registry[type] for type in engine.registry]
+    ours = [each for each in signatures if each.layer.__module__.startswith(_LAYERS)]
+    head = _HEAD.format(types=len(ours), layers=len({each.layer for each in ours}))
+    modules = sorted({each.layer.__module__ for each in ours})
+    sections = (_section(name, [each for each in ours if each.layer.__module__ == name]) for name in modules)
+    return "\n".join([head, *sections])
+
+
+def _section(module: str, signatures: list[Signature]) -> str:
+    summary = (importlib.import_module(module).__doc__ or "").strip().split("\n\n")[0]
+    title = module.removeprefix(_LAYERS).replace("_", " ").capitalize()
+    lines = [f"## {title}", "", _prose(summary), "", _line(_TITLES), _line(["---"] * len(_TITLES))]
+    return "\n".join([*lines, *map(_line, _rows(signatures)), ""])
+
+
+def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
+    """Types that are written the same way share a row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for each in signatures:
+        rows.setdefault(_cells(each), []).append(f"`{each.type}`")
+    for cells, types in rows.items():
+        yield [" ".join(types), *cells, "✔", "–"]
+
+
+def _cells(signature: Signature) -> tuple[str, ...]:
+    summary = (signature.layer.__doc__ or "").strip().split("\n\n")[0]
+    return _prose(summary), _operands(signature), _parameters(signature), _attributes(signature)
+
+
+def _operands(signature: Signature) -> str:
+    named = [_named(name, "", default) for name, default in signature.operands.items()]
+    return ", ".join([*named, *(["any number"] if signature.is_variadic else [])])
+
+
+def _parameters(signature: Signature) -> str:
+    fields = {each.name: each for each in dataclasses.fields(signature.layer)}
+    free = [
+        _named(name, f" {describe_kind(kind)}", _default(fields[name]))
+        for name, kind in signature.fields.items()
+        if name not in signature.presets
+    ]
+    fixed = [_named(name, "", value) for name, value in signature.presets.items()]
+    ignored = [f"`{name}`" for name in sorted(signature.ignored)]
+    groups = {"": free, "fixed: ": fixed, "not needed: ": ignored}
+    return "; ".join(title + ", ".join(names) for title, names in groups.items() if names)
+
+
+def _attributes(signature: Signature) -> str:
+    announced = [f"{_ats(names)} if `{flag}`" for flag, names in signature.flags.items()]
+    return ", ".join([*announced, *(["of any name"] if signature.takes_any_attribute else [])])
+
+
+def _ats(names: Any) -> str:
+    return " ".join(f"`@{name}`" for name in names)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def _named(name: str, kind: str, default: Any) -> str:
+    value = "" if default is REQUIRED else f" = {_value(default)}"
+    return f"`{name}`{kind}{value}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{...}"
+    return f"`{list(value) if isinstance(value, tuple) else value}`"
+
+
+def _prose(text: str) -> str:
+    """A docstring's text for a table: code spans as they are, everything else without meaning to Markdown."""
+    spans = re.split(r"``(.+?)``", " ".join(text.split()))
+    parts = [f"`{span}`" if index % 2 else re.sub(r"([*_<\[\]`~])", r"\\\1", span) for index, span in enumerate(spans)]
+    return "".join(parts)
+
+
+def _line(cells: Any) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
