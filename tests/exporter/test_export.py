@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,23 @@ def test_values_are_recorded_before_a_later_layer_changes_them_in_place(
 def test_a_module_kept_as_an_operator_needs_a_layer(networks: str, tmp_path: Path) -> None:
     with pytest.raises(engine.UnsupportedOperatorError, match=r"'networks\.Gate' \(gate"):
         export(f"{networks}:Gated", ["2,3"], tmp_path, module_operators=["networks.Gate"])
+
+
+@pytest.fixture
+def custom_operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the examples, with the plugin there loaded."""
+    examples = Path(__file__).parents[2] / "examples"
+    monkeypatch.syspath_prepend(str(examples))
+    with engine.registry.extended():
+        importlib.import_module("custom_operator")
+        yield examples
+    del sys.modules["custom_operator"]
+
+
+def test_a_module_kept_as_an_operator_is_held_against_pytorch_through_its_layer(
+    torch: Any, custom_operator: Path, tmp_path: Path
+) -> None:
+    source = f"{custom_operator}/custom_operator_model.py:Net"
+    exported = export(source, ["2,3", "5"], tmp_path, module_operators=["custom_operator_model.Sub"])
+    assert exported.tried == ("[2,3]f32, [5]f32",)
+    assert exported.remarks == ()
