@@ -9,9 +9,10 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.layer import Layer
+from engine.layers.reduction import check_ordered
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast, result_type
-from engine.tensor import Array, DType, Number, TensorSpec
+from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
 
 BOOL: Final[DType] = np.dtype(np.bool_)
 _FLOAT32: Final[DType] = np.dtype(np.float32)
@@ -23,15 +24,21 @@ class Comparison(Layer):
     compare: ClassVar[Callable[[Any, Any], Any]]
 
     def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> TensorSpec:
-        result_type(input, other)
+        self._dtype(input, other)
         shapes = [each.shape for each in (input, other) if isinstance(each, TensorSpec)]
         return TensorSpec(broadcast_shapes(*shapes), BOOL)
 
     def forward(self, input: Array | Number, other: Array | Number) -> Array:
         broadcast_shapes(np.shape(input), np.shape(other))
-        dtype = result_type(input, other)
+        dtype = self._dtype(input, other)
         with np.errstate(all="ignore"):
             return np.asarray(type(self).compare(cast(input, dtype), cast(other, dtype)))
+
+    def _dtype(self, input: object, other: object) -> DType:
+        dtype = result_type(input, other)
+        if type(self).compare not in (np.equal, np.not_equal):
+            check_ordered(dtype)
+        return dtype
 
 
 _COMPARISONS: Final[dict[str, tuple[Any, str]]] = {
@@ -46,9 +53,12 @@ class Predicate(Layer):
     test: ClassVar[Callable[..., Any]]
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.dtype.kind == "c" and type(self).test in _OF_REAL_NUMBERS:
+            raise ShapeError("complex numbers have no sign", found=dtype_name(input.dtype), expected="a real dtype")
         return TensorSpec(input.shape, BOOL)
 
     def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
         with np.errstate(all="ignore"):
             return np.asarray(type(self).test(input), BOOL)
 
@@ -63,8 +73,6 @@ def _is_neg_inf(x: Array) -> Any:
 
 def _without_infinities(x: Array, test: Callable[[Any], Any]) -> Any:
     """Integers have no infinities, and numpy asks float32 at the least."""
-    if x.dtype.kind == "c":
-        raise ShapeError("complex numbers have no sign", found=x.dtype, expected="a real dtype")
     return np.zeros(x.shape, BOOL) if x.dtype.kind in "biu" else test(cast(x, np.promote_types(x.dtype, _FLOAT32)))
 
 
@@ -72,6 +80,7 @@ def _is_negative(x: Array) -> Any:
     return x < 0 if x.dtype.kind in "biu" else np.signbit(x)
 
 
+_OF_REAL_NUMBERS: Final = (_is_pos_inf, _is_neg_inf, _is_negative)
 _TESTS: Final[dict[str, tuple[Any, str]]] = {
     "isnan": (np.isnan, "whether x is NaN"),
     "isinf": (np.isinf, "whether x is infinite"),

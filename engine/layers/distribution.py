@@ -175,7 +175,7 @@ class Multinomial(Layer):
         self.infer(TensorSpec(input.shape, input.dtype))
         weights = cast(input, np.dtype(np.float64))
         if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
-            raise ShapeError("not weights to draw by", found="a negative, infinite, NaN or all-zero row")
+            raise ShapeError("weights must be finite, not negative and not all 0")
         # The largest of log(weight) + Gumbel noise is a draw by weight; the next ones are draws without repetition.
         draws = (self.num_samples,) if self.replacement else (1,)
         with np.errstate(divide="ignore"):

@@ -69,7 +69,9 @@ class Repeat(Rearrangement):
         return TensorSpec(_tiled(input.shape, self._counts(input.rank)), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return np.tile(input, sizes(self._counts(input.ndim)))
+        counts = self._counts(input.ndim)
+        _tiled(input.shape, counts)
+        return np.tile(input, sizes(counts))
 
     def _counts(self, rank: int) -> Shape:
         if len(self.sizes) < rank:
@@ -87,7 +89,9 @@ class Tile(Rearrangement):
         return TensorSpec(_tiled(input.shape, self._counts(input.rank)), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return np.tile(input, sizes(self._counts(input.ndim)))
+        counts = self._counts(input.ndim)
+        _tiled(input.shape, counts)
+        return np.tile(input, sizes(counts))
 
     def _counts(self, rank: int) -> Shape:
         return (1,) * (rank - len(self.dims)) + self.dims
@@ -128,7 +132,9 @@ class RepeatInterleave(Rearrangement):
         return np.repeat(input.reshape(sizes(shape)), counts, axis)
 
     def _slices(self, shape: Shape) -> tuple[Shape, int]:
-        return ((product(shape),), 0) if self.dim is None else (shape, checked_axis(self.dim, len(shape)))
+        if self.dim is None or not shape:
+            return (product(shape),), checked_axis(self.dim or 0, 1)
+        return shape, checked_axis(self.dim, len(shape))
 
 
 def _check_counts(counts: Shape, slices: Dim) -> None:

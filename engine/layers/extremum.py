@@ -14,7 +14,7 @@ from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.pointwise import PAIRS
 from engine.layers.precision import working_dtype
-from engine.layers.reduction import INT64, Reduction
+from engine.layers.reduction import INT64, Reduction, check_ordered
 from engine.layers.registry import register
 from engine.promotion import cast
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
@@ -23,8 +23,9 @@ from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
 class _Extreme(Reduction):
     """Base of layers that pick one element of many."""
 
-    def _working_dtype(self, dtype: DType) -> DType:
-        return working_dtype(dtype)
+    def _natural_dtype(self, dtype: DType) -> DType:
+        check_ordered(dtype)
+        return dtype
 
     def _reduced(self, shape: Shape) -> Shape:
         if any(dim == 0 for axis, dim in enumerate(shape) if axis in self._axes(len(shape))):
@@ -55,9 +56,11 @@ class _ArgExtreme(Layer):
     keepdim: bool = False
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
         return TensorSpec(self._shape(input.shape), INT64)
 
     def forward(self, input: Array) -> Array:
+        check_ordered(input.dtype)
         shape = sizes(self._shape(input.shape))
         with np.errstate(all="ignore"):
             wide = cast(input, working_dtype(input.dtype))

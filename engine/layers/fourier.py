@@ -39,12 +39,15 @@ class Transform:
     several: Callable[..., Any]
     formula: str
 
-    def length(self, given: Dim, length: Dim) -> Dim:
-        """The length of the result along the last transformed axis; given is -1 or None where nothing is asked."""
-        if self.halved == "input":
-            return given if given != -1 else None if length is None else 2 * (length - 1)
-        points = length if given == -1 else given
-        return points if self.halved == "no" or points is None else points // 2 + 1
+    def points(self, given: Dim, length: Dim) -> Dim:
+        """The points transformed along the last axis: those asked for, or as many as there are if given is -1."""
+        if given != -1 or length is None:
+            return None if given == -1 else given
+        return 2 * (length - 1) if self.halved == "input" else length
+
+    def length(self, points: Dim) -> Dim:
+        """The length of the result along the last transformed axis."""
+        return points // 2 + 1 if self.halved == "output" and points is not None else points
 
 
 def _hfftn(x: Array, s: Any, axes: Any, norm: str | None) -> Any:
@@ -108,9 +111,9 @@ class OneAxis(_Fourier):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         axis = self._axis(input.shape)
-        length = self._transform.length(self.n[0] if self.n else -1, input.shape[axis])
-        _check_points(length)
-        return TensorSpec(replaced(input.shape, axis, length), self._dtype(input.dtype))
+        points = self._transform.points(self.n[0] if self.n else -1, input.shape[axis])
+        _check_points(points)
+        return TensorSpec(replaced(input.shape, axis, self._transform.length(points)), self._dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
@@ -130,33 +133,31 @@ class SeveralAxes(_Fourier):
     dim: tuple[int, ...] = ()
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        axes, points = self._axes(input.rank)
+        axes, points = self._points(input.shape)
         shape = list(input.shape)
-        for axis, given in zip(axes, points, strict=True):
-            shape[axis] = shape[axis] if given == -1 else given
-        last = self._transform.length(points[-1], input.shape[axes[-1]])
-        shape[axes[-1]] = last
-        for length in shape:
-            _check_points(length)
+        for axis, count in zip(axes, points, strict=True):
+            shape[axis] = count
+        shape[axes[-1]] = self._transform.length(points[-1])
         return TensorSpec(tuple(shape), self._dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
-        axes, points = self._axes(input.ndim)
-        lengths = [input.shape[axis] if given == -1 else given for axis, given in zip(axes, points, strict=True)]
-        if points[-1] == -1 and self._transform.halved == "input":
-            lengths[-1] = 2 * (input.shape[axes[-1]] - 1)
-        return np.asarray(self._transform.several(self._prepared(input), lengths, axes, self.norm))
+        axes, points = self._points(input.shape)
+        return np.asarray(self._transform.several(self._prepared(input), points, axes, self.norm))
 
-    def _axes(self, rank: int) -> tuple[tuple[int, ...], Shape]:
-        """The axes, and for each the points asked for."""
+    def _points(self, shape: Shape) -> tuple[tuple[int, ...], Shape]:
+        """The axes, and the points transformed along each."""
+        rank = len(shape)
         if not rank:
             raise ShapeError("a 0-dim tensor cannot be transformed")
-        count = len(self.s) or rank
-        axes = checked_axes(self.dim or range(rank - count, rank), rank)
+        axes = checked_axes(self.dim or range(rank - (len(self.s) or rank), rank), rank)
         if self.s and len(self.s) != len(axes):
             raise ParameterError("s and dim differ in length", found=len(self.s), expected=len(axes))
-        return axes, self.s or (-1,) * len(axes)
+        asked = self.s or (-1,) * len(axes)
+        points = [shape[axis] if given == -1 else given for axis, given in zip(axes, asked, strict=True)]
+        points[-1] = self._transform.points(asked[-1], shape[axes[-1]])
+        for count in points:
+            _check_points(count)
+        return axes, tuple(points)
 
 
 def _check_points(length: Dim) -> None:

@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import agree
 from engine.promotion import cast
-from engine.tensor import Array, Dim, DType, format_shape
+from engine.tensor import Array, Dim, DType, Shape, format_shape
 
 _PADDINGS: Final = {"reflect": "reflect", "constant": "constant", "replicate": "edge", "circular": "wrap"}
 
@@ -59,6 +60,15 @@ class Framing:
             raise ShapeError("signal is too short", found=f"{length} points", expected=f"frames of {self.n_fft}")
         return 1 + (length + 2 * self.margin - self.n_fft) // self.hop
 
+    def check_window(self, shape: Shape) -> None:
+        """Refuse a window of another length.
+
+        Raises:
+            ShapeError: naming both lengths.
+        """
+        if not agree(shape, (self.window_length,)):
+            raise ShapeError("window does not fit", found=format_shape(shape), expected=f"[{self.window_length}]")
+
     def window(self, given: Array | None, dtype: DType) -> Array:
         """The window over a whole frame; ones where none is given.
 
@@ -66,10 +76,7 @@ class Framing:
             ShapeError: when it does not have window_length points.
         """
         points = np.ones(self.window_length, dtype) if given is None else cast(given, dtype)
-        if points.shape != (self.window_length,):
-            raise ShapeError(
-                "window does not fit", found=format_shape(points.shape), expected=f"[{self.window_length}]"
-            )
+        self.check_window(points.shape)
         left = (self.n_fft - self.window_length) // 2
         return np.pad(points, (left, self.n_fft - self.window_length - left))
 

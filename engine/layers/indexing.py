@@ -22,7 +22,7 @@ from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape
+from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
 
 Slots: TypeAlias = Sequence[Any]
 
@@ -48,8 +48,10 @@ class Index(Rearrangement):
         return TensorSpec(shape, input.dtype)
 
     def forward(self, input: Array, expr: str | Slots) -> Array:
+        slots = _slots(expr)
+        _indexed_shape(input.shape, _specs(slots))
         with _placed(input.shape):
-            return np.asarray(input[_index(_slots(expr))])
+            return np.asarray(input[_index(slots)])
 
     def _check_whole(self, expr: str | Slots, shape: Shape) -> None:
         annotated = self.annotations.outputs[0] if self.annotations.outputs else None
@@ -75,7 +77,9 @@ class IndexPut(Layer):
         return input
 
     def forward(self, input: Array, indices: str | Slots, values: Array | Number) -> Array:
-        index, source = _index(_slots(indices)), cast(values, input.dtype)
+        slots = _slots(indices)
+        _indexed_shape(input.shape, _specs(slots))
+        index, source = _index(slots), cast(values, input.dtype)
         result = input.copy()
         with _placed(input.shape):
             _check_values(source.shape, result[index].shape)
@@ -114,6 +118,11 @@ def _parsed(text: str) -> Slots:
         raise ParameterError(
             "not an index", found=text[:80], expected="a list such as [[2,1],None,[True,False]]"
         ) from None
+
+
+def _specs(slots: Slots) -> Slots:
+    """What is known of an index before its masks are counted."""
+    return [None if slot is None else spec_of(np.asarray(slot)) for slot in slots]
 
 
 def _index(slots: Slots) -> tuple[Any, ...]:

@@ -63,6 +63,8 @@ class Cat(_Join):
 
     def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
         shapes = [tensor.shape for tensor in tensors if tensor.shape != (0,)] or [(0,)]
+        if () in shapes:
+            raise ShapeError("0-dim tensors cannot be joined", found="[]", expected="at least one dimension")
         axis = checked_axis(self.dim, len(shapes[0]))
         shape = reduce(lambda a, b: _merged(a, b, axis), shapes)
         lengths = [each[axis] for each in shapes]
@@ -76,7 +78,7 @@ class Cat(_Join):
 
 def _merged(a: Shape, b: Shape, axis: int) -> Shape:
     """What two shapes to be joined along an axis say together about the other dimensions."""
-    if not a or not agree(replaced(a, axis), replaced(b, axis)):
+    if not agree(replaced(a, axis), replaced(b, axis)):
         raise ShapeError("shapes cannot be joined", found=f"{format_shape(a)} and {format_shape(b)}",
                          expected=f"equal dimensions but for dim {axis}")  # fmt: skip
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))

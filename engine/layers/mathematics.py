@@ -12,6 +12,7 @@ from engine.layers.elementwise import Elementwise
 from engine.layers.layer import Layer
 from engine.layers.pointwise import REAL, Binary, Unary, define
 from engine.layers.precision import widened, working_dtype
+from engine.layers.reduction import check_ordered
 from engine.layers.registry import register
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, float_dtype, result_type
 from engine.special import digamma, erfc, erfinv, lgamma
@@ -48,8 +49,12 @@ def _heaviside(x: Array, values: Array) -> Array:
     return np.where(x == 0, values, (x > 0).astype(x.dtype))
 
 
+def _exp2(x: Array) -> Array:
+    return np.asarray(np.power(x.dtype.type(2), x) if x.dtype.kind == "c" else np.exp2(x))
+
+
 def _ldexp(x: Array, exponent: Array) -> Array:
-    return np.asarray(x * np.exp2(exponent))
+    return np.asarray(x * _exp2(exponent))
 
 
 # name, compute, categories it computes in, whether integers become floats, formula
@@ -57,7 +62,7 @@ _UNARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
     ("positive", lambda x: x, _NUMBERS, False, "x"),
     ("frac", lambda x: x - np.trunc(x), _FRACTIONAL, False, "x - trunc(x)"),
     ("log2", np.log2, frozenset(Category), True, "log(x) / log(2)"),
-    ("exp2", np.exp2, REAL, True, "2 ** x"),
+    ("exp2", _exp2, frozenset(Category), True, "2 ** x"),
     ("erfc", erfc, REAL, True, "1 - erf(x)"),
     ("erfinv", erfinv, REAL, True, "the y with erf(y) = x"),
     ("lgamma", lgamma, REAL, True, "log(|gamma(x)|)"),
@@ -72,12 +77,11 @@ _UNARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
 _BINARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
     ("hypot", np.hypot, _FRACTIONAL, False, "sqrt(x * x + y * y)"),
     ("copysign", np.copysign, REAL, True, "|x| with the sign of y"),
-    ("nextafter", np.nextafter, _FRACTIONAL, False, "the number next to x towards y"),
     ("logaddexp2", np.logaddexp2, _FRACTIONAL, False, "log2(2 ** x + 2 ** y)"),
     ("xlogy", _xlogy, REAL, True, "x log(y), 0 where x is 0"),
     ("special_xlog1py", _xlog1py, REAL, True, "x log(1 + y), 0 where x is 0"),
     ("heaviside", _heaviside, REAL, False, "0 below zero, 1 above, y at zero"),
-    ("ldexp", _ldexp, REAL, True, "x * 2 ** y"),
+    ("ldexp", _ldexp, frozenset(Category), True, "x * 2 ** y"),
     ("gcd", np.gcd, _INTEGRAL, False, "the greatest common divisor"),
     ("lcm", np.lcm, _INTEGRAL, False, "the least common multiple"),
     ("fmax", np.fmax, REAL, False, "the larger of both; the other if one is NaN"),
@@ -123,9 +127,11 @@ class Logit(Layer):
     eps: float | None = None
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
         return TensorSpec(input.shape, float_dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
+        check_ordered(input.dtype)
         x = widened(input)
         with np.errstate(all="ignore"):
             if self.eps is not None:

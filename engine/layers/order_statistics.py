@@ -15,6 +15,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.reduction import INT64, Reduction
 from engine.layers.registry import register
 from engine.layers.sorting import order
+from engine.layers.ternary import between
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
@@ -177,7 +178,7 @@ class Quantile(Layer):
         weight = np.full_like(at, 0.5) if self.interpolation == "midpoint" else at - low
         below, above = _pick(ordered, low), _pick(ordered, high)
         with np.errstate(all="ignore"):
-            return np.asarray(below + (above - below) * weight.astype(ordered.dtype))
+            return between(below, above, weight.astype(ordered.dtype))
 
 
 def _pick(ordered: Array, places: Array) -> Array:

@@ -87,6 +87,16 @@ def summed_dtype(dtype: DType) -> DType:
     return INT64 if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
 
 
+def check_ordered(dtype: DType) -> None:
+    """Refuse numbers without an order.
+
+    Raises:
+        ShapeError: for a complex dtype.
+    """
+    if dtype.kind == "c":
+        raise ShapeError("complex numbers have no order", found=dtype_name(dtype), expected="a real dtype")
+
+
 @register("torch.sum")
 class Sum(Reduction):
     """The sum over dim; integers and bools give int64."""
@@ -101,6 +111,10 @@ class Sum(Reduction):
 @register("aten::nansum", positional=("input", "dim", "keepdim", "dtype"))
 class NanSum(Sum):
     """The sum over dim of all elements that are numbers."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        check_ordered(dtype)
+        return super()._natural_dtype(dtype)
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return super()._reduce(np.where(np.isnan(input), np.zeros((), input.dtype), input), axes)

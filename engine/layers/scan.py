@@ -12,10 +12,10 @@ from engine.layers.axis import checked_axis
 from engine.layers.join import Cat
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.precision import working_dtype
-from engine.layers.reduction import INT64, summed_dtype
+from engine.layers.reduction import INT64, check_ordered, summed_dtype
 from engine.layers.registry import register
-from engine.promotion import cast, float_dtype
-from engine.tensor import Array, DType, TensorSpec
+from engine.promotion import Category, cast, dtype_category
+from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 
 class _Scan(Layer):
@@ -76,7 +76,9 @@ class LogCumSumExp(_Scan):
     dim: int
 
     def _natural_dtype(self, dtype: DType) -> DType:
-        return float_dtype(dtype)
+        if dtype_category(dtype) is not Category.FLOATING:
+            raise ShapeError("only floating tensors can be summed in logarithms", found=dtype_name(dtype))
+        return dtype
 
     def _scan(self, input: Array, axis: int) -> Array:
         return np.asarray(np.logaddexp.accumulate(input, axis))
@@ -88,10 +90,12 @@ class _RunningExtreme(Layer):
     dim: int
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        check_ordered(input.dtype)
         checked_axis(self.dim, input.rank)
         return input, TensorSpec(input.shape, INT64)
 
     def forward(self, input: Array) -> tuple[Array, Array]:
+        self.infer(TensorSpec(input.shape, input.dtype))
         axis = checked_axis(self.dim, input.ndim)
         wide = np.atleast_1d(cast(input, working_dtype(input.dtype)))
         values = np.asarray(self._accumulate(wide, axis))

@@ -88,8 +88,8 @@ class IndexSelect(Rearrangement):
         return picked if input.ndim else picked.reshape(())
 
     def _axis(self, shape: Shape, index: Shape) -> int:
-        if len(index) > 1:
-            raise ShapeError("index must be a vector", found=format_shape(index))
+        if len(index) > 1 or (not shape and index not in ((), (1,), (None,))):
+            raise ShapeError("index must be a vector, of one element for a 0-dim input", found=format_shape(index))
         return checked_axis(self.dim, len(shape))
 
 

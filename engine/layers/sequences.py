@@ -15,7 +15,7 @@ from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
 from engine.promotion import Category, cast, dtype_category, result_type
-from engine.tensor import UNKNOWN, Array, Dim, DType, TensorSpec, format_shape
+from engine.tensor import UNKNOWN, Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
 
 def number(value: Any) -> Any:
@@ -212,9 +212,12 @@ class OneHot(Layer):
     num_classes: int = -1
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.dtype.kind not in "iu":
+            raise ShapeError("only integers name classes", found=dtype_name(input.dtype))
         return TensorSpec((*input.shape, None if self.num_classes < 0 else self.num_classes), INT64)
 
     def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
         largest = int(input.max(initial=-1))
         count = largest + 1 if self.num_classes < 0 else self.num_classes
         if input.size and (input.min() < 0 or largest >= count):

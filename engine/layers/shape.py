@@ -31,8 +31,8 @@ class Reshape(Rearrangement):
 
     Parameters:
         shape: -1 stands for whatever the number of elements leaves, 0 for the input's own dimension (ONNX).
-            Old converters write several -1, one for each dimension that differed between two traces: known
-            dimensions of the file's annotation and dimensions the input begins or ends with settle all but one.
+            Old converters write several -1, one for each dimension that differed between two traces: known dimensions
+            of the file's annotation, and those the input begins and ends with, settle all but one.
     Raises:
         ShapeError: the numbers of elements differ, or more than one -1 stays open.
     """
@@ -60,25 +60,31 @@ def _copied(dim: int, index: int, input: Shape) -> Dim:
 
 
 def _settled(shape: Shape, input: Shape, annotations: Annotations) -> Shape:
-    """A shape with all but one -1 replaced."""
-    found = list(shape)
+    """A shape with all but one -1 replaced: those in front of it and behind it by the input's own dimensions."""
     annotated = annotations.outputs[0] if annotations.outputs else None
-    if annotated is not None and annotated.rank == len(found):
-        found = [
-            note if dim == -1 and note is not None else dim for dim, note in zip(found, annotated.shape, strict=True)
-        ]
-    _copy_while_alike(found, input, range(min(len(found), len(input))))
-    _copy_while_alike(found, input, range(-1, -min(len(found), len(input)) - 1, -1))
-    if found.count(-1) > 1:
-        raise ShapeError("more than one dimension is left open", found=format_shape(shape), expected="one -1 at most")
-    return tuple(found)
+    if annotated is not None and annotated.rank == len(shape):
+        notes = zip(shape, annotated.shape, strict=True)
+        shape = tuple(note if dim == -1 and note is not None else dim for dim, note in notes)
+    places = [index for index, dim in enumerate(shape) if dim == -1]
+    for nth in reversed(range(len(places))):
+        front = places[nth - 1] + 1 if nth > 0 else 0
+        back = places[nth + 1] if nth + 1 < len(places) else len(shape)
+        candidate = _with_ends_of(input, shape, front, back)
+        if candidate is not None:
+            return candidate
+    raise ShapeError("more than one dimension is left open", found=format_shape(shape), expected="one -1 at most")
 
 
-def _copy_while_alike(found: list[Dim], input: Shape, indices: range) -> None:
-    for index in indices:
-        if found.count(-1) <= 1 or (found[index] != -1 and found[index] != input[index]):
-            return
-        found[index] = input[index]
+def _with_ends_of(input: Shape, shape: Shape, front: int, back: int) -> Shape | None:
+    """``shape`` with the input's dimensions before front and from back on; None where it says otherwise."""
+    behind = len(shape) - back
+    ends = (*input[:front], *input[len(input) - behind :])
+    given = (*shape[:front], *shape[back:])
+    if front + behind > len(input) or any(dim not in (-1, end) for dim, end in zip(given, ends, strict=True)):
+        return None
+    candidate = (*input[:front], *shape[front:back], *input[len(input) - behind :])
+    total, rest = product(input), product(dim for dim in candidate if dim != -1)
+    return candidate if total is None or rest is None or (rest and total % rest == 0) else None
 
 
 def _fitted(shape: Shape, input: Shape) -> Shape:

@@ -79,13 +79,17 @@ class Stft(_ShortTime):
     def infer(self, input: TensorSpec, window: TensorSpec | None = None) -> TensorSpec:
         if input.rank not in (1, 2):
             raise ShapeError("a signal or a batch of them is needed", found=format_shape(input.shape))
+        if window is not None:
+            self._framing.check_window(window.shape)
         frames = self._framing.count(input.shape[-1])
         shape = (*input.shape[:-1], self._places(self._is_half(input.dtype)), frames)
         dtype = complex_dtype(input.dtype)
         return TensorSpec(shape, dtype) if self._gives_complex else TensorSpec((*shape, 2), real_dtype(dtype))
 
     def forward(self, input: Array, window: Array | None = None) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
+        self.infer(
+            TensorSpec(input.shape, input.dtype), None if window is None else TensorSpec(window.shape, window.dtype)
+        )
         spectrum = self._spectrum(np.atleast_2d(input), window, self._is_half(input.dtype))
         if self.normalized:
             spectrum = spectrum * real_dtype(spectrum.dtype).type(1 / math.sqrt(self.n_fft))
@@ -111,6 +115,8 @@ class Istft(_ShortTime):
 
     def infer(self, input: TensorSpec, window: TensorSpec | None = None) -> TensorSpec:
         self._check(input)
+        if window is not None:
+            self._framing.check_window(window.shape)
         dtype = input.dtype if self.return_complex else real_dtype(input.dtype)
         return TensorSpec((*input.shape[:-2], self._signal_length(input.shape[-1], self.length)), dtype)
 

@@ -175,9 +175,10 @@ class Windows(Rearrangement):
         return windows[(slice(None),) * axis + (slice(None, None, self.step),)]
 
     def _axis(self, shape: Shape) -> int:
+        if not shape:
+            raise ShapeError("a 0-dim tensor has no axis to look along")
         axis = checked_axis(self.dim, len(shape))
-        if not shape or (shape[axis] or self.size) < self.size:
-            raise ShapeError(
-                "window is longer than the axis", found=self.size, expected=f"at most {shape and shape[axis]}"
-            )
+        length = shape[axis]
+        if length is not None and length < self.size:
+            raise ShapeError("window is longer than the axis", found=self.size, expected=f"at most {length}")
         return axis

@@ -12,14 +12,19 @@ from engine.layers.axis import checked_axis
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.precision import working_dtype
-from engine.layers.reduction import INT64
+from engine.layers.reduction import INT64, check_ordered
 from engine.layers.registry import register
 from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec
 
 
 def order(input: Array, axis: int, descending: bool = False) -> Array:
-    """The places of the elements along an axis in sorted order, equal ones as they come."""
+    """The places of the elements along an axis in sorted order, equal ones as they come.
+
+    Raises:
+        ShapeError: for complex numbers.
+    """
+    check_ordered(input.dtype)
     wide = cast(input, working_dtype(input.dtype))
     if not descending:
         return np.argsort(wide, axis, stable=True)
@@ -38,6 +43,7 @@ class Sort(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
+        check_ordered(input.dtype)
         checked_axis(self.dim, input.rank)
         return self._arranged(input, TensorSpec(input.shape, INT64))
 
@@ -67,6 +73,7 @@ class ArgSort(Layer):
     stable: bool | None = None
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
         checked_axis(self.dim, input.rank)
         return TensorSpec(input.shape, INT64)
 
@@ -87,6 +94,7 @@ class SortRows(Layer):
     """The elements in order along the first axis."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
         return input
 
     def forward(self, input: Array) -> Array:
@@ -105,6 +113,7 @@ class TopK(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
+        check_ordered(input.dtype)
         axis = checked_axis(self.dim, input.rank)
         shape = replaced(input.shape, axis, self._count(input.shape[axis])) if input.rank else input.shape
         return self._arranged(TensorSpec(shape, input.dtype), TensorSpec(shape, INT64))
@@ -112,7 +121,7 @@ class TopK(Layer):
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
         row = np.atleast_1d(input)
-        count = self._count(row.shape[axis])
+        count = self._count(row.shape[axis]) if input.ndim else 1
         places = order(row, axis, self.largest)[(slice(None),) * axis + (slice(count),)]
         values = np.take_along_axis(row, places, axis)
         return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
@@ -138,6 +147,7 @@ class KthValue(Layer):
     keepdim: bool = False
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        check_ordered(input.dtype)
         axis = checked_axis(self.dim, input.rank)
         length = input.shape[axis] if input.rank else 1
         if self.k < 1 or (length is not None and self.k > length):

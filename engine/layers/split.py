@@ -7,7 +7,7 @@ pieces as a list instead, which a ``prim::ListUnpack`` takes apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,14 @@ class _Pieces(Rearrangement):
     def _cut(self, input: Array, dim: int) -> Any:
         axis = checked_axis(dim, max(input.ndim, 1))
         lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
-        bounds = np.cumsum([0, *lengths]).tolist()
         lead = (slice(None),) * axis
-        return self._arranged([input[(*lead, slice(start, end))] for start, end in pairwise(bounds)])
+        starts = self._starts(lengths, input.shape[axis])
+        pieces = [input[(*lead, slice(start, start + n))] for start, n in zip(starts, lengths, strict=True)]
+        return self._arranged(pieces)
+
+    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+        """Where the pieces begin: each where the one before it ends."""
+        return [0, *accumulate(lengths)][:-1]
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         """The pieces' lengths, open where the axis is; None when not even their number is known."""
@@ -145,7 +150,9 @@ class TensorSplit(_Pieces):
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         if self.indices is not None:
-            return (None,) * (len(self.indices) + 1) if length is None else _between(self.indices, length)
+            if length is None:
+                return (None,) * (len(self.indices) + 1)
+            return [max(end - start, 0) for start, end in pairwise([0, *_cuts(self.indices, length), length])]
         if self.sections is None or self.sections < 1:
             raise ParameterError("sections must be positive", found=self.sections)
         if length is None:
@@ -153,35 +160,39 @@ class TensorSplit(_Pieces):
         short, longer = divmod(length, self.sections)
         return [short + 1] * longer + [short] * (self.sections - longer)
 
+    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+        return super()._starts(lengths, length) if self.indices is None else [0, *_cuts(self.indices, length)]
 
-def _between(indices: Sequence[int], length: int) -> list[int]:
-    """Lengths between consecutive cuts, which may lie outside the axis or go backwards."""
-    starts = [slice(index, None).indices(length)[0] for index in indices]
-    return [max(end - start, 0) for start, end in pairwise([0, *starts, length])]
+
+def _cuts(indices: Sequence[int], length: int) -> list[int]:
+    """Places of the cuts, brought into the axis; they may go backwards."""
+    return [slice(index, None).indices(length)[0] for index in indices]
 
 
 @register("aten::hsplit", presets={"axis": 1})
 @register("aten::vsplit", presets={"axis": 0})
 @register("aten::dsplit", presets={"axis": 2})
-class AxisSplit(_Pieces):
+class AxisSplit(Rearrangement):
     """As tensor_split along a fixed axis, which the sections must divide; hsplit cuts vectors along their only one."""
 
     indices_or_sections: int | tuple[int, ...]
     axis: int
+    annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
-        return self._cut_spec(input, min(self.axis, input.rank - 1))
+        return self._split(input.shape).infer(input)
 
     def forward(self, input: Array) -> Any:
-        return self._cut(input, min(self.axis, input.ndim - 1))
+        return self._split(input.shape).forward(input)
 
-    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
-        cuts = self.indices_or_sections
+    def _split(self, shape: Shape) -> TensorSplit:
+        axis, cuts = min(self.axis, len(shape) - 1), self.indices_or_sections
         if isinstance(cuts, tuple):
-            return TensorSplit(indices=cuts)._lengths(length)
+            return TensorSplit(indices=cuts, dim=axis, annotations=self.annotations)
+        length = _length(shape, axis)
         if cuts < 1 or (length is not None and length % cuts):
             raise ShapeError("the axis cannot be cut evenly", found=f"{length} by {cuts}")
-        return TensorSplit(sections=cuts)._lengths(length)
+        return TensorSplit(sections=cuts, dim=axis, annotations=self.annotations)
 
 
 @register("torch.unbind")

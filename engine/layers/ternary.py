@@ -9,6 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
+from engine.layers.reduction import check_ordered
 from engine.layers.registry import register
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, result_type
 from engine.tensor import Array, DType, Number, Shape, TensorSpec
@@ -39,7 +40,9 @@ class Clamp(Layer):
     def infer(self, input: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:
         if min is None and max is None:
             raise ParameterError("clamp needs a bound", found="neither min nor max")
-        return _common(input, min, max)
+        spec = _common(input, min, max)
+        check_ordered(spec.dtype)
+        return spec
 
     def forward(self, input: Array, min: Any = None, max: Any = None) -> Array:
         dtype = self.infer(input, min, max).dtype  # type: ignore[arg-type]
@@ -74,19 +77,26 @@ class ClampMax(Layer):
         return Clamp().forward(input, None, max)
 
 
+def between(start: Array, end: Array, weight: Array) -> Array:
+    """start + weight * (end - start), computed from the nearer end so that both are met exactly."""
+    way = end - start
+    return np.asarray(np.where(np.abs(weight) < 0.5, start + weight * way, end - way * (1 - weight)))
+
+
 @register("torch.lerp", "aten::lerp")
 class Lerp(Layer):
-    """x + weight * (end - x), from the nearer end so that both are met exactly."""
+    """x + weight * (end - x)"""
 
     def infer(self, input: TensorSpec, end: TensorSpec, weight: TensorSpec | Number) -> TensorSpec:
+        if dtype_category(input.dtype) in (Category.BOOL, Category.INTEGER):
+            raise ShapeError("nothing lies between integers", found=input.dtype, expected="a floating dtype")
         return TensorSpec(_common(input, end, weight).shape, input.dtype)
 
     def forward(self, input: Array, end: Array, weight: Array | Number) -> Array:
-        spec = _common(input, end, weight)
+        spec = self.infer(input, end, weight)  # type: ignore[arg-type]
         start, stop, share = (_wide(each, input.dtype) for each in (input, end, weight))
         with np.errstate(all="ignore"):
-            way = stop - start
-            result = np.where(np.abs(share) < 0.5, start + share * way, stop - way * (1 - share))
+            result = between(start, stop, share)
         return cast(np.broadcast_to(result, spec.shape), input.dtype)  # type: ignore[arg-type]
 
 
