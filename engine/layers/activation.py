@@ -112,7 +112,7 @@ class ELU(Curve):
     alpha: float = 1.0
 
     def curve(self, x: Array) -> Array:
-        return np.where(x > 0, x, self.alpha * np.expm1(x))
+        return np.maximum(x, 0) + self.alpha * np.expm1(np.minimum(x, 0))
 
 
 @register("nn.CELU", "F.celu")
@@ -126,7 +126,7 @@ class CELU(Curve):
             raise ParameterError("alpha must not be zero", found=self.alpha)
 
     def curve(self, x: Array) -> Array:
-        return np.where(x > 0, x, self.alpha * np.expm1(x / self.alpha))
+        return np.maximum(x, 0) + self.alpha * np.expm1(np.minimum(x, 0) / self.alpha)
 
 
 @register("nn.SELU", "F.selu")
@@ -135,7 +135,7 @@ class SELU(Curve):
 
     def curve(self, x: Array) -> Array:
         alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-        return np.where(x > 0, scale * x, (scale * alpha) * np.expm1(x))
+        return scale * np.maximum(x, 0) + (scale * alpha) * np.expm1(np.minimum(x, 0))
 
 
 @register("nn.GLU", "F.glu")

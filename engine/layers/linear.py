@@ -55,7 +55,9 @@ class Linear(Layer):
 def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """x @ weight.T + bias as one matrix product, whatever the number of leading axes."""
     rows = x.reshape(product(x.shape[:-1]) or 0, x.shape[-1])
-    result = rows @ weight.T
+    # The same product either way; with a few rows BLAS takes a third of the time when the weight comes first.
+    few = 1 < len(rows) <= 64 and weight.ndim == 2
+    result = np.ascontiguousarray((weight @ rows.T).T) if few else rows @ weight.T
     if bias is not None:
         result += bias
     return result.reshape(*x.shape[:-1], *weight.shape[:-1])

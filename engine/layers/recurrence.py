@@ -42,7 +42,7 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
     """
     gates = _gates(cell, x)
     outputs = np.empty((len(x), *h.shape), x.dtype)
-    recurrent = cell.hidden_weight.T
+    recurrent = _transposed(cell.hidden_weight, len(x))
     units = c.shape[1]
     for step, gate in enumerate(gates):
         gate += h @ recurrent
@@ -68,7 +68,7 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
     """
     gates = apply_linear(x, cell.input_weight, cell.input_bias)
     outputs = np.empty((len(x), *h.shape), x.dtype)
-    recurrent = cell.hidden_weight.T
+    recurrent = _transposed(cell.hidden_weight, len(x))
     units = h.shape[1]
     for step, gate in enumerate(gates):
         hidden = h @ recurrent
@@ -93,7 +93,7 @@ def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array
         h of every step (T, B, H), and after the last.
     """
     outputs = _gates(cell, x)
-    recurrent = cell.hidden_weight.T
+    recurrent = _transposed(cell.hidden_weight, len(x))
     for step in outputs:
         step += h @ recurrent
         h = np.maximum(step, 0, out=step) if relu else np.tanh(step, out=step)
@@ -105,6 +105,11 @@ def _gates(cell: Cell, x: Array) -> Array:
     if cell.input_bias is None or cell.hidden_bias is None:
         return apply_linear(x, cell.input_weight)
     return apply_linear(x, cell.input_weight, cell.input_bias + cell.hidden_bias)
+
+
+def _transposed(weight: Array, steps: int) -> Array:
+    """The weight to multiply small states by; over many steps a copy in BLAS's favourite order pays off."""
+    return np.ascontiguousarray(weight.T) if steps > 8 else weight.T
 
 
 def _sigmoid(x: Array) -> None:
