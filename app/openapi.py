@@ -12,14 +12,13 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.codec.parse import FORM, JSON, NPY, NPZ
+from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
 from app.dataplane import DataPlane
+from app.example_answers import ANSWERS, PIXEL
 from app.model import Model
 from app.schemas import ErrorBody, InferBody
 from app.store import Version
 
-# A picture of one grey pixel.
-_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
 _MAX_EXAMPLE_ELEMENTS: Final = 512
 _MAX_EXAMPLE_MODELS: Final = 8
 
@@ -73,7 +72,11 @@ _ERRORS: Final = {
 # What FastAPI's route decorator is told of both routes.
 INFER_DOCUMENTATION: Final[dict[str, Any]] = {
     "responses": {
-        200: {"model": InferBody, "description": "the result", "content": {NPZ: {"schema": _FILE}}},
+        200: {
+            "model": InferBody,
+            "description": "the result; a picture of it where the task has one",
+            "content": {JSON: {"examples": ANSWERS}, NPZ: {"schema": _FILE}, PNG: {"schema": _FILE}},
+        },
         **{status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()},
     },
     "openapi_extra": {
@@ -86,6 +89,8 @@ INFER_DOCUMENTATION: Final[dict[str, Any]] = {
             _query("score_threshold", "number", "detection: least score"),
             _query("iou_threshold", "number", "detection: most overlap of two boxes of a class"),
             _query("max_detections", "integer", "detection: how many boxes"),
+            _query("threshold", "number", "segmentation: least probability of a class"),
+            _query("min_area", "integer", "segmentation: least pixels of a class"),
         ],
         "requestBody": {
             "required": True,
@@ -178,7 +183,7 @@ def _examples(model: Model, named: bool) -> Iterator[tuple[str, int, dict[str, A
         yield f"{title}flat tensors with shape and dtype", 200, {**name, "inputs": flat}
     takes_any_size = model.preprocessor is not None and model.preprocessor.config.resize != "none"
     if takes_any_size and len(model.signature.inputs) == 1:
-        yield f"{title}picture", 200, {**name, "inputs": {"image": _PIXEL}}
+        yield f"{title}picture", 200, {**name, "inputs": {"image": PIXEL}}
     yield f"{title}inputs missing", 400, name
     yield (
         f"{title}wrong shape",

@@ -101,13 +101,60 @@ class TimingBody(Schema):
     total_ms: float
 
 
+class ClassBody(Schema):
+    """A class found by a classification."""
+
+    label: str
+    probability: float | None
+    index: int
+
+
+class BoxBody(Schema):
+    """A box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent."""
+
+    label: str
+    score: float
+    index: int
+    box: list[float]
+
+
+class AreaBody(Schema):
+    """A class found by a segmentation; area in pixels of the picture sent, fraction of it."""
+
+    label: str
+    index: int
+    area: int
+    fraction: float
+    color: str
+
+
+class MaskBody(Schema):
+    """What a segmentation found: its classes, largest first, and the mask, a PNG of the picture's size in base64."""
+
+    classes: list[AreaBody]
+    mask: str
+    width: int
+    height: int
+
+
+class ImageBody(Schema):
+    """The picture a model made, a PNG in base64."""
+
+    image: str
+    width: int
+    height: int
+
+
+FindingBody = list[ClassBody] | list[BoxBody] | MaskBody | ImageBody
+
+
 class InferBody(Schema):
     """The answer of an inference."""
 
     model: str
     version: int
     outputs: dict[str, TensorBody] | None = Field(None, description="For pictures only when asked for.")
-    predictions: list[Any] | None = Field(
-        None, description="Best first; for a batch of several items one such list for each."
+    predictions: FindingBody | list[FindingBody] | None = Field(
+        None, description="By the model's task; for a batch of several items a list of what one item has."
     )
     timing: TimingBody

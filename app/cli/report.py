@@ -13,7 +13,7 @@ from app.render.wording import printable, shortened, time_text
 from app.tasks.task import Finding
 
 _MOST_CHARACTERS = 60
-_UNSAID = ("label", "index", "color", "image")
+_UNSAID = ("label", "index", "color")
 
 
 def report(result: InferResult, items: Sequence[str], about: str) -> str:
@@ -50,17 +50,25 @@ def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:
 
 def _predictions(findings: Sequence[Finding], items: Sequence[str]) -> Iterator[str]:
     for number, finding in enumerate(findings):
-        found = finding if isinstance(finding, list) else finding.get("classes", [finding])
         yield ""
         yield f"{items[number]}:" if number < len(items) else f"item {number + 1}:"
-        labels = [str(prediction.get("label", "")) for prediction in found]
-        width = max(map(len, labels), default=0)
-        yield from (
-            f"  {rank}. {label.ljust(width)}  {_rest(prediction)}".rstrip()
-            for rank, (label, prediction) in enumerate(zip(labels, found, strict=True), 1)
-        )
-        if not found:
-            yield "  nothing found"
+        yield from _finding(finding)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    """A line for each of a list; an object has a list of classes, or is a picture."""
+    if isinstance(finding, dict) and "classes" not in finding:
+        yield f"  a picture of {finding['width']}x{finding['height']}"
+        return
+    found = finding["classes"] if isinstance(finding, dict) else finding
+    labels = [str(prediction.get("label", "")) for prediction in found]
+    width = max(map(len, labels), default=0)
+    yield from (
+        f"  {rank}. {label.ljust(width)}  {_rest(prediction)}".rstrip()
+        for rank, (label, prediction) in enumerate(zip(labels, found, strict=True), 1)
+    )
+    if not found:
+        yield "  nothing found"
 
 
 def _rest(prediction: Mapping[str, Any]) -> str:

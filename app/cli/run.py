@@ -12,6 +12,7 @@ from app.cli.terminal import progress
 
 SUMMARY: Final = "run a model once, without a server"
 EXAMPLES: Final = """  pnnx-serve run digits --image seven.png
+  pnnx-serve run faces --image party.jpg --draw found.png
   pnnx-serve run resnet18.pnnx.param --input x.npy --output y.npz
   pnnx-serve run two_inputs.pnnx.param --input in1=b.npy --input in0=a.npy
 """
@@ -32,8 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--image", action="extend", nargs="+", default=[], metavar="FILE", help="picture; several are a batch"
     )
     parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
+    parser.add_argument("--draw", metavar="FILE", help="save the picture with what was found in it as this .png file")
     parser.add_argument("--top-k", type=int, metavar="CLASSES", help="how many classes a classifier names")
-    for name in ("store", "backend", "threads"):
+    for name in ("store", "plugins", "backend", "threads"):
         add_setting(parser, name)
 
 
@@ -51,11 +53,14 @@ def execute(args: argparse.Namespace) -> int:
     request = InferRequest(
         decode=lambda signature: files.read_inputs(args.input, args.image, signature, settings),
         outputs=True,
+        draw=args.draw is not None,
         parameters={} if args.top_k is None else {"top_k": args.top_k},
     )
     with progress(f"running {found.name}"):
         result = model.infer(request)
     if args.output is not None:
         Path(args.output).write_bytes(write_npz(result.outputs))
+    if result.drawing is not None:
+        Path(args.draw).write_bytes(result.drawing)
     sys.stdout.write(report.report(result, args.image, f"{found.name} · {model.session.backend} back end"))
     return 0

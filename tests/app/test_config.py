@@ -24,7 +24,7 @@ def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
     example = text.split("```toml\n")[1].split("```")[0]
     read = config(tmp_path, example)
     assert set(read.model_dump()) == set(ModelConfig.model_fields)
-    for section in ("preprocess", "classification", "detection"):
+    for section in ("preprocess", "classification", "detection", "segmentation", "image"):
         for key in type(getattr(read, section)).model_fields:
             assert f"{key} = " in example, f"docs/http.md does not show {section}.{key}"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from app.schemas import InferBody
+from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
 from tests.app.models import write_classifier
 
@@ -49,6 +51,15 @@ def test_every_error_is_documented_in_its_one_shape(zoo: Client) -> None:
                 if status >= "4":
                     schema = response["content"]["application/json"]["schema"]
                     assert schema == {"$ref": "#/components/schemas/ErrorBody"}, (status, operation["summary"])
+
+
+def test_the_answer_of_every_task_is_shown_and_has_its_shape(zoo: Client) -> None:
+    content = zoo.get("/openapi.json").json()["paths"]["/infer"]["post"]["responses"]["200"]["content"]
+    assert set(content) == {"application/json", "application/x-npz", "image/png"}
+    shown = content["application/json"]["examples"]
+    assert set(shown) == set(TASKS)
+    for example in shown.values():
+        InferBody.model_validate(example["value"])
 
 
 def test_every_body_the_server_takes_is_documented(zoo: Client) -> None:

@@ -11,6 +11,9 @@ from PIL import Image
 
 from app.cli import main
 from app.cli.report import statistics
+from app.images.palette import generated
+from tests.app.models import write_detector
+from tests.app.picture_models import write_enlarger, write_segmenter
 from tests.cli.conftest import BIAS, WEIGHT
 
 
@@ -81,6 +84,31 @@ def test_pictures_give_predictions(store: Path, pictures: list[str], capsys: pyt
     ]  # fmt: skip
 
 
+def test_what_was_found_is_drawn(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_detector(store)
+    Image.new("RGB", (80, 80)).save("black.png")
+    assert main(["run", "boxes", "--image", "black.png", "--draw", "found.png"]) == 0
+    drawing = Image.open("found.png")
+    assert (drawing.format, drawing.size) == ("PNG", (80, 80))
+    assert drawing.getpixel((25, 79)) == generated(1)
+    assert capsys.readouterr().out.endswith("black.png:\n  1. thing  score 0.9  box [20.0, 40.0, 40.0, 80.0]\n")
+
+
+def test_a_picture_made_by_the_model_is_saved(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_enlarger(store)
+    Image.new("RGB", (3, 2), (255, 0, 0)).save("red.png")
+    assert main(["run", "double", "--image", "red.png", "--draw", "double.png"]) == 0
+    assert np.asarray(Image.open("double.png")).tolist() == [[[0, 255, 255]] * 6] * 4
+    assert capsys.readouterr().out.endswith("red.png:\n  a picture of 6x4\n")
+
+
+def test_the_classes_of_a_segmentation_are_listed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_segmenter(store)
+    Image.new("RGB", (10, 10), (0, 0, 255)).save("blue.png")
+    assert main(["run", "colours", "--image", "blue.png"]) == 0
+    assert capsys.readouterr().out.endswith("blue.png:\n  1. blue  area 100  fraction 1\n")
+
+
 def test_top_k_limits_the_predictions(store: Path, pictures: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "brightness", "--top-k", "1", "--image", pictures[0]]) == 0
     assert "  2. " not in capsys.readouterr().out
@@ -131,6 +159,7 @@ def test_inputs_that_are_missing_or_too_many_are_a_wrong_call(
         (["linear", "--input", "wide.npy"], "input 'in0': wrong shape: found [1, 4], expected"),
         (["linear", "--image", "bad.npy"], "input 'in0' takes no pictures"),
         (["brightness", "--image", "bad.npy"], "'bad.npy' is not in a known format"),
+        (["brightness", "--draw", "y.png", "--image", "grey.png"], "its task 'classification' gives no picture"),
         (["linear", "--top-k", "3", "--input", "x.npy"], "unknown parameter 'top_k'"),
         (["linear", "--input", "x.npy", "--output", "void/y.npz"], "void/y.npz: No such file or directory"),
     ],
@@ -141,6 +170,7 @@ def test_what_does_not_work_is_said_in_one_line(
 ) -> None:
     save("x.npy", 1, 2, 3)
     save("wide.npy", 1, 2, 3, 4, shape=(1, 4))
+    Image.new("L", (2, 2)).save("grey.png")
     for name in ("bad.npy", "bad.npz"):
         Path(name).write_bytes(b"neither array nor picture")
     assert main(["run", *argv]) == 1
