@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import Layer
-from engine.layers.matmul import matmul, may_equal
+from engine.layers.matmul import matmul
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast, promote_types

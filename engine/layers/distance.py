@@ -11,9 +11,8 @@ import math
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import checked_axis
+from engine.layers.axis import checked_axis, may_equal
 from engine.layers.layer import Layer
-from engine.layers.matmul import may_equal
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast, float_dtype, real_dtype, result_type

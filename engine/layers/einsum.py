@@ -20,8 +20,9 @@ from functools import lru_cache
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.matmul import matmul, may_equal
+from engine.layers.matmul import matmul
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import cast, promote_types

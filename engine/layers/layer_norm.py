@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.matmul import may_equal
+from engine.layers.axis import may_equal, may_match
 from engine.layers.norm import Norm, mean_square, merged, scaled, standardised
 from engine.layers.registry import register
 from engine.tensor import Array, Shape, format_shape
@@ -66,6 +66,6 @@ def _check_trailing(input: Shape, normalized: Shape, *weights: Shape | None) -> 
         expected = f"to end in {format_shape(normalized)}"
         raise ShapeError("input does not end in the normalised shape", found=format_shape(input), expected=expected)
     for shape in weights:
-        if shape not in (None, normalized):
-            found = format_shape(shape or ())
+        if shape is not None and not may_match(shape, normalized):
+            found = format_shape(shape)
             raise ShapeError("weights do not fit the normalised shape", found=found, expected=format_shape(normalized))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal, may_match
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
@@ -42,11 +43,11 @@ class Linear(Layer):
         return 2 * (output.size or 0) * (inner or 0)
 
     def _shape(self, input: Shape, weight: Shape, bias: Shape | None) -> tuple[Dim, ...]:
-        if not input or len(weight) not in (1, 2) or input[-1] not in (None, weight[-1]):
+        if not input or len(weight) not in (1, 2) or not may_equal(input[-1], weight[-1]):
             found = f"{format_shape(input)} by {format_shape(weight)}"
             raise ShapeError("input does not fit the weight", found=found, expected="[..., I] by [O, I]")
         result = (*input[:-1], *weight[:-1])
-        if bias is not None and bias not in ((), (1,), weight[:-1]):
+        if bias not in (None, (), (1,)) and not may_match(bias, weight[:-1]):
             expected = format_shape(weight[:-1])
             raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
         return result
@@ -93,7 +94,7 @@ class Bilinear(Layer):
 
     def _shape(self, input1: Shape, input2: Shape, weight: Shape) -> tuple[Dim, ...]:
         fits = len(weight) == 3 and all(
-            input and input[-1] in (None, size) for input, size in zip((input1, input2), weight[1:], strict=True)
+            input and may_equal(input[-1], size) for input, size in zip((input1, input2), weight[1:], strict=True)
         )
         if not fits:
             found = f"{format_shape(input1)} and {format_shape(input2)} by {format_shape(weight)}"

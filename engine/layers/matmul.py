@@ -11,11 +11,12 @@ from abc import abstractmethod
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal, may_match
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast, promote_types
-from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -37,11 +38,6 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
         found = f"{format_shape(a)} by {format_shape(b)}"
         raise ShapeError("matrices cannot be multiplied", found=found, expected="[..., M, K] by [..., K, N]")
     return (*broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-
-
-def may_equal(a: Dim, b: Dim) -> bool:
-    """Whether two sizes can be the same in a run."""
-    return a is None or b is None or a == b
 
 
 def check_ranks(a: Shape, b: Shape, ranks: tuple[int, ...]) -> None:
@@ -116,7 +112,7 @@ class _AddProduct(Layer):
 
     def _shape(self, input: Shape, first: Shape, second: Shape) -> Shape:
         shape = self._product_shape(first, second)
-        if len(input) > len(shape) or broadcast_shapes(input, shape) != shape:
+        if not may_match(broadcast_shapes(input, shape), shape):
             found = f"{format_shape(input)} and {format_shape(shape)}"
             raise ShapeError("input does not broadcast to the product", found=found)
         return shape

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.heads import Heads
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.matmul import may_equal
 from engine.layers.multihead_operands import Arrangement, Masks, Sequences, find_masks, find_sequences
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.layers.matmul import may_equal
+from engine.layers.axis import may_equal
 from engine.promotion import Category, dtype_category
 from engine.tensor import Array, Dim, Shape, TensorSpec
 

@@ -10,8 +10,8 @@ from abc import abstractmethod
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import Layer
-from engine.layers.matmul import may_equal
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import cast, float_dtype

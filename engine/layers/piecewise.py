@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.elementwise import Curve, Elementwise
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
-from engine.tensor import Array, Shape, TensorSpec
+from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 
 @register("nn.ReLU", "F.relu")
@@ -86,23 +87,21 @@ class PReLU(Layer):
     """
 
     def infer(self, input: TensorSpec, weight: TensorSpec) -> TensorSpec:
-        self._weight_shape(input.shape, weight.shape)
+        self._check(input.shape, weight.shape)
         return TensorSpec(input.shape, float_dtype(input.dtype))
 
     def forward(self, input: Array, weight: Array) -> Array:
+        self._check(input.shape, weight.shape)
         x = widened(input)
-        slope = cast(weight, x.dtype).reshape(self._weight_shape(input.shape, weight.shape))
+        slope = cast(weight, x.dtype).reshape(weight.size, *[1] * (x.ndim - 2)) if x.ndim > 1 else cast(weight, x.dtype)
         with np.errstate(all="ignore"):
             return cast(_bent(x, slope), float_dtype(input.dtype))
 
-    def _weight_shape(self, input: Shape, weight: Shape) -> tuple[int, ...]:
-        """The weight's shape for broadcasting against the input."""
-        if weight in ((), (1,)):
-            return ()
+    def _check(self, input: Shape, weight: Shape) -> None:
         channels = input[1] if len(input) > 1 else 1
-        if len(weight) != 1 or weight[0] is None or channels not in (None, weight[0]):
-            raise ShapeError("weight does not fit the channels", found=list(weight), expected=f"[1] or [{channels}]")
-        return (weight[0], *[1] * (len(input) - 2))
+        if weight and (len(weight) != 1 or not (weight[0] == 1 or may_equal(weight[0], channels))):
+            expected = f"[1] or {format_shape((channels,))}"
+            raise ShapeError("weight does not fit the channels", found=format_shape(weight), expected=expected)
 
 
 @register("nn.Hardsigmoid", "F.hardsigmoid")

@@ -8,9 +8,9 @@ from functools import reduce
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import checked_axis
+from engine.layers.axis import checked_axis, may_equal
 from engine.layers.layer import Layer
-from engine.layers.matmul import check_ranks, matmul, matmul_shape, may_equal, multiply_adds
+from engine.layers.matmul import check_ranks, matmul, matmul_shape, multiply_adds
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast, promote_types
@@ -175,26 +175,20 @@ class Cross(_Product):
 
     def _shape(self, a: Shape, b: Shape) -> Shape:
         shape = broadcast_shapes(a, b)
-        axis = self._axis(shape)
-        if shape[axis] not in (None, 3):
-            raise ShapeError("a cross product needs 3 components", found=shape[axis])
+        if not shape:
+            raise ShapeError("a cross product needs vectors", found="0-dim tensors")
+        if self.dim is None and not {3, None} & {*shape}:
+            raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
+        if self.dim is not None and not may_equal(shape[checked_axis(self.dim, len(shape))], 3):
+            raise ShapeError("a cross product needs 3 components", found=shape[self.dim])
         return shape
 
     def _multiply(self, a: Array, b: Array) -> Array:
         a, b = np.broadcast_arrays(a, b)
-        axis = self._axis(a.shape)
+        axis = a.shape.index(3) if self.dim is None else self.dim
         a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
         after, before = [1, 2, 0], [2, 0, 1]
         return np.moveaxis(a[after] * b[before] - a[before] * b[after], 0, axis)
-
-    def _axis(self, shape: Shape) -> int:
-        if not shape:
-            raise ShapeError("a cross product needs vectors", found="0-dim tensors")
-        if self.dim is not None:
-            return checked_axis(self.dim, len(shape))
-        if 3 not in shape:
-            raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
-        return shape.index(3)
 
 
 @register("aten::linalg_multi_dot", "aten::chain_matmul")

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.matmul import may_equal
 from engine.layers.precision import working_dtype
 from engine.layers.recurrence import Cell, run_gru, run_lstm, run_rnn
 from engine.layers.registry import register

@@ -141,7 +141,7 @@ SAMPLES = [
         lambda a, m, s: (torch.inner(a, m), torch.inner(m, a), torch.inner(a.sum(), m), torch.inner(m, s.sum())),
         (A, M, V),
     ),
-    Sample("ger", lambda x, y: torch.ger(x, y), (V, W)),
+    Sample("ger", lambda x, y: torch.ger(x, y), (V, W), param=written({"x": V, "y": W}, "aten::ger x y -> z")),
     Sample(
         "kron", lambda a, m: (torch.kron(a, m), torch.kron(m, a), torch.kron(m, m[0]), torch.kron(m.sum(), m)), (A, M)
     ),
