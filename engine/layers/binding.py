@@ -233,7 +233,7 @@ def _sources(
             raise ParameterError(f"operand '{name}' is missing", found=f"{n_inputs} operands")
     extra = {name: Source(constant=value) for name, value in attributes.items() if name not in named}
     if signature.is_variadic:
-        taken = {source.index for source in named.values()}
+        taken = {*operands.values(), *(source.index for source in named.values())}
         rest = tuple(Source(index=index) for index in range(n_inputs) if index not in taken)
         return rest, {**named, **extra}
     return tuple(named.values()), extra

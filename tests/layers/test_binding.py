@@ -94,6 +94,11 @@ def test_variadic_layers_take_named_operands_by_name() -> None:
     assert bound("torch.count", Count, n_inputs=2, labels=(None, "offset")).forward([X, 5]) == 6
 
 
+def test_a_parameter_given_as_an_operand_is_not_among_a_variadic_layers_tensors() -> None:
+    layer = bound("torch.count", Count, n_inputs=3, labels=(None, None, "scale"))
+    assert layer.forward([X, X, 5]) == 10
+
+
 def test_inference_passes_over_values_only_a_run_can_tell() -> None:
     layer = bound(n_inputs=2, labels=("input", "dim"), weight=1)
     assert layer.infer([TensorSpec((2, 3), F32), UNKNOWN]) is UNKNOWN
