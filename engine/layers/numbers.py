@@ -10,7 +10,7 @@ from engine.errors import ShapeError
 from engine.layers.axis import checked_axis
 from engine.layers.layer import Layer
 from engine.layers.registry import register
-from engine.tensor import UNKNOWN, Array, TensorSpec, format_shape, product
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 
 class _Number(Layer):
@@ -69,11 +69,17 @@ class Length(_Number):
 
     def infer(self, items: Any) -> Any:
         if not isinstance(items, TensorSpec):
-            return len(items)
-        return UNKNOWN if items.shape[0] is None else items.shape[0]
+            return self.forward(items)
+        length = self._of(items.shape)
+        return UNKNOWN if length is None else length
 
-    def forward(self, items: Any) -> int:
-        return len(items)
+    def forward(self, items: Any) -> Any:
+        return self._of(items.shape) if isinstance(items, np.ndarray) else self._of((len(items),))
+
+    def _of(self, shape: Shape) -> Dim:
+        if not shape:
+            raise ShapeError("a 0-dim tensor has no slices to count")
+        return shape[0]
 
 
 @register("aten::__getitem__")

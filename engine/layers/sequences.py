@@ -218,6 +218,7 @@ class OneHot(Layer):
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
+        input = cast(input, INT64)
         largest = int(input.max(initial=-1))
         count = largest + 1 if self.num_classes < 0 else self.num_classes
         if input.size and (input.min() < 0 or largest >= count):

@@ -45,6 +45,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ("Tensor.size", (S,), {"dim": 0}, "a 0-dim tensor has no dimensions: found dim 0"),
     ("aten::Int", ("a",), {}, "not a number: found 'a'"),
     ("aten::Int", ([1],), {}, "not a number: found [1]"),
+    ("aten::len", (S,), {}, "a 0-dim tensor has no slices to count"),
     ("aten::__getitem__", ([1, 2], 2), {}, "no such item: found item 2 of list"),
     # quantise
     (

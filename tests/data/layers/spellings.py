@@ -19,7 +19,7 @@ def sample(name, call, inputs, *operators, **options):
 
 
 def sizes(x: torch.Tensor) -> tuple[object, ...]:
-    return 8, 12, 4, True, torch.full((3, 2), 1.0), 2, x.reshape(4, 6), x.sum().item()
+    return 8, 12, 4, True, torch.full((3, 2), 1.0), 2, x.reshape(4, 6), x.sum().item(), 24.0
 
 
 def spectrogram(
@@ -181,6 +181,7 @@ SAMPLES = [
         "Tensor.reshape x -> y shape=(4,6)",
         "torch.sum x -> sum",
         "aten::item sum -> number",
+        "Tensor.to n -> rounded dtype=torch.half",
     ),
     sample(
         "quantised",
