@@ -235,6 +235,8 @@ def _reduced(input: Array, places: tuple[Any, ...], source: Array, reduce: str, 
 def _neutral(reduce: str, dtype: DType) -> Array:
     """What changes nothing when combined with another element."""
     if reduce in ("amax", "amin"):
-        low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+        low, high = (-np.inf, np.inf) if dtype.kind not in "biu" else (False, True)
+        if dtype.kind in "iu":
+            low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
         return cast(low if reduce == "amax" else high, dtype)
     return cast(1 if reduce == "prod" else 0, dtype)
