@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.layer import Layer
-from engine.layers.pool import INDEX, WithIndices, flat_index, lowest
+from engine.layers.max_pool import INDEX, WithIndices, flat_index, lowest
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, image

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.layer import Layer
-from engine.layers.pool import INDEX, lowest
+from engine.layers.max_pool import INDEX, lowest
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, image, is_size, spread, tensor

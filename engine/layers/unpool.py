@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.layer import Layer
-from engine.layers.pool import INDEX
+from engine.layers.max_pool import INDEX
 from engine.layers.registry import register
 from engine.layers.spatial import REAL, Operand, image, spread, tensor
 from engine.tensor import Array, Dim, TensorSpec, dtype_name, format_shape
