@@ -20,6 +20,9 @@ from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import Array, TensorSpec, format_shape
 
+OPEN_SIZE = 32
+"""What stands for an open dimension when a batch of two is tried; networks often want a multiple of 32."""
+
 Run = Callable[[Sequence[Array]], list[Array]]
 
 
@@ -49,7 +52,7 @@ def decide(graph: RuntimeGraph) -> Batching:
     exported = batch_size(graph.inputs)
     if exported is None and all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
         return Batching(mode="any", exported=None, graph=graph)
-    if not exported or not _are_static(graph.inputs):
+    if not exported:
         return Batching(mode="fixed", exported=exported, reason="the inputs have no common fixed batch")
     try:
         general = graph.for_any_batch()
@@ -59,10 +62,6 @@ def decide(graph: RuntimeGraph) -> Batching:
         reason = "a batch of two gives other results than two single runs"
         return Batching(mode=_fallback(graph, exported), exported=exported, reason=reason)
     return Batching(mode="any", exported=exported, graph=general)
-
-
-def _are_static(ports: Sequence[Port]) -> bool:
-    return all(port.spec is not None and port.spec.is_static for port in ports)
 
 
 def _fallback(graph: RuntimeGraph, exported: int) -> Literal["split", "fixed"]:
@@ -83,7 +82,7 @@ def _agrees(graph: RuntimeGraph, general: RuntimeGraph, exported: int) -> bool:
 
 
 def _random(spec: TensorSpec, batch: int, random: np.random.Generator) -> Array:
-    shape = tuple(dim for dim in (batch, *spec.shape[1:]) if dim is not None)
+    shape = (batch, *(OPEN_SIZE if dim is None else dim for dim in spec.shape[1:]))
     if spec.dtype.kind in "biu":  # small numbers are valid as indices, masks and counts alike
         return random.integers(0, 2, shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import EngineError, ExecutionError
+from engine.errors import EngineError, ExecutionError, ShapeError
 from engine.graph.causes import likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -61,10 +61,17 @@ def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
         results = split_outputs(op, op.layer.infer(inputs))
     except EngineError as error:
         raise error.at(op.place) from None
+    except Exception as exc:  # a number, list or string where the layer expects a tensor, or the other way round
+        found = ", ".join(_kind(value) for value in inputs) or "no operands"
+        raise ShapeError("operands of the wrong kind", where=op.place, found=found) from exc
     return [
         operand.annotation if result is UNKNOWN and operand.annotation is not None else result
         for operand, result in zip(op.outputs, results, strict=True)
     ]
+
+
+def _kind(value: object) -> str:
+    return str(value) if isinstance(value, TensorSpec) else type(value).__name__.lstrip("_").lower()
 
 
 def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine import pnnx
-from engine.errors import EngineError, GraphError
+from engine.errors import EngineError, GraphError, ParameterError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers import Annotations, BoundLayer, Registry, bind
@@ -115,6 +115,9 @@ def bind_operator(op: pnnx.Operator, annotations: Mapping[str, TensorSpec], regi
         )
     except EngineError as error:
         raise error.at(f"{op.name} ({op.type})") from None
+    except Exception as exc:  # values of the right kind that make no sense together
+        where, found = f"{op.name} ({op.type})", f"{type(exc).__name__}: {exc}"
+        raise ParameterError("parameters do not fit the operator", where=where, found=found) from exc
 
 
 def _check_names(operators: list[RuntimeOperator]) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.errors import ParameterError, ShapeError
-from engine.expression import Node, check_arity, evaluate, infer, parse
+from engine.expression import Literal, Node, check_arity, evaluate, infer, parse
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.tensor import UNKNOWN, Array, TensorSpec
@@ -40,7 +40,9 @@ class Expression(Layer):
 
     @cached_property
     def tree(self) -> Node:
-        """The parsed text."""
+        """The parsed text; an einsum equation, which stands as a constant at optlevel 1, is text itself."""
+        if "->" in self.expr and not self.annotations.inputs:
+            return Literal(self.expr)
         return parse(self.expr)
 
     def infer(self, *operands: object) -> Any:
@@ -106,7 +108,7 @@ class Unpack(Arrangement):
 
 
 @register("prim::Constant")
-class Literal(Arrangement):
+class RawConstant(Arrangement):
     """A literal that the converter left as an operator (optlevel 0)."""
 
     value: Any = None

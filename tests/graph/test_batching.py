@@ -66,6 +66,15 @@ def test_hard_coded_batches_are_generalised(name: str) -> None:
     assert Session(CASES[name]).describe()["batch"] == {"mode": "any", "exported": 1, "reason": None}
 
 
+def test_a_fixed_batch_with_open_sizes_takes_any_batch() -> None:
+    flat = op("torch.flatten", "flat", "1", "2", start_dim=2, end_dim=-1, labels=("input",))
+    net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), flat, op("pnnx.Output", "out", "2"), _0=(1, 3, None, None))
+    session = Session(net)
+    x = RANDOM.standard_normal((4, 3, 5, 7)).astype(F32)
+    np.testing.assert_array_equal(session.run([x])[0], np.maximum(x, 0).reshape(4, 3, 35))
+    assert session.batching.mode == "any"
+
+
 def test_weights_are_shared_with_the_graph_for_any_batch() -> None:
     graph = CASES["class token"]
     general = graph.for_any_batch()

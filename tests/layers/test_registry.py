@@ -56,7 +56,7 @@ def test_registrations_inside_extended_end_with_it() -> None:
 
 
 def test_a_layer_is_frozen() -> None:
-    from engine.layers.activation import LeakyReLU
+    from engine.layers.piecewise import LeakyReLU
 
     with pytest.raises(AttributeError):
         LeakyReLU(negative_slope=0.1).negative_slope = 1.0  # type: ignore[misc]
