@@ -54,6 +54,7 @@ task = "image"
 
 [preprocess]
 resize = "none"               # any height and width
+max_pixels = 640000           # about 800 by 800: larger pictures would outlast a request
 color = "rgb"
 scale = {1 / 255!r}   # value = pixel * scale
 

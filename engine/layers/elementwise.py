@@ -15,8 +15,6 @@ from engine.tensor import Array, TensorSpec
 class Elementwise(Layer):
     """Base of layers whose output has the input's shape and dtype."""
 
-    makes_new = True
-
     def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
         return input
 

@@ -18,6 +18,8 @@ from engine.tensor import Array, Shape, TensorSpec, format_shape
 class ReLU(Elementwise):
     """max(x, 0); NaN stays NaN."""
 
+    makes_new = True
+
     def forward(self, input: Array) -> Array:
         return np.maximum(input, np.zeros((), input.dtype))
 
@@ -29,6 +31,8 @@ class ReLU(Elementwise):
 @register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
 class Hardtanh(Elementwise):
     """min(max(x, min_val), max_val); integers are held between the truncated bounds."""
+
+    makes_new = True
 
     min_val: float = -1.0
     max_val: float = 1.0
