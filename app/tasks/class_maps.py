@@ -54,7 +54,7 @@ def classes_of_indices(indices: NDArray[Any], placement: Placement, classes: int
         indices: (H, W) of any real dtype.
     """
     with np.errstate(all="ignore"):
-        known = np.where((indices >= 0) & (indices < classes), indices, NOTHING).astype(np.int16)
+        known = np.where((indices >= 0) & (indices < classes), indices, np.int16(NOTHING)).astype(np.int16)
     picture = _blank(placement)
     part, (x0, y0, x1, y1) = _shown(picture, placement, known.shape)
     if part.size:
