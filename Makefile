@@ -22,7 +22,7 @@ help: ## this list
 install: $(VENV)/.installed ## make .venv with the package and what it needs to run
 
 serve: install ## serve the models in model_store/ on 127.0.0.1:8000
-	$(BIN)/pnnx-serve serve --store model_store --default-model digits
+	$(BIN)/pnnx-serve serve --store model_store
 
 test: lint type pytest ## lint, types, and all tests with branch coverage
 

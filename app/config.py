@@ -178,6 +178,9 @@ class ModelConfig(Section):
         default=None,
         description="Names of the classes: a list, or a UTF-8 file beside config.toml with one label a line.",
     )
+    default: bool = Field(
+        default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
+    )
     versions: Literal["latest", "all"] | tuple[Positive, ...] = Field(
         default="latest", description="Versions to serve."
     )

@@ -131,10 +131,12 @@ class Store:
 
     @property
     def default_name(self) -> str | None:
-        """The model for requests that name none: the setting's, or the only one."""
+        """The model for requests that name none: the setting's, the only one, or the only one that says it is."""
         if self._settings.default_model is not None:
             return self._settings.default_model
-        return next(iter(self._entries)) if len(self._entries) == 1 else None
+        marked = [name for name, entry in self._entries.items() if entry.files.config.default]
+        candidates = list(self._entries) if len(self._entries) == 1 else marked
+        return candidates[0] if len(candidates) == 1 else None
 
     def entry(self, name: str | None) -> Entry:
         """A model by name, the default one for None.

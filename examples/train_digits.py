@@ -42,6 +42,7 @@ CONFIG = f"""\
 # Written by examples/train_digits.py, which trains with exactly this preprocessing.
 task = "classification"
 labels = "labels.txt"
+default = true                # requests that name no model mean this one
 
 [preprocess]
 size = [{SIZE}, {SIZE}]              # height, width

@@ -63,7 +63,7 @@ def test_links_of_the_page_lead_somewhere(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Client]:
-    with serving(ROOT / "model_store", threads=1, default_model="digits") as client:  # as make serve does
+    with serving(ROOT / "model_store", threads=1) as client:
         yield client
 
 

@@ -237,3 +237,10 @@ def test_a_contradiction_with_the_file_is_logged_with_its_operator(
     write_model(tmp_path, "odd", lines)
     assert served(tmp_path)["odd"]["state"] == "ready"
     assert "model 'odd' version 1: relu (nn.ReLU): operand '1' is [?, 2] float32, the file says [?, 3]" in caplog.text
+
+
+@pytest.mark.parametrize(("marked", "expected"), [((), None), (("b",), "b"), (("a", "b"), None)])
+def test_a_model_may_say_that_it_is_the_default(tmp_path: Path, marked: tuple[str, ...], expected: str | None) -> None:
+    for name in ("a", "b", "c"):
+        write_model(tmp_path, name, ADD, config=f"default = {str(name in marked).lower()}")
+    assert next((name for name, row in served(tmp_path).items() if row["default"]), None) == expected
