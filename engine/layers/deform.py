@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.conv import filtered
 from engine.layers.filters import Filters, add_bias
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.sampling import sample_linear
-from engine.layers.spatial import FLOATING, Operand, check_rank, is_size, spread, tensor
+from engine.layers.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.layers.window import Window, counts, windows
 from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
@@ -69,7 +70,7 @@ class DeformConv2d(Filters):
         sizes = self._output_sizes(spec.shape[2:], bank.shape[2:])
         taps = product(bank.shape[2:])
         groups = _offset_groups(spec, offset, "offset", None if taps is None else 2 * taps, sizes)
-        if mask is not None and not is_size(_offset_groups(spec, mask, "mask", taps, sizes), groups):
+        if mask is not None and not may_equal(_offset_groups(spec, mask, "mask", taps, sizes), groups):
             raise ShapeError("mask and offset differ in their groups", found=format_shape(mask.shape), expected=groups)
         return TensorSpec((spec.shape[0], bank.shape[0], *sizes), dtype)
 
@@ -122,7 +123,7 @@ def _offset_groups(input: TensorSpec, operand: Operand, name: str, numbers: Dim,
     """
     spec = tensor(operand, name, FLOATING)
     fitting = (input.shape[0], None, *sizes)
-    if spec.rank != 4 or not all(map(is_size, spec.shape, fitting)):
+    if spec.rank != 4 or not all(map(may_equal, spec.shape, fitting)):
         raise ShapeError(f"{name} does not fit", found=format_shape(spec.shape), expected=format_shape(fitting))
     if spec.shape[1] is None or numbers is None:
         return None

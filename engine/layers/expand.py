@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
@@ -59,11 +61,8 @@ def _grown(dim: Dim, size: Dim) -> Dim:
     return size
 
 
-@register("Tensor.repeat", renamed={"repeats": "sizes"})
-class Repeat(Rearrangement):
-    """The whole tensor laid side by side, sizes[i] times along axis i; new axes are added in front."""
-
-    sizes: tuple[Dim, ...]
+class _Tiling(Rearrangement):
+    """Base of layers that lay the whole tensor side by side."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(_tiled(input.shape, self._counts(input.rank)), input.dtype)
@@ -72,6 +71,17 @@ class Repeat(Rearrangement):
         counts = self._counts(input.ndim)
         _tiled(input.shape, counts)
         return np.tile(input, sizes(counts))
+
+    @abstractmethod
+    def _counts(self, rank: int) -> Shape:
+        """How often along each axis of the result, for an input of this rank."""
+
+
+@register("Tensor.repeat", renamed={"repeats": "sizes"})
+class Repeat(_Tiling):
+    """The whole tensor laid side by side, sizes[i] times along axis i; new axes are added in front."""
+
+    sizes: tuple[Dim, ...]
 
     def _counts(self, rank: int) -> Shape:
         if len(self.sizes) < rank:
@@ -80,18 +90,10 @@ class Repeat(Rearrangement):
 
 
 @register("torch.tile")
-class Tile(Rearrangement):
+class Tile(_Tiling):
     """As repeat; missing counts in front are 1."""
 
     dims: tuple[Dim, ...]
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(_tiled(input.shape, self._counts(input.rank)), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        counts = self._counts(input.ndim)
-        _tiled(input.shape, counts)
-        return np.tile(input, sizes(counts))
 
     def _counts(self, rank: int) -> Shape:
         return (1,) * (rank - len(self.dims)) + self.dims

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import Layer
-from engine.layers.spatial import NUMERIC, Operand, check_rank, is_size, spread, tensor
+from engine.layers.spatial import NUMERIC, Operand, check_rank, spread, tensor
 from engine.promotion import Category, cast, dtype_category, promote_types
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
@@ -57,7 +58,7 @@ class Filters(Layer):
         check_rank(spec, self.spatial_rank + 2, name="weight")
         kernel = self.kernel_size or (None,)
         expected = (*declared, *(kernel * self.spatial_rank if len(kernel) == 1 else kernel))
-        if len(expected) != spec.rank or not all(map(is_size, spec.shape, expected)):
+        if len(expected) != spec.rank or not all(map(may_equal, spec.shape, expected)):
             raise ParameterError(
                 "weight does not fit the parameters", found=format_shape(spec.shape), expected=format_shape(expected)
             )
@@ -81,12 +82,12 @@ class Filters(Layer):
             ShapeError: when channels or dtypes do not fit each other.
         """
         found = input.shape[-self.spatial_rank - 1]
-        if not is_size(found, channels[0]):
+        if not may_equal(found, channels[0]):
             raise ShapeError("input has the wrong number of channels", found=found, expected=channels[0])
         if bias is None:
             return common_dtype(input, weight)
         spec = tensor(bias, "bias", NUMERIC)
-        if spec.rank != 1 or not is_size(spec.shape[0], channels[1]):
+        if spec.rank != 1 or not may_equal(spec.shape[0], channels[1]):
             raise ShapeError("bias does not fit", found=format_shape(spec.shape), expected=format_shape(channels[1:]))
         return common_dtype(input, weight, spec)
 

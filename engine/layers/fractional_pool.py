@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import Layer
 from engine.layers.max_pool import INDEX, lowest
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, Operand, image, is_size, spread, tensor
+from engine.layers.spatial import FLOATING, Operand, image, spread, tensor
 from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape
 
@@ -46,7 +47,7 @@ class FractionalMaxPool2d(Layer):
                     "the input is too small", found=f"size {size}", expected=f"at least {taps + count - 1}"
                 )
         expected: tuple[Dim, ...] = (spec.shape[0] if spec.rank == 4 else 1, spec.shape[-3], 2)
-        if samples.rank != 3 or not all(map(is_size, samples.shape, expected)):
+        if samples.rank != 3 or not all(map(may_equal, samples.shape, expected)):
             raise ShapeError(
                 "random_samples do not fit", found=format_shape(samples.shape), expected=format_shape(expected)
             )

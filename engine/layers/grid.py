@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.sampling import sample_cubic, sample_linear, sample_nearest
-from engine.layers.spatial import FLOATING, Operand, check_rank, is_size, tensor
+from engine.layers.spatial import FLOATING, Operand, check_rank, tensor
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
@@ -55,7 +56,7 @@ class GridSample(Layer):
         check_rank(spec, *((4,) if self.mode == "bicubic" else (4, 5)))
         check_same_dtype(spec, places, "grid")
         expected: tuple[Dim, ...] = (spec.shape[0], *(None,) * (spec.rank - 2), spec.rank - 2)
-        if places.rank != spec.rank or not all(map(is_size, places.shape, expected)):
+        if places.rank != spec.rank or not all(map(may_equal, places.shape, expected)):
             raise ShapeError("grid does not fit", found=format_shape(places.shape), expected=format_shape(expected))
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
@@ -127,7 +128,7 @@ class AffineGrid(Layer):
         spec = tensor(theta, "theta", FLOATING)
         rank = len(self.size) - 2
         expected = (self.size[0], rank, rank + 1)
-        if spec.rank != 3 or not all(map(is_size, spec.shape, expected)):
+        if spec.rank != 3 or not all(map(may_equal, spec.shape, expected)):
             raise ShapeError(
                 "theta does not fit the size", found=format_shape(spec.shape), expected=format_shape(expected)
             )

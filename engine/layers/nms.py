@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.grid import check_same_dtype
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, Operand, is_size, tensor
+from engine.layers.spatial import FLOATING, Operand, tensor
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -36,9 +37,9 @@ class NonMaximumSuppression(Layer):
     def infer(self, dets: Operand, scores: Operand) -> object:
         boxes, values = tensor(dets, "dets", FLOATING), tensor(scores, "scores", FLOATING)
         check_same_dtype(boxes, values, "scores")
-        if boxes.rank != 2 or not is_size(boxes.shape[1], 4):
+        if boxes.rank != 2 or not may_equal(boxes.shape[1], 4):
             raise ShapeError("dets are not rows of 4", found=format_shape(boxes.shape), expected="[?, 4]")
-        if values.rank != 1 or not is_size(values.shape[0], boxes.shape[0]):
+        if values.rank != 1 or not may_equal(values.shape[0], boxes.shape[0]):
             expected = format_shape(boxes.shape[:1])
             raise ShapeError("there is not one score a box", found=format_shape(values.shape), expected=expected)
         return TensorSpec((None,), np.dtype(np.int64))

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.axis import may_equal
 from engine.layers.grid import check_same_dtype
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, Operand, check_rank, is_size, spread, tensor
+from engine.layers.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -62,7 +63,7 @@ class RoIAlign(Layer):
         spec, regions = tensor(input, "input", FLOATING), tensor(rois, "rois", FLOATING)
         check_rank(spec, 4)
         check_same_dtype(spec, regions, "rois")
-        if regions.rank != 2 or not is_size(regions.shape[1], 5):
+        if regions.rank != 2 or not may_equal(regions.shape[1], 5):
             raise ShapeError("rois are not rows of 5", found=format_shape(regions.shape), expected="[?, 5]")
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))

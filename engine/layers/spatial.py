@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.promotion import Category, dtype_category
-from engine.tensor import Array, Dim, TensorSpec, dtype_name, format_shape
+from engine.tensor import Array, TensorSpec, dtype_name, format_shape
 
 Operand: TypeAlias = TensorSpec | Array
 
@@ -62,11 +62,6 @@ def check_rank(spec: TensorSpec, *ranks: int, name: str = "input") -> None:
             found=format_shape(spec.shape),
             expected=" or ".join(map(str, ranks)),
         )
-
-
-def is_size(found: Dim, expected: Dim) -> bool:
-    """Whether two dimensions can be the same: an open one can be any."""
-    return found is None or expected is None or found == expected
 
 
 def spread(values: tuple[int, ...], rank: int, name: str, least: int = 1) -> tuple[int, ...]:
