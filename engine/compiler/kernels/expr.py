@@ -1,0 +1,85 @@
+"""Element-wise expressions, as kernels carry them: what happens to a value between register and memory.
+
+A tree of numbers, operands and applied functions. The same tree is the epilogue of a convolution, where operand 0 is the
+accumulator, and the body of a map. ``emit`` writes it for vectors of any width; every function is in ``FUNCTIONS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from engine.compiler.ir import Function, Value, constant
+from engine.compiler.kernels import math
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float32 constant."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The value an operand has at this element."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function of ``FUNCTIONS`` applied to arguments."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+
+
+Expr: TypeAlias = Number | Operand | Apply
+Emitter: TypeAlias = Callable[..., Value]
+
+
+def apply(name: str, *arguments: Expr | float) -> Expr:
+    """A function applied to expressions and numbers: ``apply("max", x, 0.0)``."""
+    return Apply(name, tuple(each if isinstance(each, Number | Operand | Apply) else Number(each) for each in arguments))
+
+
+def substitute(tree: Expr, values: Sequence[Expr]) -> Expr:
+    """The tree with operand k replaced by ``values[k]``."""
+    if isinstance(tree, Operand):
+        return values[tree.index]
+    if isinstance(tree, Apply):
+        return Apply(tree.name, tuple(substitute(each, values) for each in tree.arguments))
+    return tree
+
+
+def operands_of(tree: Expr) -> set[int]:
+    """Indices of the operands a tree reads."""
+    if isinstance(tree, Operand):
+        return {tree.index}
+    if isinstance(tree, Apply):
+        return set().union(*(operands_of(each) for each in tree.arguments)) if tree.arguments else set()
+    return set()
+
+
+def weight(tree: Expr) -> int:
+    """Roughly how many vector instructions an element costs."""
+    if isinstance(tree, Apply):
+        return math.COSTS.get(tree.name, 1) + sum(weight(each) for each in tree.arguments)
+    return 0
+
+
+def emit(f: Function, tree: Expr, operands: Sequence[Value]) -> Value:
+    """Write the tree for one vector; equal sub-trees are written once."""
+    return _emit(f, tree, operands, {})
+
+
+def _emit(f: Function, tree: Expr, operands: Sequence[Value], done: dict[Expr, Value]) -> Value:
+    if isinstance(tree, Operand):
+        return operands[tree.index]
+    if isinstance(tree, Number):
+        return constant(tree.value, operands[0].type)
+    if tree not in done:
+        done[tree] = math.FUNCTIONS[tree.name](f, *(_emit(f, each, operands, done) for each in tree.arguments))
+    return done[tree]

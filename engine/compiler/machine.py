@@ -1,0 +1,71 @@
+"""From IR text to object code, and from object code to callable addresses: the only module that drives LLVM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from engine.compiler.host import Host
+from engine.errors import CompileError
+
+_ready = threading.Lock()
+_is_ready = False
+
+
+def _initialize() -> None:
+    global _is_ready
+    with _ready:
+        if not _is_ready:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            _is_ready = True
+
+
+def target_machine(host: Host) -> Any:
+    """LLVM's code generator for a host."""
+    _initialize()
+    target = llvm.Target.from_triple(host.triple)
+    return target.create_target_machine(
+        cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+def assemble(text: str, host: Host) -> bytes:
+    """Object code of a module.
+
+    Raises:
+        CompileError: LLVM refuses the text; a defect of a generator.
+    """
+    machine = target_machine(host)
+    context = llvm.create_context()
+    try:
+        module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=context)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"generated code is not valid: {error}") from None
+    module.triple = host.triple
+    module.data_layout = str(machine.target_data)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+class Code:
+    """Object code made callable; keeps the memory alive as long as it lives."""
+
+    def __init__(self, objects: Iterable[bytes], host: Host) -> None:
+        _initialize()
+        backing = llvm.parse_assembly(f'target triple = "{host.triple}"')
+        self._engine = llvm.create_mcjit_compiler(backing, target_machine(host))
+        for each in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(each))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        found = int(self._engine.get_function_address(name))
+        if not found:
+            raise CompileError("no such function in the object code", found=name)
+        return found
