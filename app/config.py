@@ -187,11 +187,19 @@ class ModelConfig(Section):
     threads: Positive | None = Field(
         default=None, description="Cores one run may use; default: all that the server may use."
     )
+    strict: bool | None = Field(
+        default=None,
+        description="Refuse the model when computed shapes contradict its file; default: the server's strict.",
+    )
     preprocess: PreprocessConfig = Field(default=PreprocessConfig(), description="How pictures become the input.")
     classification: ClassificationConfig = Field(default=ClassificationConfig(), description="For task classification.")
     detection: DetectionConfig = Field(default=DetectionConfig(), description="For task detection.")
     segmentation: SegmentationConfig = Field(default=SegmentationConfig(), description="For task segmentation.")
     image: ImageConfig = Field(default=ImageConfig(), description="For task image.")
+
+    def is_strict(self, usual: bool) -> bool:
+        """Whether contradictions between graph and file forbid serving it; usual: what the server's setting says."""
+        return usual if self.strict is None else self.strict
 
 
 def read_config(folder: Path) -> ModelConfig:

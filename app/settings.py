@@ -53,6 +53,9 @@ class Settings(BaseModel):
         None, "threads", "Upper limit of compute threads; unset: all this process may use.", ge=1
     )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
+    strict: bool = _row(
+        False, "flag", "Refuse models whose computed shapes or dtypes contradict their files; off: only warn."
+    )
     max_in_flight: int | None = _row(
         None, "requests", "Requests of one model that run at once; unset: as many as threads.", ge=1
     )

@@ -198,7 +198,8 @@ class Store:
     def _load(self, files: ModelFiles, version: Version) -> None:
         start = time.perf_counter()
         try:
-            graph = engine.load(version.files.param, version.files.bin)
+            strict = files.config.is_strict(self._settings.strict)
+            graph = engine.load(version.files.param, version.files.bin, strict=strict)
             for warning in graph.warnings:
                 log.warning("model '%s' version %d: %s", files.name, version.number, warning)
             model = Model(files.name, graph, files.config, files.labels, threads=self._threads, settings=self._settings)

@@ -72,17 +72,20 @@ __all__ = [
 ]
 
 
-def load(param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None) -> RuntimeGraph:
+def load(
+    param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, strict: bool = False
+) -> RuntimeGraph:
     """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build().
 
     Args:
         param: path of the ``.pnnx.param`` file.
         bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are mapped, not read.
+        strict: refuse a graph whose computed shapes or dtypes contradict the file's, which otherwise are its warnings.
 
     Raises:
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
     graph = RuntimeGraph(param, bin)
     graph.init()
-    graph.build()
+    graph.build(strict=strict)
     return graph

@@ -15,11 +15,15 @@ def check(
     param: str | os.PathLike[str],
     bin: str | os.PathLike[str] | None = None,
     *,
+    strict: bool = False,
     registry: Registry = registry,
 ) -> list[EngineError | Mismatch]:
     """Whether a PNNX pair can be served, and if not, every reason.
 
     The archive's checksums are verified, every operator is tried by itself, then the graph is built.
+
+    Args:
+        strict: whether a mismatch between computed and annotated shapes is an error too.
 
     Returns:
         Errors, which forbid serving, then mismatches between computed and annotated shapes, which are warnings.
@@ -37,7 +41,7 @@ def check(
         graph.build()
     except EngineError as error:
         return [error]
-    return list(graph.warnings)
+    return [warning.as_error() if strict else warning for warning in graph.warnings]
 
 
 def _operator_problems(source: pnnx.Graph, registry: Registry) -> list[EngineError]:

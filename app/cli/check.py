@@ -12,13 +12,14 @@ from app.cli.terminal import progress
 SUMMARY: Final = "say whether models can be served, and if not, every reason"
 EXAMPLES: Final = """  pnnx-serve check digits
   pnnx-serve check exported/*.pnnx.param && echo all of them
+  pnnx-serve check --strict digits
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which models."""
     parser.add_argument("model", nargs="+", metavar="MODEL", help=MODEL_HELP)
-    for name in ("store", "plugins"):
+    for name in ("store", "plugins", "strict"):
         add_setting(parser, name)
 
 

@@ -43,9 +43,10 @@ def inspect(model: str, settings: Settings) -> list[Finding]:
 
 
 def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Finding]:
+    strict = files.config.is_strict(settings.strict)
     findings = [
         Finding(place=place, problem=str(problem), is_error=isinstance(problem, engine.EngineError))
-        for problem in engine.check(version.param, version.bin)
+        for problem in engine.check(version.param, version.bin, strict=strict)
     ]
     if not any(finding.is_error for finding in findings):
         findings += _trial(place, files, version, settings)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import EngineError, ExecutionError, ShapeError
+from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.causes import likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -27,6 +27,16 @@ class Mismatch:
     computed: TensorSpec
     annotated: TensorSpec
     cause: str | None = None
+
+    def as_error(self) -> GraphError:
+        """What a strict build raises for it."""
+        cause = "" if self.cause is None else f"; perhaps {self.cause}"
+        return GraphError(
+            f"operand '{self.operand}' contradicts the file",
+            where=self.operator,
+            found=self.computed,
+            expected=f"{self.annotated} as annotated{cause}",
+        )
 
     def __str__(self) -> str:
         text = f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
@@ -94,6 +104,14 @@ def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
 def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
     """Operands whose spec the file contradicts."""
     return [mismatch for operand in operands if (mismatch := _check(operand)) is not None]
+
+
+def refusal(warnings: Sequence[Mismatch]) -> GraphError:
+    """The first of some warnings as an error that says how many there are."""
+    error, others = warnings[0].as_error(), len(warnings) - 1
+    if others:
+        error.problem += f" (and {others} more like it)"
+    return error
 
 
 def _check(operand: RuntimeOperand) -> Mismatch | None:

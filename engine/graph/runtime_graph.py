@@ -13,7 +13,7 @@ from engine.errors import GraphError
 from engine.graph import surgery
 from engine.graph.description import describe
 from engine.graph.generalise import BatchError, generalise_batch
-from engine.graph.inference import Mismatch, find_mismatches, propagate
+from engine.graph.inference import Mismatch, find_mismatches, propagate, refusal
 from engine.graph.linking import link
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -93,19 +93,23 @@ class RuntimeGraph:
         if self._source is None:
             self._source = pnnx.read(self._param, self._bin)
 
-    def build(self, order: OrderName = "kahn") -> None:
+    def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
 
         Args:
             order: ``kahn``, ``depth_first`` or ``least_memory``; counts only where the graph is not built yet.
+            strict: refuse a graph that would have warnings; it is then as if build() had not been called.
 
         Raises:
-            GraphError: init() has not run; or a cycle, a dangling operand, one with two producers.
+            GraphError: init() has not run; or a cycle, a dangling operand, one with two producers; when strict, the
+                first of the warnings, with their number.
             UnsupportedOperatorError: all operator types without a layer.
             ParameterError, ShapeError: an operator contradicts itself or its operands; names the operator.
         """
-        if self._built is None:
-            self._built = _build(self.source, self._registry, order)
+        built = self._built or _build(self.source, self._registry, order)
+        if strict and built.warnings:
+            raise refusal(built.warnings)
+        self._built = built
 
     @property
     def source(self) -> pnnx.Graph:

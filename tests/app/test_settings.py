@@ -123,6 +123,18 @@ def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -
             assert client.get("/health/ready").status_code == status
 
 
+def test_setting_strict_refuses_a_model_that_contradicts_its_file(tmp_path: Path) -> None:
+    lines = [line.replace("out 1 0 1 #1=(1,2)", "out 1 0 1 #1=(1,3)") for line in through("nn.ReLU", "(1,2)f32")]
+    write_model(tmp_path, "odd", [lines[0], lines[1].replace("#1=(1,2)", "#1=(1,3)"), lines[2]])
+    with serving(tmp_path) as client:
+        assert client.get("/health/ready").status_code == 200
+        assert len(client.get("/graph").json()["warnings"]) == 1
+    with serving(tmp_path, strict=True) as client:
+        assert client.get("/health/ready").status_code == 503
+        reason = client.get("/models/odd").json()["reason"]
+    assert "op (nn.ReLU): operand '1' contradicts the file: found [1, 2] float32, expected [1, 3] float32" in reason
+
+
 @pytest.mark.parametrize(("in_flight", "queue"), [(1, 0), (2, 0), (1, 2)])
 def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Path, in_flight: int, queue: int) -> None:
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))

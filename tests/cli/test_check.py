@@ -68,12 +68,32 @@ def test_a_config_that_cannot_be_read_is_a_finding(store: Path, capsys: pytest.C
 
 
 def test_a_mismatch_with_the_files_annotations_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changed = [LINEAR[0], *(line.replace("#1=(1,2)f32", "#1=(1,5)f32") for line in LINEAR[1:])]
-    path = str(write(tmp_path / "odd", changed, fc__bias=WEIGHT[:, 0].copy(), fc__weight=WEIGHT))
+    path = odd(tmp_path / "odd")
     assert main(["check", path]) == 0
     warning, verdict = lines(capsys)
     assert warning.startswith(f"{path}: warning: ")
     assert verdict == f"{path}: ok"
+
+
+def odd(folder: Path) -> str:
+    """A model whose file says another shape than its operator makes."""
+    changed = [LINEAR[0], *(line.replace("#1=(1,2)f32", "#1=(1,5)f32") for line in LINEAR[1:])]
+    return str(write(folder, changed, fc__bias=WEIGHT[:, 0].copy(), fc__weight=WEIGHT))
+
+
+def test_a_strict_check_makes_it_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = odd(tmp_path / "odd")
+    assert main(["check", "--strict", path]) == 1
+    (line,) = lines(capsys)
+    problem = "fc (nn.Linear): operand '1' contradicts the file: found [1, 2] float32, expected [1, 5] float32"
+    assert line.startswith(f"{path}: error: {problem}")
+
+
+@pytest.mark.parametrize(("config", "flag", "status"), [("true", "--no-strict", 1), ("false", "--strict", 0)])
+def test_a_models_own_strict_wins(store: Path, config: str, flag: str, status: int) -> None:
+    odd(store / "odd" / "1")
+    (store / "odd/config.toml").write_text(f"strict = {config}\n")
+    assert main(["check", flag, "odd"]) == status
 
 
 def test_versions_are_checked_one_by_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

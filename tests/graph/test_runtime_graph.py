@@ -146,6 +146,25 @@ def test_computed_shapes_are_held_against_the_files() -> None:
     ]
 
 
+def test_a_strict_build_refuses_what_would_be_warnings() -> None:
+    net = graph(INPUT, RELU, op("nn.ReLU", "again", "1", "2"), op("pnnx.Output", "out", "2"), _0=(3,), _1=(4,), _2=(5,))
+    with pytest.raises(GraphError, match=r"^relu \(nn.ReLU\): operand '1' contradicts .* \(and 1 more like it\): "):
+        net.build(strict=True)
+    assert net.state is GraphState.NEED_BUILD
+    net.build()
+    assert len(net.warnings) == 2
+
+
+def test_a_strict_build_also_judges_a_graph_that_is_built() -> None:
+    net = built(INPUT, RELU, OUTPUT, _0=(1, 3), _1=(1, 4))
+    with pytest.raises(GraphError, match="operand '1' contradicts the file: found"):
+        net.build(strict=True)
+
+
+def test_a_sound_graph_passes_a_strict_load(pair: tuple[Path, Path]) -> None:
+    assert engine.load(*pair, strict=True).state is GraphState.COMPLETE
+
+
 def test_a_known_loss_of_the_converter_is_named() -> None:
     spec = TensorSpec((3,), np.dtype(np.int64))
     net = built(INPUT, op("pnnx.Expression", "div", "0", "1", expr="mul(@0,1)"), OUTPUT, _0=spec, _1=(3,))
