@@ -1,0 +1,295 @@
+"""Direct convolution of channels-last images as a register-blocked product; a 1×1 convolution or a linear layer is a GEMM.
+
+A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the panel's
+weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in place: pixels
+of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the image. Tiles that
+would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
+
+Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Index, Loop, Module, Value, constant, vector
+from engine.compiler.kernels.kernel import (
+    CHUNK_FLOPS,
+    Epilogue,
+    Kernel,
+    Strides,
+    finish_channels,
+    place,
+    start,
+    vectors_of,
+)
+from engine.tensor import Array
+
+# What may stay in the second-level cache while a chunk runs.
+IMAGE_BYTES = 192 * 1024
+WEIGHT_BYTES = 384 * 1024
+# Chunks a kernel should fall into so that threads finish together.
+WANTED_CHUNKS = 16
+UNROLL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Output pixels computed at once, and how many vectors of channels for each."""
+
+    rows: int
+    columns: int
+    vectors: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv(Kernel):
+    """A convolution of static geometry.
+
+    Args:
+        batch, rows, columns: of the output.
+        in_channels, out_channels: of one group.
+        kernel, stride, dilation: (height, width).
+        source, target: strides of the images; ``source`` begins at the first tap of the first pixel.
+        tile: how the work is blocked; see choose_tile().
+    """
+
+    kind = "conv"
+    batch: int
+    rows: int
+    columns: int
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    source: Strides
+    target: Strides
+    tile: Tile
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @cached_property
+    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The vectors (lanes, channels) of every panel of a group."""
+        vectors = vectors_of(self.out_channels, self.lanes)
+        size = self.tile.vectors
+        return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
+
+    @property
+    def taps(self) -> int:
+        """Products summed for one output value."""
+        return self.kernel[0] * self.kernel[1] * self.in_channels
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.columns * self.groups * self.out_channels * self.taps
+
+    @property
+    def panel_floats(self) -> int:
+        """Packed floats of a full panel: its bias, then its weights."""
+        return sum(lanes for lanes, _ in self.panels[0]) * (1 + self.taps)
+
+    @cached_property
+    def tiling(self) -> tuple[int, int]:
+        """Tiles down and across an image."""
+        return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
+
+    @cached_property
+    def blocking(self) -> tuple[int, int]:
+        """Tiles and panels of a chunk."""
+        tiles = self.batch * self.tiling[0] * self.tiling[1]
+        panels = self.groups * len(self.panels)
+        tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
+        some_tiles = max(1, min(tiles, IMAGE_BYTES // tile_bytes))
+        some_panels = max(1, min(panels, WEIGHT_BYTES // (4 * self.panel_floats)))
+        flops = self.flops / (tiles * panels)
+
+        def is_too_few() -> bool:
+            chunks = -(-tiles // some_tiles) * -(-panels // some_panels)
+            return chunks < WANTED_CHUNKS and some_tiles * some_panels * flops > CHUNK_FLOPS
+
+        while is_too_few() and some_panels > 1:
+            some_panels = -(-some_panels // 2)
+        while is_too_few() and some_tiles > 1:
+            some_tiles = -(-some_tiles // 2)
+        return some_tiles, some_panels
+
+    @property
+    def chunks(self) -> int:
+        tiles = self.batch * self.tiling[0] * self.tiling[1]
+        return -(-tiles // self.blocking[0]) * -(-self.groups * len(self.panels) // self.blocking[1])
+
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        """Weights (O, I, KH, KW) and bias (O,) in the order the kernel streams them."""
+        packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
+        grouped = weight.reshape(self.groups, self.out_channels, self.in_channels, *self.kernel)
+        offsets = np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
+        first = 0
+        for number, panel in enumerate(self.panels):
+            count, width = sum(real for _, real in panel), sum(lanes for lanes, _ in panel)
+            block = np.zeros((self.groups, 1 + self.taps, width), np.float32)
+            block[:, 0, :count] = offsets[:, first : first + count]
+            taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)
+            block[:, 1:, :count] = taps.reshape(self.groups, self.taps, count)
+            packed[:, number, : block[0].size] = block.reshape(self.groups, -1)
+            first += count
+        return packed
+
+    def emit(self, module: Module, host: Host) -> None:
+        full = self._emit_tile(module, self.panels[0])
+        last = full if self.panels[-1] == self.panels[0] else self._emit_tile(module, self.panels[-1])
+        f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        tiles, panels = self.batch * self.tiling[0] * self.tiling[1], self.groups * len(self.panels)
+        some_tiles, some_panels = self.blocking
+        panel_block, tile_block = f.divmod(chunk, -(-tiles // some_tiles))
+        first_tile, first_panel = f.mul(tile_block, some_tiles), f.mul(panel_block, some_panels)
+        with f.loop(first_panel, f.minimum(f.add(first_panel, some_panels), panels)) as each_panel:
+            group, panel = f.divmod(each_panel.index, len(self.panels))
+            weight = f.at(weights, f.mul(each_panel.index, self.panel_floats))
+            channel = f.add(f.mul(group, self.out_channels), f.mul(panel, sum(real for _, real in self.panels[0])))
+            source = f.at(image, f.mul(group, self.in_channels))
+            with f.loop(first_tile, f.minimum(f.add(first_tile, some_tiles), tiles)) as each_tile:
+                n, h, w = self._origin(f, each_tile)
+                strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
+                arguments = [place(f, source, strides, n, h, w, 0), weight, place(f, target, self.target, n, h, w, channel)]
+                for base, operand in zip(extras, self.epilogue.operands, strict=True):
+                    arguments.append(place(f, base, operand, n, h, w, channel))
+                self._call(f, full, last, panel, arguments)
+        f.finish()
+
+    def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
+        """Image, row and column of a tile's first pixel; the last tile of a row or column is shifted back."""
+        rest, across = f.divmod(tile.index, self.tiling[1])
+        n, down = f.divmod(rest, self.tiling[0])
+        h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
+        w = f.minimum(f.mul(across, self.tile.columns), self.columns - self.tile.columns)
+        return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
+
+    def _call(self, f: Function, full: str, last: str, panel: Index, arguments: list[Value]) -> None:
+        if full == last:
+            f.call(full, arguments)
+            return
+        is_last = f.op("i1", f"icmp eq i64 {panel.text if isinstance(panel, Value) else panel}, {len(self.panels) - 1}")
+        is_full = f.op("i1", f"xor i1 {is_last.text}, true")
+        with f.when(is_full):
+            f.call(full, arguments)
+        with f.when(is_last):
+            f.call(last, arguments)
+
+    def _emit_tile(self, module: Module, panel: tuple[tuple[int, int], ...]) -> str:
+        """The inner function: one tile, one panel. Arguments are addresses at its first pixel and channel."""
+        name = f"{self.name}_{'_'.join(str(real) for _, real in panel)}"
+        parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
+        parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
+        f = module.function(name, parameters)
+        f.linkage, f.attributes = "internal ", "nounwind noinline"
+        image, weights, target, *extras = f.parameters
+        kinds = [vector(lanes) for lanes, _ in panel]
+        width = sum(lanes for lanes, _ in panel)
+        starts = [sum(lanes for lanes, _ in panel[:k]) for k in range(len(panel))]
+        pixels = [(row, column) for row in range(self.tile.rows) for column in range(self.tile.columns)]
+        bias = [f.load(kind, f.at(weights, first)) for kind, first in zip(kinds, starts, strict=True)]
+        totals = [each for _ in pixels for each in bias]
+        distances = [
+            row * self.stride[0] * self.source.h + column * self.stride[1] * self.source.w for row, column in pixels
+        ]
+
+        def multiply(at: Value, weight: Value, totals: list[Value]) -> list[Value]:
+            """Add one input value of every pixel times the panel's weights."""
+            rows = [f.load(kind, f.at(weight, first)) for kind, first in zip(kinds, starts, strict=True)]
+            result = []
+            for index, distance in enumerate(distances):
+                value = f.load("float", f.at(at, distance))
+                for k, (lanes, _) in enumerate(panel):
+                    total = totals[index * len(panel) + k]
+                    result.append(f.fma(f.splat(value, lanes), rows[k], total))
+            return result
+
+        totals = self._emit_taps(f, image, f.at(weights, width), width, totals, multiply)
+        for index, (row, column) in enumerate(pixels):
+            for k, (_, real) in enumerate(panel):
+                addresses = [
+                    f.at(each, operand.offset(0, row, column, starts[k]))
+                    for each, operand in zip(extras, self.epilogue.operands, strict=True)
+                ]
+                value = finish_channels(f, self.epilogue, totals[index * len(panel) + k], addresses, real)
+                f.store_lanes(value, f.at(target, self.target.offset(0, row, column, starts[k])), real)
+        f.finish()
+        return name
+
+    def _emit_taps(
+        self, f: Function, image: Value, weights: Value, width: int, totals: list[Value], multiply: object
+    ) -> list[Value]:
+        """The loops over rows of taps, taps of a row, and channels; runs that are contiguous become one loop."""
+        kh, kw = self.kernel
+        is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
+        run = self.in_channels * (kw if is_run else 1)
+        loops = [(kh, self.source.h * self.dilation[0])]
+        if not is_run:
+            loops.append((kw, self.source.w * self.dilation[1]))
+        return _nest(f, [each for each in loops if each[0] > 1], run, image, weights, width, totals, multiply)
+
+
+def _nest(
+    f: Function,
+    loops: list[tuple[int, int]],
+    run: int,
+    image: Value,
+    weights: Value,
+    width: int,
+    totals: list[Value],
+    multiply: object,
+) -> list[Value]:
+    """Loops over ``(count, distance)``, innermost the run of channels; weights are read in order throughout."""
+    if loops:
+        (count, distance), *inner = loops
+        floats = run * width
+        for times, _ in inner:
+            floats *= times
+        with f.loop(0, count, carry=totals) as loop:
+            at = f.at(image, f.mul(loop.index, distance))
+            weight = f.at(weights, f.mul(loop.index, floats))
+            loop.carry(_nest(f, inner, run, at, weight, width, loop.carried, multiply))
+        return loop.results
+    unroll = max(each for each in range(1, UNROLL + 1) if run % each == 0)
+    if run <= 2 * UNROLL:
+        unroll = run
+
+    def turn(index: Index, totals: list[Value]) -> list[Value]:
+        at, weight = f.at(image, index), f.at(weights, f.mul(index, width))
+        for k in range(unroll):
+            totals = multiply(f.at(at, k), f.at(weight, k * width), totals)  # type: ignore[operator]
+        return totals
+
+    if run == unroll:
+        return turn(0, totals)
+    with f.loop(0, run, unroll, carry=totals) as loop:
+        loop.carry(turn(loop.index, loop.carried))
+    return loop.results
+
+
+def choose_tile(host: Host, rows: int, columns: int, out_channels: int) -> Tile:
+    """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products."""
+    count = len(vectors_of(out_channels, host.lanes))
+    best: tuple[float, Tile] | None = None
+    for vectors in (2, 3, 4, 1):
+        if vectors > count and vectors > 1:
+            continue
+        limit = max(1, (host.registers - 1 - vectors) // vectors)
+        for tile_rows in range(1, min(rows, limit) + 1):
+            for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
+                tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
+                pixels = tile_rows * tile_columns
+                cycles = max(pixels * vectors, 8, (pixels + vectors) * 0.55) + 0.35 * vectors + 0.25
+                # a last panel with fewer vectors costs as many fewer products
+                whole, rest = divmod(count, vectors)
+                total = tiles * (whole * cycles + (max(pixels * rest, 8, (pixels + rest) * 0.55) + 0.6 if rest else 0))
+                if best is None or total < best[0] * 0.995:
+                    best = total, Tile(tile_rows, tile_columns, vectors)
+    return best[1] if best else Tile(1, 1, 1)

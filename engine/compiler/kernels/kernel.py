@@ -1,0 +1,133 @@
+"""What every kernel is: a function of (arguments, chunk) that any thread may call for any chunk, in any order.
+
+``arguments`` is a table of pointers in the order the kernel states; ``chunk`` counts pieces of work that write disjoint
+parts of the output (or the same values). All sizes and strides are constants of the code; layers of equal geometry
+share one function, found by its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Index, Module, Value, lanes_of
+from engine.compiler.kernels.expr import Expr, Operand, emit
+
+# What a chunk should at least take, in floating-point operations: some 20 µs of a core.
+CHUNK_FLOPS = 2_000_000
+# What a chunk should at least move, in bytes, where arithmetic is cheap.
+CHUNK_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """Where the elements of a tensor seen as (n, h, w, c) lie: distance in elements along each dimension."""
+
+    n: int
+    h: int
+    w: int
+    c: int = 1
+
+    def offset(self, n: int, h: int, w: int, c: int = 0) -> int:
+        """Distance of an element from the first."""
+        return n * self.n + h * self.h + w * self.w + c * self.c
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What happens to a result before it is stored.
+
+    Args:
+        tree: operand 0 is the result itself, operand k the element of ``operands[k - 1]`` at the same place.
+        operands: strides of the further operands, 0 along a dimension they are broadcast over.
+    """
+
+    tree: Expr = Operand(0)
+    operands: tuple[Strides, ...] = ()
+
+
+class Kernel(ABC):
+    """Code for one geometry; equal kernels are the same code."""
+
+    kind: str
+
+    @cached_property
+    def name(self) -> str:
+        """Names the function; everything the code depends on is in it but the host."""
+        return f"{self.kind}_{hashlib.sha1(repr(self).encode()).hexdigest()[:16]}"
+
+    @property
+    @abstractmethod
+    def chunks(self) -> int:
+        """How many pieces the work falls into."""
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all chunks."""
+        return 0
+
+    @abstractmethod
+    def emit(self, module: Module, host: Host) -> None:
+        """Write the function into a module."""
+
+
+def start(module: Module, kernel: Kernel, n_arguments: int) -> tuple[Function, list[Value], Value]:
+    """The function of a kernel, its pointers and its chunk."""
+    f = module.function(kernel.name, [("ptr", "arguments"), ("i64", "chunk")])
+    table, chunk = f.parameters
+    return f, [f.load("ptr", f.at(table, k, 8), 8) for k in range(n_arguments)], chunk
+
+
+def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index) -> Value:
+    """The address of an element."""
+    offset: Index = 0
+    for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):
+        offset = f.add(offset, f.mul(index, stride))
+    return f.at(base, offset)
+
+
+def load_channels(f: Function, address: Value, strides: Strides, kind: str, count: int) -> Value:
+    """The values of ``count`` neighbouring channels, or the one they share."""
+    if strides.c == 1:
+        return f.load_lanes(kind, address, count)
+    lanes = lanes_of(kind)
+    if strides.c == 0:
+        return f.splat(f.load("float", address), lanes)
+    value = Value("poison", kind)
+    for lane in range(count):
+        one = f.load("float", f.at(address, lane * strides.c))
+        value = f.op(kind, f"insertelement {kind} {value.text}, float {one.text}, i64 {lane}")
+    return value
+
+
+def finish_channels(
+    f: Function,
+    epilogue: Epilogue,
+    result: Value,
+    operands: Sequence[Value],
+    count: int,
+) -> Value:
+    """The epilogue of a vector of channels; ``operands`` are the addresses of its further operands there."""
+    values = [
+        load_channels(f, address, strides, result.type, count)
+        for address, strides in zip(operands, epilogue.operands, strict=True)
+    ]
+    return emit(f, epilogue.tree, [result, *values])
+
+
+def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
+    """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
+    full, rest = divmod(channels, lanes)
+    widths = [(lanes, lanes)] * full
+    if rest:
+        narrow = lanes
+        while narrow // 2 >= rest and narrow > 4:
+            narrow //= 2
+        if rest == 1:
+            narrow = 1
+        widths.append((narrow, rest))
+    return widths
