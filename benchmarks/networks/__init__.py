@@ -1,0 +1,97 @@
+"""The networks that are measured: what they take, and where each is defined; torch is imported only to build one.
+
+Widths, depths and kernel sizes are those of torchvision and ultralytics; the weights are random, from a fixed seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A network and the input it is measured with.
+
+    Args:
+        name: also the name of its folder.
+        module, make: a module of this package and the function in it that makes the network.
+        shape: of its only input, with batch 1.
+        vocabulary: the input is indices below this number (int64); 0 for float32 values.
+        has_columns: the columns of the output measure different things, so each has its own largest magnitude.
+        group: what ``--networks`` can ask for instead of names.
+    """
+
+    name: str
+    module: str
+    make: str
+    shape: tuple[int, ...]
+    vocabulary: int = 0
+    has_columns: bool = False
+    group: str = "vision"
+
+    def build(self) -> Any:
+        """The torch.nn.Module in evaluation mode, always with the same weights."""
+        from benchmarks.networks.weights import settled  # needs torch
+
+        module = import_module(f"benchmarks.networks.{self.module}")
+        return settled(getattr(module, self.make), self)
+
+
+def _pictures(size: int, channels: int = 3) -> tuple[int, ...]:
+    return (1, channels, size, size)
+
+
+_ALL: Final = (
+    Network(name="resnet18", module="resnet", make="resnet18", shape=_pictures(224)),
+    Network(name="mobilenet_v2", module="mobilenet", make="mobilenet_v2", shape=_pictures(224)),
+    Network(name="resnet50", module="resnet", make="resnet50", shape=_pictures(224)),
+    Network(name="mobilenet_v3_small", module="mobilenet", make="mobilenet_v3_small", shape=_pictures(224)),
+    Network(name="squeezenet1_1", module="plain", make="squeezenet1_1", shape=_pictures(224)),
+    Network(name="vgg11", module="plain", make="vgg11", shape=_pictures(224)),
+    Network(name="shufflenet_v2_x1_0", module="shufflenet", make="shufflenet_v2_x1_0", shape=_pictures(224)),
+    Network(name="efficientnet_b0", module="efficientnet", make="efficientnet_b0", shape=_pictures(224)),
+    Network(name="densenet121", module="densenet", make="densenet121", shape=_pictures(224)),
+    Network(name="unet_256", module="unet", make="unet", shape=_pictures(256)),
+    Network(name="yolov5n", module="yolov5", make="yolov5n", shape=_pictures(640), has_columns=True),
+    Network(name="yolov5s", module="yolov5", make="yolov5s", shape=_pictures(640), has_columns=True),
+    Network(name="espcn", module="superres", make="espcn", shape=_pictures(224, channels=1)),
+    Network(
+        name="bert_mini_128",
+        module="language",
+        make="bert_mini",
+        shape=(1, 128),
+        vocabulary=30522,
+        group="transformers",
+    ),
+    Network(
+        name="gpt_small_128",
+        module="language",
+        make="gpt_small",
+        shape=(1, 128),
+        vocabulary=8192,
+        group="transformers",
+    ),
+    Network(name="vit_tiny_224", module="vit", make="vit_tiny", shape=_pictures(224), group="transformers"),
+    Network(name="vit_b16_224", module="vit", make="vit_b16", shape=_pictures(224), group="transformers"),
+)
+NETWORKS: Final = {network.name: network for network in _ALL}
+GROUPS: Final = tuple(dict.fromkeys(network.group for network in _ALL))
+
+
+def select(names: list[str]) -> list[Network]:
+    """Networks by name or by group, in the order of the catalogue.
+
+    Args:
+        names: of networks or groups; none for the group ``vision``, and ``all``.
+
+    Raises:
+        ValueError: a name is neither.
+    """
+    known = {*NETWORKS, *GROUPS, "all"}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no such network: {', '.join(unknown)}; known are {', '.join([*NETWORKS, *GROUPS, 'all'])}")
+    wanted = set(names or ["vision"])
+    return [network for network in _ALL if wanted & {network.name, network.group, "all"}]

@@ -1,0 +1,39 @@
+"""Transformer layers that the language and the picture models share."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence (N, T, C) to itself; queries, keys and values from one linear layer."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, c = x.shape
+        q, k, v = self.qkv(x).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.proj(y.transpose(1, 2).reshape(n, t, c))
+
+
+def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:
+    """Four times as wide, GELU, and back."""
+    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
+
+
+class PreNormBlock(nn.Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False, approximate: str = "none", eps: float) -> None:
+        super().__init__()
+        self.norm1, self.attention = nn.LayerNorm(width, eps), SelfAttention(width, heads, causal=causal)
+        self.norm2, self.mlp = nn.LayerNorm(width, eps), feed_forward(width, approximate)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))

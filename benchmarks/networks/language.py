@@ -1,0 +1,62 @@
+"""Language models over 128 tokens: BERT-mini (Turc et al. 2019) and a small GPT-2."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.networks.attention import PreNormBlock, SelfAttention, feed_forward
+
+TOKENS = 128
+
+
+class _BertLayer(nn.Module):
+    """norm(x + attention(x)), then norm(x + feed_forward(x))."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention, self.norm1 = SelfAttention(width, heads), nn.LayerNorm(width, 1e-12)
+        self.mlp, self.norm2 = feed_forward(width), nn.LayerNorm(width, 1e-12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.mlp(x))
+
+
+class _Bert(nn.Module):
+    """Indices (N, T) -> hidden states (N, T, C); one segment, no padding."""
+
+    def __init__(self, vocabulary: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.word, self.segment = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(1, 1, width))
+        self.position = nn.Parameter(torch.randn(1, TOKENS, width))
+        self.norm = nn.LayerNorm(width, 1e-12)
+        self.layers = nn.Sequential(*(_BertLayer(width, heads) for _ in range(depth)))
+
+    def forward(self, indices: Tensor) -> Tensor:
+        return self.layers(self.norm(self.word(indices) + self.segment + self.position))
+
+
+class _GPT(nn.Module):
+    """Indices (N, T) -> logits (N, T, vocabulary)."""
+
+    def __init__(self, vocabulary: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.word, self.position = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(1, TOKENS, width))
+        self.blocks = nn.Sequential(
+            *(PreNormBlock(width, heads, causal=True, approximate="tanh", eps=1e-5) for _ in range(depth))
+        )
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, indices: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.word(indices) + self.position)))
+
+
+def bert_mini() -> nn.Module:
+    """4 layers of width 256, 4 heads, 30522 words: 11.0 M parameters, 0.4 G multiply-adds in linear layers."""
+    return _Bert(30522, 256, 4, 4)
+
+
+def gpt_small() -> nn.Module:
+    """6 layers of width 384, 6 heads, 8192 words: 17 M parameters, 1.8 G multiply-adds in linear layers."""
+    return _GPT(8192, 384, 6, 6)
