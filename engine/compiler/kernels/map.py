@@ -1,0 +1,185 @@
+"""Element-wise expressions over strided, broadcast operands: activations, sums, and every kind of copy.
+
+The loops follow the target: its dimensions are ordered by distance in memory, neighbours that lie without a gap in all
+operands become one, and the last is walked in vectors. Where the last is short or lies badly (three channels of an
+image), another dimension carries the vectors and their elements are loaded or stored one by one.
+
+Arguments: target, operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.kernels.expr import Expr, emit, weight
+from engine.compiler.kernels.kernel import CHUNK_BYTES, CHUNK_FLOPS, Kernel, start
+
+# How many times longer an element takes when a vector is gathered or scattered element by element.
+SCATTER_COST = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Kernel):
+    """A map of static geometry; see make_map().
+
+    Args:
+        sizes: of the loops, the outermost first; the last is walked in vectors.
+        target: strides of the target along them.
+        operands: strides of each operand along them, 0 where it is broadcast.
+    """
+
+    kind = "map"
+    sizes: tuple[int, ...]
+    target: tuple[int, ...]
+    operands: tuple[tuple[int, ...], ...]
+    tree: Expr
+    lanes: int
+
+    @cached_property
+    def rows(self) -> int:
+        """Turns of all loops but the last."""
+        return math.prod(self.sizes[:-1])
+
+    @cached_property
+    def blocking(self) -> tuple[int, int]:
+        """Rows, and elements of a row, that make a chunk."""
+        per_element = max(4 * (1 + len(self.operands)), CHUNK_BYTES * max(1, weight(self.tree)) // CHUNK_FLOPS)
+        wanted = max(1, CHUNK_BYTES // per_element)
+        length = self.sizes[-1]
+        if length > wanted:
+            return 1, -(-wanted // self.lanes) * self.lanes
+        return min(self.rows, max(1, wanted // length)), length
+
+    @property
+    def chunks(self) -> int:
+        rows, length = self.blocking
+        return -(-self.rows // rows) * -(-self.sizes[-1] // length)
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.sizes[-1] * max(1, weight(self.tree))
+
+    def emit(self, module: Module, host: Host) -> None:
+        f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
+        rows, length = self.blocking
+        row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
+        first = f.mul(row_block, rows)
+        with f.loop(first, f.minimum(f.add(first, rows), self.rows)) as each:
+            places = self._indices(f, each.index)
+            at = [f.at(base, self._offset(f, places, strides)) for base, strides in self._strided(target, operands)]
+            begin = f.mul(piece, length)
+            self._emit_row(f, at[0], at[1:], begin, f.minimum(f.add(begin, length), self.sizes[-1]))
+        f.finish()
+
+    def _strided(self, target: Value, operands: Sequence[Value]) -> list[tuple[Value, tuple[int, ...]]]:
+        return [(target, self.target), *zip(operands, self.operands, strict=True)]
+
+    def _indices(self, f: Function, row: Index) -> list[Index]:
+        """The index along every loop but the last."""
+        indices: list[Index] = []
+        for size in reversed(self.sizes[1:-1]):
+            row, index = f.divmod(row, size)
+            indices.append(index)
+        return [row, *reversed(indices)] if len(self.sizes) > 1 else []
+
+    def _offset(self, f: Function, indices: Sequence[Index], strides: Sequence[int]) -> Index:
+        offset: Index = 0
+        for index, stride in zip(indices, strides, strict=False):
+            offset = f.add(offset, f.mul(index, stride))
+        return offset
+
+    def _emit_row(self, f: Function, target: Value, operands: Sequence[Value], begin: Index, end: Index) -> None:
+        """Elements begin .. end of one row; the last vector of the row may be short."""
+        kind = vector(self.lanes)
+        shared = {
+            k: f.splat(f.load("float", at), self.lanes)
+            for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
+            if strides[-1] == 0
+        }
+        whole = self.sizes[-1] // self.lanes * self.lanes
+        rest = self.sizes[-1] - whole
+
+        def element(index: Index, count: int) -> None:
+            values = [
+                shared[k] if k in shared else _load(f, f.at(at, f.mul(index, strides[-1])), strides[-1], kind, count)
+                for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
+            ]
+            result = emit(f, self.tree, values, kind)
+            _store(f, result, f.at(target, f.mul(index, self.target[-1])), self.target[-1], count)
+
+        if whole:
+            with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
+                element(loop.index, self.lanes)
+        if rest:
+            if isinstance(end, int):
+                element(whole, rest)
+            else:
+                with f.when(f.op("i1", f"icmp eq i64 {end.text}, {self.sizes[-1]}")):
+                    element(whole, rest)
+
+
+def _load(f: Function, address: Value, stride: int, kind: str, count: int) -> Value:
+    if stride == 1:
+        return f.load_lanes(kind, address, count)
+    if lanes_of(kind) == 1:
+        return f.load(kind, address)
+    value = Value("zeroinitializer", kind)
+    for lane in range(count):
+        one = f.load("float", f.at(address, lane * stride))
+        value = f.op(kind, f"insertelement {kind} {value.text}, float {one.text}, i64 {lane}")
+    return value
+
+
+def _store(f: Function, value: Value, address: Value, stride: int, count: int) -> None:
+    if stride == 1 or lanes_of(value.type) == 1:
+        f.store_lanes(value, address, count)
+        return
+    for lane in range(count):
+        one = f.op("float", f"extractelement {value.type} {value.text}, i64 {lane}")
+        f.store(one, f.at(address, lane * stride))
+
+
+def make_map(
+    shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, lanes: int
+) -> Map:
+    """The map over ``shape`` whose target and operands have these strides along its dimensions."""
+    loops = [
+        (size, (target[axis], *(strides[axis] for strides in operands)))
+        for axis, size in enumerate(shape)
+        if size != 1
+    ]
+    loops.sort(key=lambda loop: tuple(-abs(stride) for stride in loop[1]))
+    merged: list[tuple[int, tuple[int, ...]]] = []
+    for size, strides in loops:
+        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], strides, strict=True)):
+            merged[-1] = merged[-1][0] * size, strides
+        else:
+            merged.append((size, strides))
+    merged = merged or [(1, (1, *(1 for _ in operands)))]
+    merged.append(merged.pop(_vector_loop(merged, lanes)))
+    while lanes > 1 and lanes // 2 >= merged[-1][0]:
+        lanes //= 2
+    return Map(
+        sizes=tuple(size for size, _ in merged),
+        target=tuple(strides[0] for _, strides in merged),
+        operands=tuple(tuple(strides[1 + k] for _, strides in merged) for k in range(len(operands))),
+        tree=tree,
+        lanes=lanes,
+    )
+
+
+def _vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int:
+    """The loop that is best walked in vectors: long, and close in memory."""
+
+    def cost(loop: tuple[int, tuple[int, ...]]) -> float:
+        size, (target, *operands) = loop
+        vectors = -(-size // lanes)
+        scattered = sum(stride not in (0, 1) for stride in operands) + (target != 1)
+        return vectors / size * (1 + len(operands) + 0.5) + scattered * SCATTER_COST / lanes + 1 / size
+
+    return min(range(len(loops)), key=lambda k: (cost(loops[k]), -k))
