@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import EngineError, ParameterError
+from engine.layers.attributes import check_attributes
 from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import coerce
 from engine.layers.signature import REQUIRED, Signature
@@ -112,10 +113,12 @@ def bind(
         ParameterError: an argument is missing, unknown, given twice or of the wrong kind.
     """
     given = {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
-    flags = {key: bool(given.pop(key)) for key in signature.flags if isinstance(given.get(key), (bool, int))}
+    for flag in signature.flags:  # announces an attribute; of a functional type it may be the argument itself
+        if isinstance(given.get(flag), (bool, int)):
+            del given[flag]
     attributes = {key.replace(".", "_"): value for key, value in attributes.items()}
-    _check_flags(signature, flags, attributes)
-    _check_names(signature, given, attributes)
+    _check_names(signature, given)
+    check_attributes(signature, params, attributes)
     operands = _match_operands(signature, n_inputs, {*given, *attributes}, annotations.labels)
     layer = _make_layer(signature, given, operands, annotations)
     positional, keywords = _sources(signature, given, attributes, operands, n_inputs)
@@ -128,23 +131,11 @@ def bind(
     )
 
 
-def _check_flags(signature: Signature, flags: Mapping[str, bool], attributes: Mapping[str, Array]) -> None:
-    for flag, names in signature.flags.items():
-        missing = [name for name in names if name not in attributes]
-        if flags.get(flag) and missing:
-            raise ParameterError(f"attribute '{missing[0]}' is missing", found=f"{flag}=True without it")
-
-
-def _check_names(signature: Signature, given: Mapping[str, object], attributes: Mapping[str, Array]) -> None:
+def _check_names(signature: Signature, given: Mapping[str, object]) -> None:
     known = {*signature.operands, *signature.fields}
     for name in given:
         if name not in known:
             raise ParameterError(f"unknown parameter '{name}'", expected=", ".join(sorted(known)) or "none")
-    for name in attributes:
-        if name not in signature.operands and not signature.takes_any_attribute:
-            raise ParameterError(
-                f"unknown attribute '{name}'", expected=", ".join(signature.operands) or "no attribute"
-            )
 
 
 def _match_operands(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.activation import GELU
+from engine.layers.axis import may_match
 from engine.layers.heads import Heads
 from engine.layers.layer import Layer
 from engine.layers.layer_norm import LayerNorm
@@ -14,9 +18,15 @@ from engine.layers.multihead_operands import Arrangement
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import cast
-from engine.tensor import Array, TensorSpec, format_shape, product
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
 _PADDING = 1  # the mask_type of a mask (B, L)
+# E is embed_dim, F the width between the two linear maps.
+_WEIGHTS: Final[dict[str, tuple[str, ...]]] = {
+    "qkv_weight": ("3E", "E"), "qkv_bias": ("3E",), "proj_weight": ("E", "E"), "proj_bias": ("E",),
+    "norm_weight_1": ("E",), "norm_bias_1": ("E",), "norm_weight_2": ("E",), "norm_bias_2": ("E",),
+    "ffn_weight_1": ("F", "E"), "ffn_bias_1": ("F",), "ffn_weight_2": ("E", "F"), "ffn_bias_2": ("E",),
+}  # fmt: skip
 
 
 @register("aten::_transformer_encoder_layer_fwd", positional=(
@@ -39,10 +49,38 @@ class TransformerEncoderLayer(Layer):
     eps: float = 1e-5
     mask_type: int | None = None
 
-    def infer(self, src: TensorSpec, *others: object) -> TensorSpec:
+    def __post_init__(self) -> None:
+        if self.num_heads < 1 or self.embed_dim % self.num_heads:
+            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+
+    def infer(self, src: TensorSpec, *others: TensorSpec | None) -> TensorSpec:
         if src.rank != 3 or src.shape[-1] not in (None, self.embed_dim):
             raise ShapeError("src does not fit", found=format_shape(src.shape), expected=f"[B, L, {self.embed_dim}]")
+        *weights, mask = [None if each is None else each.shape for each in others]
+        self._check_weights(dict(zip(_WEIGHTS, weights, strict=True)))
+        if mask is not None:
+            self._check_mask(mask, src.shape)
         return src
+
+    def _check_weights(self, shapes: Mapping[str, Shape | None]) -> None:
+        first = shapes["ffn_weight_1"]
+        sizes = {"E": self.embed_dim, "3E": 3 * self.embed_dim, "F": first[0] if first else None}
+        for name, letters in _WEIGHTS.items():
+            found, expected = shapes[name], tuple(sizes[letter] for letter in letters)
+            if found is None or not may_match(found, expected):
+                text = "None" if found is None else format_shape(found)
+                raise ShapeError(f"{name} does not fit", found=text, expected=format_shape(expected))
+
+    def _check_mask(self, mask: Shape, src: Shape) -> None:
+        batch, length = src[:2]
+        if self.mask_type == _PADDING:
+            shapes: list[Shape] = [(batch, length)]
+        else:
+            stacked = None if batch is None else batch * self.num_heads
+            shapes = [(length, length), (batch, self.num_heads, length, length), (stacked, length, length)]
+        if not any(may_match(mask, shape) for shape in shapes):
+            expected = " or ".join(map(format_shape, shapes))
+            raise ShapeError("mask does not fit", found=format_shape(mask), expected=expected)
 
     def forward(
         self,
@@ -61,9 +99,12 @@ class TransformerEncoderLayer(Layer):
         ffn_bias_2: Array,
         mask: Array | None = None,
     ) -> Array:
-        self.infer(TensorSpec(src.shape, src.dtype))
-        if self.num_heads < 1 or self.embed_dim % self.num_heads:
-            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+        weights = (
+            *(qkv_weight, qkv_bias, proj_weight, proj_bias, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2),
+            *(ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2),
+        )
+        others = [None if each is None else TensorSpec(each.shape, each.dtype) for each in (*weights, mask)]
+        self.infer(TensorSpec(src.shape, src.dtype), *others)
         working = working_dtype(src.dtype)
         x = cast(src, working)
         heads = Heads(

@@ -11,7 +11,8 @@ from engine.layers.registry import register
 from engine.tensor import Array, Shape, format_shape
 
 
-@register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight",)})
+@register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight", "bias")},
+          shapes={"weight": ("*normalized_shape",), "bias": ("*normalized_shape",)})  # fmt: skip
 class LayerNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of the last axes together.
 
@@ -33,7 +34,8 @@ class LayerNorm(Norm):
         return scaled(standardised(rows, self.eps), *[None if each is None else each.reshape(-1) for each in others])
 
 
-@register("nn.RMSNorm", "F.rms_norm", flags={"elementwise_affine": ("weight",)})
+@register("nn.RMSNorm", "F.rms_norm", flags={"elementwise_affine": ("weight",)},
+          shapes={"weight": ("*normalized_shape",)})  # fmt: skip
 class RMSNorm(Norm):
     """x / sqrt(mean(x**2) + eps) * weight, with the mean over the last axes together.
 

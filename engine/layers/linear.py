@@ -13,7 +13,8 @@ from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
 
 
-@register("nn.Linear", "F.linear", ignored=("in_features", "out_features"), flags={"bias": ("bias",)})
+@register("nn.Linear", "F.linear", ignored=("in_features", "out_features"), flags={"bias": ("bias",)},
+          shapes={"weight": ("out_features", "in_features"), "bias": ("out_features",)})  # fmt: skip
 class Linear(Layer):
     """x @ weight.T + bias
 
@@ -46,11 +47,15 @@ class Linear(Layer):
         if not input or len(weight) not in (1, 2) or not may_equal(input[-1], weight[-1]):
             found = f"{format_shape(input)} by {format_shape(weight)}"
             raise ShapeError("input does not fit the weight", found=found, expected="[..., I] by [O, I]")
-        result = (*input[:-1], *weight[:-1])
-        if bias not in (None, (), (1,)) and not may_match(bias, weight[:-1]):
-            expected = format_shape(weight[:-1])
-            raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
-        return result
+        if bias not in ((), (1,)):  # these two PyTorch broadcasts
+            _check_bias(bias, weight[:-1])
+        return (*input[:-1], *weight[:-1])
+
+
+def _check_bias(bias: Shape | None, outputs: Shape) -> None:
+    if bias is not None and not may_match(bias, outputs):
+        expected = format_shape(outputs)
+        raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
 
 
 def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -76,11 +81,12 @@ class Bilinear(Layer):
         self, input1: TensorSpec, input2: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None
     ) -> TensorSpec:
         dtype = promote_types(promote_types(input1.dtype, input2.dtype), weight.dtype)
-        return TensorSpec(self._shape(input1.shape, input2.shape, weight.shape), dtype)
+        shape = self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
+        return TensorSpec(shape, dtype)
 
     def forward(self, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
         dtype = promote_types(promote_types(input1.dtype, input2.dtype), weight.dtype)
-        self._shape(input1.shape, input2.shape, weight.shape)
+        self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
         a, b, w = (cast(each, working_dtype(dtype)) for each in (input1, input2, weight))
         outputs, i, j = w.shape
         half = apply_linear(b, w.reshape(outputs * i, j)).reshape(*b.shape[:-1], outputs, i)
@@ -92,11 +98,12 @@ class Bilinear(Layer):
         rows = product(output.shape[:-1]) or 0
         return 2 * rows * (weight.size or 0) if isinstance(weight, TensorSpec) else 0
 
-    def _shape(self, input1: Shape, input2: Shape, weight: Shape) -> tuple[Dim, ...]:
+    def _shape(self, input1: Shape, input2: Shape, weight: Shape, bias: Shape | None) -> tuple[Dim, ...]:
         fits = len(weight) == 3 and all(
             input and may_equal(input[-1], size) for input, size in zip((input1, input2), weight[1:], strict=True)
         )
         if not fits:
             found = f"{format_shape(input1)} and {format_shape(input2)} by {format_shape(weight)}"
             raise ShapeError("inputs do not fit the weight", found=found, expected="[..., I] and [..., J] by [O, I, J]")
+        _check_bias(bias, weight[:1])
         return (*broadcast_shapes(input1[:-1], input2[:-1]), weight[0])

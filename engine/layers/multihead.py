@@ -11,7 +11,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.axis import may_equal
 from engine.layers.heads import Heads
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.multihead_operands import Arrangement, Masks, Sequences, find_masks, find_sequences
+from engine.layers.multihead_operands import Arrangement, Masks, Sequences, check_masks, find_masks, find_sequences
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.promotion import Category, cast, dtype_category, promote_types
@@ -180,6 +180,7 @@ class MultiheadAttention(Layer):
         for known in (self._annotated, specs):
             masks = None if known is None else find_masks(known, sequences, arrangement, self._labelled)
             if masks is not None:
+                check_masks(masks, specs, sequences, arrangement)
                 return masks
         listed = ", ".join(str(spec) for index, spec in enumerate(specs) if index not in sequences)
         raise ShapeError(

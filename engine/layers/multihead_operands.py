@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.layers.axis import may_equal
+from engine.errors import ShapeError
+from engine.layers.axis import may_equal, may_match
 from engine.promotion import Category, dtype_category
-from engine.tensor import Array, Dim, Shape, TensorSpec
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 Sequences = tuple[int, int, int]
 
@@ -109,6 +110,26 @@ def find_masks(
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None
+
+
+def check_masks(masks: Masks, specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement) -> None:
+    """Refuse masks that the file's shapes told apart, but whose own do not fit.
+
+    Raises:
+        ShapeError: naming the mask.
+    """
+    query, key = specs[sequences[0]].shape, specs[sequences[1]].shape
+    batch, matrix = arrangement.batch(query), (arrangement.length(query), arrangement.length(key))
+    stacked = None if batch is None else batch * arrangement.heads
+    fitting: dict[str, list[Shape]] = {
+        "attention": [matrix, (stacked, *matrix)],
+        "padding": [matrix[1:] if arrangement.rank == 2 else (batch, *matrix[1:])],
+    }
+    for name, shapes in fitting.items():
+        index = getattr(masks, name)
+        if index is not None and not any(may_match(specs[index].shape, shape) for shape in shapes):
+            expected = " or ".join(map(format_shape, shapes))
+            raise ShapeError(f"{name} mask does not fit", found=format_shape(specs[index].shape), expected=expected)
 
 
 def _looks_like_sequence(spec: TensorSpec, arrangement: Arrangement) -> bool:

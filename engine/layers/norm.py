@@ -20,6 +20,7 @@ from engine.tensor import Array, Shape, TensorSpec, format_shape
 _AFFINE = {"affine": ("weight", "bias")}
 _TRACKED = {**_AFFINE, "track_running_stats": ("running_mean", "running_var")}
 _USES_TRACKED = {"use_input_stats": False}
+_SHAPES = dict.fromkeys(("weight", "bias", "running_mean", "running_var"), ("num_features",))
 
 
 class Norm(Layer):
@@ -50,7 +51,7 @@ class Norm(Layer):
 
 
 @register("nn.BatchNorm1d", "nn.BatchNorm2d", "nn.BatchNorm3d", "F.batch_norm",
-          ignored=("num_features",), flags=_AFFINE)  # fmt: skip
+          ignored=("num_features",), flags=_AFFINE, shapes=_SHAPES)  # fmt: skip
 class BatchNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, channel by channel.
 
@@ -81,9 +82,12 @@ class BatchNorm(Norm):
         return _normalised(x, mean, var, self.eps, weight, bias)
 
 
-@register("nn.InstanceNorm1d", presets={"spatial": 1, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED)
-@register("nn.InstanceNorm2d", presets={"spatial": 2, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED)
-@register("nn.InstanceNorm3d", presets={"spatial": 3, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED)
+@register("nn.InstanceNorm1d", presets={"spatial": 1, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
+          shapes=_SHAPES)  # fmt: skip
+@register("nn.InstanceNorm2d", presets={"spatial": 2, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
+          shapes=_SHAPES)  # fmt: skip
+@register("nn.InstanceNorm3d", presets={"spatial": 3, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
+          shapes=_SHAPES)  # fmt: skip
 @register("F.instance_norm")
 @register("aten::instance_norm", positional=("input", "weight", "bias", "running_mean", "running_var",
                                              "use_input_stats", "momentum", "eps", "cudnn_enabled"))  # fmt: skip
@@ -132,7 +136,8 @@ class InstanceNorm(Norm):
         return (1, *shape) if self.spatial is not None and len(shape) == self.spatial + 1 else shape
 
 
-@register("nn.GroupNorm", "F.group_norm", ignored=("num_channels",), flags=_AFFINE)
+@register("nn.GroupNorm", "F.group_norm", ignored=("num_channels",), flags=_AFFINE,
+          shapes={"weight": ("num_channels",), "bias": ("num_channels",)})  # fmt: skip
 class GroupNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels of one instance.
 

@@ -82,7 +82,7 @@ class RReLU(Curve):
         return _bent(x, (self.lower + self.upper) / 2)
 
 
-@register("nn.PReLU", "F.prelu", ignored=("num_parameters",))
+@register("nn.PReLU", "F.prelu", ignored=("num_parameters",), shapes={"weight": ("num_parameters",)})
 class PReLU(Layer):
     """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
 

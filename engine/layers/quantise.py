@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import replaced
-from engine.layers.axis import checked_axis
+from engine.layers.axis import checked_axis, may_match
 from engine.layers.layer import Layer
 from engine.layers.registry import register
 from engine.promotion import cast
@@ -127,17 +127,20 @@ class FakeQuantizeChannels(Layer):
     quant_max: int
 
     def infer(self, input: TensorSpec, scale: TensorSpec, zero_point: TensorSpec) -> TensorSpec:
-        self._along(input.shape, scale.shape)
+        self._along(input.shape, scale.shape, zero_point.shape)
         return input
 
     def forward(self, input: Array, scale: Array, zero_point: Array) -> Array:
-        shape = self._along(input.shape, scale.shape)
+        shape = self._along(input.shape, scale.shape, zero_point.shape)
         scales, zeros = cast(scale, _FLOAT32).reshape(shape), zero_point.reshape(shape)
         places = rounded(input, scales, zeros, self.quant_min, self.quant_max)
         return cast((places - zeros).astype(np.float32) * scales, input.dtype)
 
-    def _along(self, input: Any, scale: Any) -> Any:
+    def _along(self, input: Any, scale: Any, zero_point: Any) -> Any:
+        """The shape in which scale and zero point are broadcast against the input."""
         axis = checked_axis(self.axis, len(input))
-        if len(scale) != 1 or None not in (scale[0], input[axis]) and scale[0] != input[axis]:
-            raise ShapeError("scale does not fit", found=format_shape(scale), expected=f"[{input[axis]}]")
+        for name, found in (("scale", scale), ("zero_point", zero_point)):
+            if not may_match(found, input[axis : axis + 1]):
+                expected = format_shape(input[axis : axis + 1])
+                raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=expected)
         return replaced((1,) * len(input), axis, scale[0])

@@ -42,6 +42,7 @@ class Registry:
         presets: Mapping[str, Any] | None = None,
         ignored: Iterable[str] = (),
         flags: Mapping[str, Sequence[str]] | None = None,
+        shapes: Mapping[str, Sequence[str]] | None = None,
         positional: Sequence[str] = (),
         renamed: Mapping[str, str] | None = None,
     ) -> Callable[[L], L]:
@@ -60,6 +61,7 @@ class Registry:
                         presets=presets or {},
                         ignored=frozenset(ignored),
                         flags=flags or {},
+                        shapes=shapes or {},
                         positional=tuple(positional),
                         renamed=renamed or {},
                     )

@@ -31,6 +31,8 @@ class Signature:
         presets: fields this type fixes (``nn.UpsamplingBilinear2d`` is an Upsample with align_corners).
         ignored: parameters that only describe (``nn.Conv2d`` repeats ``in_channels``).
         flags: boolean parameters that announce attributes: ``{"bias": ("bias",)}``.
+        shapes: parameters that repeat the sizes of an attribute: ``{"weight": ("out_features", "in_features")}``;
+            see engine/layers/attributes.py.
         positional: names of operands and parameters in the order operands come in where the file gives no
             ``$name``; by default the operands of forward, then the fields.
         renamed: the file's name of an operand or parameter -> ours.
@@ -41,6 +43,7 @@ class Signature:
     presets: Mapping[str, Any] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     positional: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
 

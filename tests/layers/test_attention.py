@@ -219,3 +219,51 @@ def test_modules_that_do_not_fit_are_refused(operands: list[TensorSpec], params:
 def test_operations_are_counted_as_two_a_multiply_add() -> None:
     projections, scores_and_sums = 4 * 2 * 5 * E * E, 2 * 2 * 5 * 5 * E
     assert module([X]).flops(X, [X]) == 2 * (projections + scores_and_sums)
+
+
+@pytest.mark.parametrize(
+    ("annotated", "found", "message"),
+    [
+        (tensor(5, 5), tensor(4, 5), "attention mask does not fit: found [4, 5], expected [5, 5] or [4, 5, 5]"),
+        (tensor(2, 5), tensor(3, 5), "padding mask does not fit: found [3, 5], expected [2, 5]"),
+    ],
+)
+def test_a_mask_of_another_shape_than_the_files_is_refused(
+    annotated: TensorSpec, found: TensorSpec, message: str
+) -> None:
+    layer = module([X, annotated])
+    with pytest.raises(EngineError) as inferred:
+        layer.infer([X, found])
+    with pytest.raises(EngineError) as run:
+        layer.forward([zeros(X), zeros(found)])
+    assert str(inferred.value) == str(run.value) == message
+
+
+ENCODER = [
+    tensor(24, 8),
+    tensor(24),
+    tensor(8, 8),
+    *[tensor(8)] * 5,
+    tensor(16, 8),
+    tensor(16),
+    tensor(8, 16),
+    tensor(8),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "spec", "message"),
+    [
+        (0, tensor(24, 7), "qkv_weight does not fit: found [24, 7], expected [24, 8]"),
+        (9, tensor(15), "ffn_bias_1 does not fit: found [15], expected [16]"),
+        (10, tensor(8, 15), "ffn_weight_2 does not fit: found [8, 15], expected [8, 16]"),
+        (12, tensor(5, 4), "mask does not fit: found [5, 4], expected [2, 5]"),
+    ],
+)
+def test_operands_of_a_fused_encoder_layer_that_do_not_fit_are_refused(
+    place: int, spec: TensorSpec, message: str
+) -> None:
+    weights = [*ENCODER, tensor(2, 5, dtype="bool")]
+    weights[place] = spec
+    operands = [tensor(2, 5, 8), 8, 2, *weights[:4], False, False, 1e-5, *weights[4:], 1]
+    assert refusal("aten::_transformer_encoder_layer_fwd", *operands) == message
