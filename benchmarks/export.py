@@ -35,7 +35,7 @@ def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:
         Remarks: what could not be made, and why.
     """
     files.folder.mkdir(parents=True, exist_ok=True)
-    if not _missing(files, batches):
+    if not files.missing(batches):
         return []
     # It names every operator of packages that are not installed and that no network here uses.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -49,13 +49,6 @@ def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:
     for batch in batches:
         remarks += _write_onnx(module, network, files, batch)
     return remarks
-
-
-def _missing(files: Files, batches: Sequence[int]) -> list[Path]:
-    wanted = [files.weights, files.bin, files.param, files.input(1), files.output(1)]
-    for batch in batches:
-        wanted += [files.onnx(batch), files.input(batch), files.output(batch)]
-    return [path for path in wanted if not path.exists()]
 
 
 def _write_answers(module: Any, network: Network, files: Files, batch: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,13 @@ class Files:
     def output(self, batch: int) -> Path:
         """PyTorch's answer."""
         return self.folder / f"output{_suffix(batch)}.npy"
+
+    def missing(self, batches: Sequence[int]) -> list[Path]:
+        """Of the files that a network must have to be measured, those that are not there."""
+        wanted = [self.weights, self.bin, self.param, self.input(1), self.output(1)]
+        for batch in batches:
+            wanted += [self.onnx(batch), self.input(batch), self.output(batch)]
+        return [path for path in wanted if not path.exists()]
 
 
 def _suffix(batch: int) -> str:

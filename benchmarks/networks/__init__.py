@@ -31,12 +31,15 @@ class Network:
     has_columns: bool = False
     group: str = "vision"
 
+    def make_module(self) -> Any:
+        """The torch.nn.Module with whatever weights PyTorch gives it; the stored ones can be loaded into it."""
+        return getattr(import_module(f"benchmarks.networks.{self.module}"), self.make)()
+
     def build(self) -> Any:
         """The torch.nn.Module in evaluation mode, always with the same weights."""
         from benchmarks.networks.weights import settled  # needs torch
 
-        module = import_module(f"benchmarks.networks.{self.module}")
-        return settled(getattr(module, self.make), self)
+        return settled(self.make_module, self)
 
 
 def _pictures(size: int, channels: int = 3) -> tuple[int, ...]:

@@ -1,0 +1,54 @@
+"""Where and with what was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rivals import ENGINES
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def describe(engines: Sequence[str]) -> dict[str, Any]:
+    """Processor, cores, versions, commit and date (UTC)."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "engines": {name: _version(ENGINES[name].distribution) for name in engines},
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return f"{distribution} {version(distribution)}"
+    except PackageNotFoundError:
+        return f"{distribution} (not installed)"
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    vectors = [name for name in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni") if re.search(rf"\b{name}\b", text)]
+    return f"{found[1] if found else platform.machine()} ({', '.join(vectors) or 'no vector extension known'})"
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"

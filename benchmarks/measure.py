@@ -1,0 +1,127 @@
+"""One network with so many threads and such a batch: build and check every engine, then let them take turns."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.answers import ALLOWED_SHARE
+from benchmarks.record import OURS, Record
+from benchmarks.team import BusyCore, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to measure.
+
+    Args:
+        folder: of all networks.
+        backend: of our session.
+        rounds: turns of every engine.
+        seconds: length of a turn; at least ``least`` runs however long they take.
+        busy: engines that also take turns with one core kept busy, where they run on ``busy_threads`` threads.
+    """
+
+    folder: Path
+    engines: tuple[str, ...]
+    backend: str = "auto"
+    rounds: int = 7
+    seconds: float = 0.3
+    least: int = 3
+    busy: tuple[str, ...] = ()
+    busy_threads: int = 2
+
+
+def measure(plan: Plan, network: str, threads: int, batch: int) -> list[Record]:
+    """Records of all engines; one that fails or answers wrongly has its failure and no times."""
+    cores = sorted(os.sched_getaffinity(0))
+    if threads > len(cores):
+        raise ValueError(f"{threads} threads need as many cores; this process may use {len(cores)}")
+    with ExitStack() as stack:
+        members = {}
+        records = [Record(network=network, threads=threads, batch=batch, engine=engine) for engine in plan.engines]
+        for record in records:
+            member = stack.enter_context(_built(plan, record, cores[:threads]))
+            if not record.failure:
+                members[record.engine] = member
+        _take_turns(plan, [record for record in records if not record.failure], members, cores)
+    return records
+
+
+def turns(engines: Sequence[str], rounds: int) -> Iterator[str]:
+    """Who runs when: everybody once a round, every round begun by the next, so that nobody always follows the same."""
+    for index in range(rounds if engines else 0):
+        first = index % len(engines)
+        yield from (*engines[first:], *engines[:first])
+
+
+@contextmanager
+def _built(plan: Plan, record: Record, cores: Sequence[int]) -> Iterator[Member]:
+    arguments = _arguments(plan, record, cores)
+    with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache, ExitStack() as stack:
+        member = _start(stack, arguments, record.threads, Path(cache))
+        _note(record, member.first_reply)
+        if record.engine == OURS and not record.failure:
+            with ExitStack() as second:
+                warm = _start(second, arguments, record.threads, Path(cache))
+                record.warm_build_s = warm.first_reply.get("build_s")
+        yield member
+
+
+def _start(stack: ExitStack, arguments: Sequence[str], threads: int, cache: Path) -> Member:
+    member = Member(arguments, threads, cache)
+    stack.callback(member.close)
+    return member
+
+
+def _arguments(plan: Plan, record: Record, cores: Sequence[int]) -> list[str]:
+    named = {
+        "engine": record.engine,
+        "network": record.network,
+        "backend": plan.backend,
+        "folder": plan.folder.resolve() / record.network,
+        "batch": record.batch,
+        "threads": record.threads,
+    }
+    return [*(f"--{name}={value}" for name, value in named.items()), "--cores", *map(str, cores)]
+
+
+def _note(record: Record, reply: dict[str, Any]) -> None:
+    """Take over what a worker says of its first answers."""
+    for name in ("failure", "build_s", "rss_bytes", "pss_bytes", "error_share"):
+        if name in reply:
+            setattr(record, name, reply[name])
+    _judge(record, reply)
+
+
+def _judge(record: Record, reply: dict[str, Any]) -> None:
+    """A wrong answer, at first or later, takes the times away."""
+    share = reply.get("error_share")
+    if share is not None and not share <= ALLOWED_SHARE:
+        record.failure = f"wrong answer: differs by {share:.1e} of the largest magnitude"
+    record.failure = reply.get("failure", record.failure)
+    if record.failure:
+        record.times_s, record.busy_times_s = [], []
+
+
+def _take_turns(plan: Plan, records: Sequence[Record], members: dict[str, Member], cores: Sequence[int]) -> None:
+    by_engine = {record.engine: record for record in records}
+    for engine in turns(list(by_engine), plan.rounds):
+        _turn(plan, by_engine[engine], members[engine], None)
+        if engine in plan.busy and by_engine[engine].threads == plan.busy_threads:
+            _turn(plan, by_engine[engine], members[engine], cores[0])
+
+
+def _turn(plan: Plan, record: Record, member: Member, busy_core: int | None) -> None:
+    if record.failure:
+        return
+    with BusyCore(busy_core) if busy_core is not None else nullcontext():
+        reply = member.measure(plan.seconds, plan.least)
+    times = record.times_s if busy_core is None else record.busy_times_s
+    times += reply.get("times_s", [])
+    _judge(record, reply)

@@ -1,0 +1,91 @@
+"""Processes of engines that take turns: one runs, the others are stopped, so that none of their threads spins on."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+TIMEOUT_S: Final = 600.0
+
+_SPIN: Final = "import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+
+
+class Member:
+    """The process of one engine, stopped between its turns.
+
+    Args:
+        arguments: of benchmarks.worker.
+        threads: for libraries that read it from the environment when they are loaded.
+        cache: folder for what engines keep between processes.
+    """
+
+    def __init__(self, arguments: Sequence[str], threads: int, cache: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", *arguments],
+            cwd=ROOT,
+            env=environment(os.environ, threads, cache),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.first_reply = self._reply()
+
+    def measure(self, seconds: float, least: int) -> dict[str, Any]:
+        """One turn: the worker's reply, or {"failure"}."""
+        if self._process.poll() is not None or self._process.stdin is None:
+            return {"failure": "the process has ended"}
+        self._process.send_signal(signal.SIGCONT)
+        self._process.stdin.write(json.dumps({"seconds": seconds, "least": least}).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._reply()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _reply(self) -> dict[str, Any]:
+        stdout = self._process.stdout
+        if stdout is None or not select.select([stdout], [], [], TIMEOUT_S)[0]:
+            return {"failure": f"no answer in {TIMEOUT_S:.0f} s"}
+        line = stdout.readline()
+        if not line:
+            return {"failure": f"the process ended with status {self._process.wait()}"}
+        self._process.send_signal(signal.SIGSTOP)
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+
+class BusyCore:
+    """A process that does nothing but keep one core busy, in a with block."""
+
+    def __init__(self, core: int) -> None:
+        self._core = core
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([sys.executable, "-c", _SPIN.format(core=self._core)])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def environment(before: Mapping[str, str], threads: int, cache: Path) -> dict[str, str]:
+    """The environment of a worker."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {**before, **dict.fromkeys(names, str(threads)), "XDG_CACHE_HOME": str(cache)}

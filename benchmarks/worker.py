@@ -1,0 +1,111 @@
+"""The process of one engine: builds, answers, and runs when it is told to. One JSON object a line, both ways.
+
+    first           -> {"build_s", "rss_bytes", "pss_bytes", "error_share"} or {"failure"}
+    {"seconds", "least"} -> {"times_s", "error_share"} or {"failure"}
+
+It ends when its input does. Started by benchmarks/team.py, pinned to its cores before a library counts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+FIRST_ANSWERS = 2
+
+
+def main() -> None:
+    """Serve one engine until the input ends."""
+    options = _parser().parse_args()
+    os.sched_setaffinity(0, options.cores)
+    replies = _take_stdout()
+    for reply in _replies(options):
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser()
+    for name in ("--engine", "--network", "--backend"):
+        found.add_argument(name, required=True)
+    found.add_argument("--folder", type=Path, required=True, help="of this network")
+    for name in ("--batch", "--threads"):
+        found.add_argument(name, type=int, required=True)
+    found.add_argument("--cores", type=int, nargs="+", required=True)
+    return found
+
+
+def _take_stdout() -> TextIO:
+    """Standard output for us alone: what a library prints goes to standard error."""
+    ours = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return ours
+
+
+def _replies(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    try:
+        worker = _Worker(options)
+        yield worker.first_reply
+        for line in sys.stdin:
+            yield worker.measure(**json.loads(line))
+    except Exception as error:
+        yield {"failure": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
+
+
+class _Worker:
+    def __init__(self, options: argparse.Namespace) -> None:
+        import numpy as np
+
+        from benchmarks.answers import error_share
+        from benchmarks.files import Files
+        from benchmarks.networks import NETWORKS
+        from benchmarks.rivals import ENGINES, Job
+
+        files, network = Files(options.folder), NETWORKS[options.network]
+        engine = ENGINES[options.engine]
+        engine.load_library()
+        self._x = np.load(files.input(options.batch))
+        job = Job(
+            network=network.name, files=files, batch=options.batch, threads=options.threads, backend=options.backend
+        )
+        start = time.perf_counter()
+        self._run = engine.make(job)
+        answer = self._run(self._x)
+        build_s = time.perf_counter() - start
+        for _ in range(FIRST_ANSWERS - 1):
+            answer = self._run(self._x)
+        # Before anything is read that only the comparison needs.
+        memory = _memory()
+        expected = np.load(files.output(options.batch))
+        self._error = lambda answer: error_share(answer, expected, has_columns=network.has_columns)
+        self.first_reply = {"build_s": build_s, **memory, "error_share": self._error(answer)}
+
+    def measure(self, seconds: float, least: int) -> dict[str, Any]:
+        """Run for so long and at least so often; the first run, which finds cold caches, is not counted."""
+        run, x, clock = self._run, self._x, time.perf_counter
+        run(x)
+        times: list[float] = []
+        end = clock() + seconds
+        while len(times) < least or clock() < end:
+            start = clock()
+            answer = run(x)
+            times.append(clock() - start)
+        return {"times_s": times, "error_share": self._error(answer)}
+
+
+def _memory() -> dict[str, int]:
+    resident = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
+    proportional = re.search(r"^Pss:\s+(\d+)", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    found = {"rss_bytes": resident, "pss_bytes": proportional}
+    return {name: int(match[1]) * 1024 for name, match in found.items() if match is not None}
+
+
+if __name__ == "__main__":
+    main()

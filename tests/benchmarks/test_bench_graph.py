@@ -1,0 +1,106 @@
+"""The graph benchmark's command line, catalogue, check and turns; nothing is timed, torch is not needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.answers import error_share
+from benchmarks.bench_graph import parser, plan_from
+from benchmarks.files import Files
+from benchmarks.measure import turns
+from benchmarks.networks import NETWORKS, select
+from benchmarks.record import OURS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_everything_is_measured_unless_one_says_otherwise() -> None:
+    options = parser().parse_args([])
+    assert (options.threads, options.batch) == ([1, 2], [1, 8])
+    assert plan_from(options).engines == (OURS, "onnxruntime", "openvino", "ncnn", "torch")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "busy"), [([], ()), (["--busy"], (OURS,)), (["--busy", "ncnn", "torch"], ("ncnn", "torch"))]
+)
+def test_busy_alone_means_ours(arguments: list[str], busy: tuple[str, ...]) -> None:
+    assert plan_from(parser().parse_args(arguments)).busy == busy
+
+
+def test_check_only_takes_no_turns() -> None:
+    assert plan_from(parser().parse_args(["--check-only"])).rounds == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--threads", "0"], ["--batch", "x"], ["--engines", "nobody"], ["--check-only", "--export-only"]],
+    ids=" ".join,
+)
+def test_command_line_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(arguments)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_a_group_stands_for_its_networks() -> None:
+    assert {network.group for network in select([])} == {"vision"}
+    assert [network.name for network in select(["transformers", "espcn"])][0] == "espcn"
+    assert select(["all"]) == list(NETWORKS.values())
+
+
+def test_unknown_network_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no such network: resnet17; known are resnet18, .*transformers, all"):
+        select(["resnet17"])
+
+
+def test_files_of_other_batches_have_a_suffix() -> None:
+    files = Files(Path("folder"))
+    assert (files.onnx(1).name, files.onnx(8).name) == ("model.onnx", "model_b8.onnx")
+    assert (files.input(1).name, files.output(8).name) == ("input.npy", "output_b8.npy")
+
+
+def test_every_file_is_missing_from_an_empty_folder(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    assert {path.name for path in files.missing([8])} == {
+        "model.state.pt", "model.pnnx.param", "model.pnnx.bin", "input.npy", "output.npy",
+        "model_b8.onnx", "input_b8.npy", "output_b8.npy",
+    }  # fmt: skip
+
+
+def test_error_is_a_share_of_the_largest_magnitude() -> None:
+    assert error_share(np.array([1.0, -8.0]), np.array([1.5, -8.0])) == pytest.approx(0.5 / 8)
+
+
+def test_columns_are_held_against_their_own_magnitude() -> None:
+    expected = np.array([[1000.0, 0.5], [500.0, 0.25]])
+    found = expected + [[1.0, 0.0], [0.0, 0.125]]
+    assert error_share(found, expected) == pytest.approx(0.001)
+    assert error_share(found, expected, has_columns=True) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("found", [np.ones(3), np.array([1.0, np.nan]), np.ones((1, 2))], ids=["longer", "nan", "rank"])
+def test_answer_of_another_shape_or_with_nan_is_wrong_without_limit(found: np.ndarray) -> None:
+    assert error_share(found, np.ones(2)) == float("inf")
+
+
+def test_nobody_always_follows_the_same_engine() -> None:
+    assert list(turns(["a", "b", "c"], 3)) == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert list(turns([], 3)) == []
+
+
+@pytest.mark.parametrize("how", [["-m", "benchmarks.bench_graph"], ["benchmarks/bench_graph.py"]], ids=" ".join)
+def test_script_starts_either_way(how: list[str]) -> None:
+    done = subprocess.run([sys.executable, *how, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "--networks" in done.stdout
+
+
+def test_script_starts_without_torch() -> None:
+    code = "import sys; import benchmarks.bench_graph; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
