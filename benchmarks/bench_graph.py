@@ -76,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         networks = select(options.networks)
     except ValueError as error:
         parser().error(str(error))
+    if options.busy is not None and BUSY_THREADS not in options.threads:
+        parser().error(f"--busy is measured at {BUSY_THREADS} threads, and --threads leaves them out")
     _export_missing(networks, options.folder, options.batch)
     if options.export_only:
         return 0

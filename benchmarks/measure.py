@@ -22,7 +22,7 @@ class Plan:
     Args:
         folder: of all networks.
         backend: of our session.
-        rounds: turns of every engine.
+        rounds: turns of every engine; 0 to check the answers only.
         seconds: length of a turn; at least ``least`` runs however long they take.
         busy: engines that also take turns with one core kept busy, where they run on ``busy_threads`` threads.
     """
@@ -66,7 +66,7 @@ def _built(plan: Plan, record: Record, cores: Sequence[int]) -> Iterator[Member]
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache, ExitStack() as stack:
         member = _start(stack, arguments, record.threads, Path(cache))
         _note(record, member.first_reply)
-        if record.engine == OURS and not record.failure:
+        if record.engine == OURS and plan.rounds > 0 and not record.failure:
             with ExitStack() as second:
                 warm = _start(second, arguments, record.threads, Path(cache))
                 record.warm_build_s = warm.first_reply.get("build_s")

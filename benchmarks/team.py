@@ -59,6 +59,7 @@ class Member:
     def _reply(self) -> dict[str, Any]:
         stdout = self._process.stdout
         if stdout is None or not select.select([stdout], [], [], TIMEOUT_S)[0]:
+            self._process.kill()  # or it would go on computing in the turns of others
             return {"failure": f"no answer in {TIMEOUT_S:.0f} s"}
         line = stdout.readline()
         if not line:

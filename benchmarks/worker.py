@@ -56,7 +56,8 @@ def _replies(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for line in sys.stdin:
             yield worker.measure(**json.loads(line))
     except Exception as error:
-        yield {"failure": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
+        first_line = str(error).strip().partition("\n")[0]
+        yield {"failure": f"{type(error).__name__}: {first_line}"}
 
 
 class _Worker:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.answers import error_share
-from benchmarks.bench_graph import parser, plan_from
+from benchmarks.bench_graph import main, parser, plan_from
 from benchmarks.files import Files
 from benchmarks.measure import turns
 from benchmarks.networks import NETWORKS, select
@@ -46,6 +46,12 @@ def test_command_line_refuses(arguments: list[str], capsys: pytest.CaptureFixtur
         parser().parse_args(arguments)
     assert ended.value.code == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_busy_without_two_threads_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--busy", "--threads", "1"])
+    assert "--busy is measured at 2 threads" in capsys.readouterr().err
 
 
 def test_a_group_stands_for_its_networks() -> None:
