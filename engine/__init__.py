@@ -28,7 +28,15 @@ from engine.errors import (
     WeightsError,
 )
 from engine.explanation import explain
-from engine.graph import GraphState, Mismatch, Port, RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.graph import (
+    GraphState,
+    Mismatch,
+    Port,
+    RuntimeGraph,
+    RuntimeOperand,
+    RuntimeOperator,
+    SuspectedLoss,
+)
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.session import Outputs, Session
 from engine.tensor import TensorSpec
@@ -60,6 +68,7 @@ __all__ = [
     "RuntimeOperator",
     "Session",
     "ShapeError",
+    "SuspectedLoss",
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",
@@ -80,7 +89,7 @@ def load(
     Args:
         param: path of the ``.pnnx.param`` file.
         bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are mapped, not read.
-        strict: refuse a graph whose computed shapes or dtypes contradict the file's, which otherwise are its warnings.
+        strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.
 
     Raises:
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.

@@ -6,7 +6,7 @@ import os
 
 from engine import pnnx
 from engine.errors import EngineError, ModelFormatError
-from engine.graph import Mismatch, RuntimeGraph
+from engine.graph import GraphWarning, RuntimeGraph
 from engine.graph.linking import BOUNDARY_TYPES, bind_operator
 from engine.layers import Registry, registry
 
@@ -17,16 +17,16 @@ def check(
     *,
     strict: bool = False,
     registry: Registry = registry,
-) -> list[EngineError | Mismatch]:
+) -> list[EngineError | GraphWarning]:
     """Whether a PNNX pair can be served, and if not, every reason.
 
     The archive's checksums are verified, every operator is tried by itself, then the graph is built.
 
     Args:
-        strict: whether a mismatch between computed and annotated shapes is an error too.
+        strict: whether what is otherwise a warning is an error too.
 
     Returns:
-        Errors, which forbid serving, then mismatches between computed and annotated shapes, which are warnings.
+        Errors, which forbid serving, then warnings: mismatches between computed and annotated shapes, suspected losses.
         Each says what it is about with str().
     """
     try:

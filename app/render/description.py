@@ -124,4 +124,5 @@ def _warning(entry: Any) -> str:
         return str(entry)
     place = entry.get("operator") or entry.get("where")
     message = str(entry.get("message") or ", ".join(f"{key}: {value}" for key, value in entry.items()))
-    return f"{place}: {message}" if place and entry.get("message") else message
+    is_placed = not place or message.startswith(f"{place}: ")
+    return message if is_placed or not entry.get("message") else f"{place}: {message}"

@@ -10,6 +10,7 @@ from engine.graph.inference import Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port
+from engine.graph.warning import GraphWarning
 from engine.layers.container import Expression
 from engine.tensor import TensorSpec, dtype_name
 
@@ -20,7 +21,7 @@ def describe(
     operators: Sequence[RuntimeOperator],
     inputs: Sequence[Port],
     outputs: Sequence[Port],
-    warnings: Sequence[Mismatch],
+    warnings: Sequence[GraphWarning],
 ) -> dict[str, Any]:
     """Everything a graph can tell, as dicts, lists, strings and numbers."""
     described = [_operator(op) for op in operators]
@@ -33,7 +34,7 @@ def describe(
         "operators": described,
         "operands": {operand.name: _operand(operand) for operand in operands},
         "totals": _totals(operators, described),
-        "warnings": [_mismatch(mismatch) for mismatch in warnings],
+        "warnings": [_warning(warning) for warning in warnings],
     }
 
 
@@ -98,14 +99,15 @@ def _totals(operators: Sequence[RuntimeOperator], described: Sequence[dict[str, 
     }
 
 
-def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
+def _warning(warning: GraphWarning) -> dict[str, Any]:
+    computed, annotated = (warning.computed, warning.annotated) if isinstance(warning, Mismatch) else (None, None)
     return {
-        "operator": mismatch.operator,
-        "operand": mismatch.operand,
-        "computed": _spec(mismatch.computed),
-        "annotated": _spec(mismatch.annotated),
-        "cause": mismatch.cause,
-        "message": str(mismatch),
+        "operator": warning.operator,
+        "operand": warning.operand,
+        "computed": _spec(computed),
+        "annotated": _spec(annotated),
+        "cause": warning.cause,
+        "message": str(warning),
     }
 
 

@@ -106,14 +106,6 @@ def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
     return [mismatch for operand in operands if (mismatch := _check(operand)) is not None]
 
 
-def refusal(warnings: Sequence[Mismatch]) -> GraphError:
-    """The first of some warnings as an error that says how many there are."""
-    error, others = warnings[0].as_error(), len(warnings) - 1
-    if others:
-        error.problem += f" (and {others} more like it)"
-    return error
-
-
 def _check(operand: RuntimeOperand) -> Mismatch | None:
     computed, annotated = operand.spec, operand.annotation
     if computed is None or annotated is None or _agree(computed, annotated):

@@ -13,13 +13,14 @@ from engine.errors import GraphError
 from engine.graph import surgery
 from engine.graph.description import describe
 from engine.graph.generalise import BatchError, generalise_batch
-from engine.graph.inference import Mismatch, find_mismatches, propagate, refusal
+from engine.graph.inference import propagate
 from engine.graph.linking import link
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.order import OrderName, arrange, kahn
 from engine.graph.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
+from engine.graph.warning import GraphWarning, find_warnings, refusal
 from engine.layers import BoundLayer, Registry, registry
 from engine.tensor import UNKNOWN, TensorSpec
 
@@ -40,7 +41,7 @@ class _Built:
     operands: Mapping[str, RuntimeOperand]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    warnings: tuple[Mismatch, ...]
+    warnings: tuple[GraphWarning, ...]
     plan: Plan
 
 
@@ -146,8 +147,8 @@ class RuntimeGraph:
         return self._complete.outputs
 
     @property
-    def warnings(self) -> tuple[Mismatch, ...]:
-        """Where computed shapes or dtypes contradict the file's annotations."""
+    def warnings(self) -> tuple[GraphWarning, ...]:
+        """Where computed shapes or dtypes contradict the file's, or something else shows that the export lost it."""
         return self._complete.warnings
 
     @property
@@ -256,6 +257,6 @@ def _build(
         operands=operands,
         inputs=input_ports(inputs),
         outputs=output_ports(outputs),
-        warnings=tuple(find_mismatches(operands.values())),
+        warnings=find_warnings(operands.values(), source.untyped),
         plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
     )

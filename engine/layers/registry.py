@@ -13,6 +13,8 @@ from engine.layers.signature import Signature
 
 L = TypeVar("L", bound=type[Layer])
 
+_CONTROL_FLOW: Final = ("prim::If", "prim::Loop")
+
 
 class Registry:
     """The operator types a graph may use."""
@@ -113,7 +115,9 @@ class Registry:
     def _describe_one(self, type: str, names: Sequence[str]) -> str:
         notes = [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")] if any(names) else []
         nearest = self.nearest(type)
-        if nearest:
+        if type in _CONTROL_FLOW:
+            notes.append("the branches and loops of a scripted model are not exported: trace it")
+        elif nearest:
             notes.append(f"did you mean '{nearest}'?")
         return f"'{type}'" + (f" ({'; '.join(notes)})" if notes else "")
 

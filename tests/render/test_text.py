@@ -52,6 +52,11 @@ def test_warnings_are_listed_after_the_totals() -> None:
     assert text.splitlines()[-2:] == ["warning: plain", "warning: conv: computed [1], annotated [2]"]
 
 
+def test_a_warning_that_names_its_operator_does_not_name_it_twice() -> None:
+    text = render({**residual(), "warnings": [{"operator": "conv", "message": "conv: computed [1]"}]}, "text")
+    assert text.splitlines()[-1] == "warning: conv: computed [1]"
+
+
 def test_the_table_sends_no_control_character_to_a_terminal() -> None:
     text = render(hostile(), "text")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
