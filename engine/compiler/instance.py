@@ -1,0 +1,199 @@
+"""A program ready to run: its arena, its tables of addresses, and the threads that walk them.
+
+One run at a time; a session keeps several instances where runs overlap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.lowering.steps import ReferenceStep
+from engine.compiler.program import Program, Segment, aligned_bytes
+from engine.compiler.storage import Home, View
+from engine.compiler.team import COUNTER_BYTES, COUNTERS, SEGMENT_BITS, SEGMENTS, SPIN, STEP_BYTES, STEPS, STOP, TEAM_BYTES
+from engine.errors import EngineError, ExecutionError
+from engine.graph.inference import split_outputs
+from engine.tensor import Array
+
+# Looks at a counter before a thread sleeps; some 60 µs.
+SPINS = 1500
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Instance:
+    """Memory and threads for one run at a time of a program.
+
+    Args:
+        threads: of a run, the caller's included.
+    """
+
+    def __init__(self, program: Program, threads: int = 1) -> None:
+        self.program = program
+        self._arena = mmap.mmap(-1, max(program.memory.bytes, 1))
+        self._arena_at = _address(np.frombuffer(self._arena, np.uint8))
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._tables = _Tables(program, self._arena_at)
+        self._run = _RUN(program.code.address("run"))
+        self._team_at = self._tables.team.ctypes.data
+        self._views: dict[int, Array] = {}
+        self._stop = weakref.finalize(self, _stop, self._tables, program)
+        worker = _WORKER(program.code.address("worker"))
+        for number in range(1, threads):
+            threading.Thread(target=_park, args=(worker, self._tables, program, number), daemon=True).start()
+
+    def run(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None = None) -> list[Any]:
+        """The graph's outputs for inputs of the program's shapes; new arrays every time.
+
+        Args:
+            times: receives for every segment the clock in ns before it and after each of its steps.
+        """
+        with self._lock:
+            return self._run_locked(inputs, times)
+
+    def close(self) -> None:
+        """Send the threads home."""
+        self._stop()
+
+    def _run_locked(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
+        arrays = [np.ascontiguousarray(each) for each in inputs]
+        results = self._outputs()
+        self._tables.aim(arrays, results)
+        values: dict[str, Any] = {}
+        for number, segment in enumerate(self.program.segments):
+            stamps = None if times is None else np.zeros(segment.last + 1, np.int64)
+            if segment.reference is not None:
+                self._run_reference(segment.reference, values, arrays, results, stamps)
+            else:
+                self._epoch += 1
+                at = None if stamps is None else stamps.ctypes.data
+                began = self._run(self._team_at, self._epoch << SEGMENT_BITS | number, at)
+                if stamps is not None:
+                    stamps = np.concatenate([[began], stamps[segment.first : segment.last]])
+            if times is not None and stamps is not None:
+                times.append((segment, stamps))
+        return [self._result(each, values, arrays, results) for each in self.program.outputs]
+
+    def _outputs(self) -> dict[int, Array]:
+        """Memory for outputs that kernels write themselves, by number of the output."""
+        return {
+            view.storage.port: np.empty(view.shape, view.dtype)
+            for view in self.program.outputs
+            if isinstance(view, View) and view.storage.home is Home.OUTPUT and view.phantom.size == view.storage.phantom.size
+        }
+
+    def _run_reference(
+        self,
+        step: ReferenceStep,
+        values: dict[str, Any],
+        inputs: Sequence[Array],
+        results: dict[int, Array],
+        stamps: Array | None,
+    ) -> None:
+        op = step.operator
+        if op.layer is None:
+            return
+        operands = [
+            self._value(operand.name, view, values, inputs, results)
+            for operand, view in zip(op.inputs, step.inputs, strict=True)
+        ]
+        try:
+            answer = op.layer.forward(operands)
+        except EngineError as error:
+            raise error.at(op.place) from error.__cause__
+        except Exception as exc:
+            raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
+        for operand, view, value in zip(op.outputs, step.outputs, split_outputs(op, answer), strict=True):
+            if view is None:
+                values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
+            else:
+                np.copyto(self._array(view, inputs, results), value, casting="no")
+
+    def _value(
+        self, name: str, view: View | None, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+    ) -> Any:
+        if view is not None:
+            array = self._array(view, inputs, results)
+            array.flags.writeable = False
+            return array
+        return values[name] if name in values else self.program.known[name]
+
+    def _array(self, view: View, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        """The tensor a view stands for, in this instance's memory."""
+        storage = view.storage
+        if storage.home is Home.ARENA:
+            base: Any = np.frombuffer(self._arena, np.uint8)
+            offset = self.program.memory.offsets[storage] + view.offset
+        elif storage.home is Home.INPUT:
+            base, offset = inputs[storage.port].reshape(-1).view(np.uint8), view.offset
+        elif storage.home is Home.OUTPUT:
+            base, offset = results[storage.port].reshape(-1).view(np.uint8), view.offset
+        else:
+            base, offset = (storage.data if storage.data is not None else storage.phantom).view(np.uint8), view.offset
+        return np.ndarray(view.shape, view.dtype, base, offset, view.phantom.strides)
+
+    def _result(
+        self, output: View | str, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+    ) -> Any:
+        if isinstance(output, str):
+            value = values[output] if output in values else self.program.known[output]
+            return value.copy() if isinstance(value, np.ndarray) else value
+        if output.storage.port in results and output.storage.home is Home.OUTPUT and output.is_row_major:
+            return results[output.storage.port].reshape(output.shape)
+        return self._array(output, inputs, results).copy()
+
+
+class _Tables:
+    """The addresses a run walks: arguments of every step, steps, segments, counters, and the team's block."""
+
+    def __init__(self, program: Program, arena: int) -> None:
+        places = [argument for step in program.steps for argument in step.arguments]
+        bases = {Home.ARENA: arena, Home.CONSTANT: program.constants.ctypes.data}
+        self.arguments = np.array([bases.get(home, 0) + offset for home, _, offset in places], np.int64)
+        self._aimed = [
+            (home, port, np.array([k for k, each in enumerate(places) if each[:2] == (home, port)]))
+            for home, port in dict.fromkeys(each[:2] for each in places if each[0] in (Home.INPUT, Home.OUTPUT))
+        ]
+        self._offsets = self.arguments.copy()
+        self.steps = aligned_bytes(max(1, len(program.steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
+        at = self.arguments.ctypes.data
+        for record, step in zip(self.steps, program.steps, strict=False):
+            record[:3] = program.code.address(step.function), at, step.chunks
+            at += 8 * len(step.arguments)
+        self.segments = np.array([(each.first, each.last) for each in program.segments], np.int64).reshape(-1, 2)
+        self.counters = aligned_bytes(max(1, len(program.steps)) * COUNTER_BYTES)
+        self.team = aligned_bytes(TEAM_BYTES)
+        words = self.team.view(np.int64)
+        words[STEPS // 8] = self.steps.ctypes.data
+        words[COUNTERS // 8] = self.counters.ctypes.data
+        words[SEGMENTS // 8] = self.segments.ctypes.data
+        words[SPIN // 8] = SPINS
+
+    def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
+        """Point the arguments at this run's inputs and outputs."""
+        for home, port, places in self._aimed:
+            array = inputs[port] if home is Home.INPUT else outputs[port]
+            self.arguments[places] = self._offsets[places] + _address(array)
+
+
+def _park(worker: Callable[[int, int], None], tables: _Tables, program: Program, number: int) -> None:
+    """A thread's whole life; it holds the program, whose code it is in, and the tables, whose words it reads."""
+    worker(tables.team.ctypes.data, 0)
+    del tables, program
+
+
+def _stop(tables: _Tables, program: Program) -> None:
+    run = _RUN(program.code.address("stop"))
+    run(tables.team.ctypes.data, STOP, None)
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,440 @@
+"""Walks a graph and turns operators into steps, deciding on the way where every tensor lies.
+
+Operators come in execution order. The rule of an operator's layer may look ahead: element-wise operators that follow
+become the epilogue of the kernel being made, a convolution that follows asks for a border of zeros, a concatenation
+that follows gives the tensor its place in the joined one. What has no rule, or whose rule declines, is left to the
+reference layer, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.host import Host
+from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.map import make_map
+from engine.compiler.lowering.elementwise import Lowered, expression_of
+from engine.compiler.lowering.images import find_images
+from engine.compiler.lowering.joins import Place, find_places
+from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
+from engine.compiler.storage import Home, View, channels_last, constant, row_major
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.container import Constant
+from engine.layers.join import Cat
+from engine.layers.layer import Layer
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
+
+FLOAT32 = np.dtype(np.float32)
+Border = tuple[int, int, int, int]
+NO_BORDER: Border = (0, 0, 0, 0)
+
+
+class NotLoweredError(Exception):
+    """A rule declines an operator; the text is the reason users read."""
+
+
+Rule = Callable[["Lowering", RuntimeOperator], None]
+Wish = Callable[[RuntimeOperator], Border | None]
+RULES: dict[type[Layer], Rule] = {}
+BORDERS: dict[type[Layer], Wish] = {}
+IMAGE_LAYERS: set[type[Layer]] = set()
+
+
+def lowers(*layers: type[Layer], image: bool = False) -> Callable[[Rule], Rule]:
+    """Decorator: the rule for these layers; ``image`` says that they want channels-last operands."""
+
+    def add(rule: Rule) -> Rule:
+        for layer in layers:
+            RULES[layer] = rule
+            if image:
+                IMAGE_LAYERS.add(layer)
+        return rule
+
+    return add
+
+
+@dataclass(slots=True)
+class Options:
+    """How a graph is lowered.
+
+    Args:
+        winograd: ``auto`` or ``off``.
+        fuse: whether element-wise operators join the kernel that makes their operand.
+    """
+
+    winograd: str = "auto"
+    fuse: bool = True
+
+
+@dataclass(slots=True)
+class Fused:
+    """A kernel's result with the element-wise operators that follow it.
+
+    Args:
+        operand: what is finally stored.
+        tree: operand 0 is the kernel's own result, operand k is ``views[k - 1]``.
+        operators: names of what was absorbed.
+    """
+
+    operand: RuntimeOperand
+    tree: Expr
+    views: list[View]
+    operators: list[str]
+
+
+@dataclass(slots=True)
+class Lowering:
+    """A graph being lowered.
+
+    Args:
+        operators: in execution order.
+        values: what is known of every operand: a static TensorSpec for what can lie in memory.
+    """
+
+    operators: Sequence[RuntimeOperator]
+    values: Mapping[str, object]
+    host: Host
+    options: Options = field(default_factory=Options)
+    steps: list[Step] = field(default_factory=list)
+    views: dict[str, View] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[View | str] = field(default_factory=list)
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+    _absorbed: set[str] = field(default_factory=set)
+    _places: dict[str, Place] = field(default_factory=dict)
+    _images: set[str] = field(default_factory=set)
+    _shared: dict[int, View] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Lower every operator."""
+        self._places = find_places(self.operators, self.spec)
+        self._images = find_images(self.operators, self.spec, IMAGE_LAYERS, self._keeps_order)
+        for op in self.operators:
+            if op.name not in self._absorbed:
+                self._lower(op)
+
+    # -- what rules ask -----------------------------------------------------------------------------------------------
+
+    def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
+        """Shape and dtype of an operand that can lie in memory."""
+        value = self.values.get(operand.name, UNKNOWN)
+        return value if isinstance(value, TensorSpec) and value.is_static else None
+
+    def float_spec(self, operand: RuntimeOperand) -> TensorSpec:
+        """The spec of an operand kernels can compute with.
+
+        Raises:
+            NotLoweredError: it is no float32 tensor of static shape, or has no elements.
+        """
+        spec = self.spec(operand)
+        if spec is None:
+            raise NotLoweredError("its shape is known only in a run")
+        if spec.dtype != FLOAT32:
+            raise NotLoweredError(f"there are no {spec.dtype.name} kernels")
+        if spec.size == 0:
+            raise NotLoweredError("it has no elements")
+        return spec
+
+    def argument(self, op: RuntimeOperator, index: int) -> View | object:
+        """The view of a tensor argument of forward; the value itself where it is known now."""
+        layer = _layer(op)
+        if index >= len(layer.positional):
+            return None
+        source = layer.positional[index]
+        if source.index is None:
+            return source.constant
+        return self.value(op.inputs[source.index])
+
+    def value(self, operand: RuntimeOperand) -> View | object:
+        """What an operand is while lowering: constant array, Python value, or view."""
+        if operand.name in self.constants:
+            return self.constants[operand.name]
+        if operand.name in self.views:
+            return self.views[operand.name]
+        value = self.values.get(operand.name, UNKNOWN)
+        if is_known(value):
+            return value
+        raise NotLoweredError(f"operand '{operand.name}' is a value only a run can tell")
+
+    def tensor(self, op: RuntimeOperator, index: int) -> View:
+        """A float32 tensor argument, in memory."""
+        value = self.argument(op, index)
+        if isinstance(value, np.ndarray):
+            value = self.view_of(value)
+        if not isinstance(value, View) or value.dtype != FLOAT32 or value.phantom.size == 0:
+            raise NotLoweredError("an operand is no float32 tensor")
+        return value
+
+    def weight(self, op: RuntimeOperator, index: int, optional: bool = False) -> Array | None:
+        """A float32 argument whose value is known now."""
+        value = self.argument(op, index)
+        if value is None and optional:
+            return None
+        if not isinstance(value, np.ndarray):
+            raise NotLoweredError("its weights are computed")
+        if value.dtype != FLOAT32:
+            raise NotLoweredError(f"its weights are {value.dtype.name}")
+        return value
+
+    def view_of(self, data: Array) -> View:
+        """A constant in memory; the same array is stored once."""
+        if id(data) not in self._shared:
+            self._shared[id(data)] = constant(data)
+            self.constants.setdefault(f"\0{id(data)}", data)  # keeps the array, and so its id, alive
+        return self._shared[id(data)]
+
+    # -- what rules make ----------------------------------------------------------------------------------------------
+
+    def emit(self, kernel: Kernel, pointers: Sequence[Pointer], operators: Sequence[str], bytes: int = 0) -> None:
+        """Add a kernel."""
+        self.steps.append(
+            KernelStep(kernel=kernel, pointers=tuple(pointers), operators=tuple(operators), bytes=bytes)
+        )
+
+    def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
+        """Add a copy between views of one shape."""
+        kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), self.host.lanes)
+        self.emit(kernel, [pointer(target), pointer(source)], operators, 2 * source.phantom.nbytes)
+
+    def define(self, operand: RuntimeOperand, view: View) -> None:
+        """Say where an operand lies."""
+        self.views[operand.name] = view
+
+    def place(self, operand: RuntimeOperand, is_image: bool) -> View:
+        """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new."""
+        spec = self.float_spec(operand)
+        shape = tuple(dim or 0 for dim in spec.shape)
+        if operand.name in self._places:
+            place = self._places[operand.name]
+            whole = self.joined(place.joined)
+            slices = [slice(None)] * len(shape)
+            slices[place.axis] = slice(place.first, place.first + shape[place.axis])
+            view = whole.derive(whole.phantom[tuple(slices)])
+            if view is not None and (view.is_channels_last or not is_image):
+                return view
+        if not is_image and self.is_output(operand):
+            return row_major(shape, FLOAT32, Home.OUTPUT, self._port(operand))
+        return channels_last(shape, self.border_for(operand)) if is_image else row_major(shape, FLOAT32)
+
+    def joined(self, operand: RuntimeOperand) -> View:
+        """Memory of a concatenation's result, made when its first part is."""
+        if operand.name not in self.views:
+            self.views[operand.name] = self.place(operand, self.is_image(operand))
+        return self.views[operand.name]
+
+    def is_output(self, operand: RuntimeOperand) -> bool:
+        """Whether an operand is returned by the graph, once."""
+        return sum(op.type == "pnnx.Output" for op in operand.consumers) == 1
+
+    def is_image(self, operand: RuntimeOperand) -> bool:
+        """Whether an operand should lie channels-last."""
+        return operand.name in self._images
+
+    def border_for(self, operand: RuntimeOperand) -> Border:
+        """The zeros that users of an operand want around it."""
+        parts = [] if operand.producer is None or not isinstance(_kind(operand.producer), Cat) else operand.producer.inputs
+        borders = [NO_BORDER, *(self._border_in_place(part, operand) for part in parts)]
+        for op in operand.consumers:
+            if op.layer is None:
+                continue
+            kind = type(op.layer.layer)
+            if kind in BORDERS and op.inputs[0] is operand:
+                borders.append(BORDERS[kind](op) or NO_BORDER)
+            elif kind in SEE_THROUGH:
+                borders.extend(self.border_for(each) for each in op.outputs)
+        top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
+        return top, left, bottom, right
+
+    def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand) -> Border:
+        """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
+        place = self._places.get(part.name)
+        return self.border_for(part) if place is not None and place.joined is joined and place.axis == 1 else NO_BORDER
+
+    # -- element-wise operators that follow ---------------------------------------------------------------------------
+
+    def absorb(self, op: RuntimeOperator) -> Fused:
+        """The result of ``op`` with the element-wise operators after it, as far as one kernel can hold them."""
+        fused = Fused(op.outputs[0], Operand(0), [], [op.name])
+        while self.options.fuse and self.absorb_next(fused):
+            pass
+        return fused
+
+    def absorb_next(self, fused: Fused) -> bool:
+        operand = fused.operand
+        users = list({id(op): op for op in operand.consumers}.values())
+        if not users or any(op.layer is None or len(op.outputs) != 1 for op in users) or len(users) > 2:
+            return False
+        known: dict[str, Expr] = {operand.name: fused.tree}
+        views, names = list(fused.views), []
+        if len(users) == 2:
+            first, last = users if users[0].outputs[0] in users[1].inputs else reversed(users)
+            if first.outputs[0].consumers != [last] or not self.extend(first, known, views):
+                return False
+            names.append(first.name)
+            users = [last]
+        if not self.extend(users[0], known, views):
+            return False
+        names.append(users[0].name)
+        fused.operand, fused.views = users[0].outputs[0], views
+        fused.tree = known[fused.operand.name]
+        fused.operators += names
+        self._absorbed.update(names)
+        return True
+
+    def extend(self, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
+        """Add an operator's result to the known trees; views of further operands are appended."""
+        lowered = self.elementwise(op)
+        spec = self.spec(op.outputs[0])
+        carried = [self.spec(each) for each in op.inputs if each.name in known]
+        if lowered is None or spec is None or any(each is None or each.shape != spec.shape for each in carried):
+            return False
+        arguments: list[Expr] = []
+        added = list(views)
+        for each in lowered.inputs:
+            if isinstance(each, int) and op.inputs[each].name in known:
+                arguments.append(known[op.inputs[each].name])
+                continue
+            argument = self._elementwise_operand(op, each, added)
+            if argument is None:
+                return False
+            arguments.append(argument)
+        known[op.outputs[0].name] = substitute(lowered.tree, arguments)
+        views[:] = added
+        return True
+
+    def _elementwise_operand(self, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:
+        """A number, or a new operand whose view is appended; None if it is not computed yet."""
+        try:
+            value = self.value(op.inputs[each]) if isinstance(each, int) else each
+        except NotLoweredError:
+            return None
+        if isinstance(value, bool | int | float):
+            return Number(float(value))
+        if isinstance(value, np.ndarray):
+            if value.size == 1:
+                return Number(float(value.reshape(())))
+            if value.dtype != FLOAT32:
+                return None
+            value = self.view_of(value)
+        if not isinstance(value, View) or value.dtype != FLOAT32:
+            return None
+        views.append(value)
+        return Operand(len(views))
+
+    def elementwise(self, op: RuntimeOperator) -> Lowered | None:
+        """The expression an operator stands for, if it is a float32 map."""
+        spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
+        if op.layer is None or spec is None or spec.dtype != FLOAT32 or not spec.size:
+            return None
+        return expression_of(op.layer, [self.values.get(each.name, UNKNOWN) for each in op.inputs])
+
+    def epilogue(self, fused: Fused, as_image: Callable[[Array], Array]) -> tuple[Epilogue, list[Pointer]]:
+        """The epilogue and its pointers; ``as_image`` shows an array of the result's shape as (n, c, h, w)."""
+        spec = self.float_spec(fused.operand)
+        shape = tuple(dim or 0 for dim in spec.shape)
+        strides, pointers = [], []
+        for view in fused.views:
+            spread = view.derive(as_image(np.broadcast_to(view.phantom, shape)))
+            if spread is None:
+                raise NotLoweredError("an operand of the epilogue does not lie in the result's order")
+            strides.append(image_strides(spread))
+            pointers.append(pointer(spread))
+        return Epilogue(fused.tree, tuple(strides)), pointers
+
+    # -- the walk -----------------------------------------------------------------------------------------------------
+
+    def _lower(self, op: RuntimeOperator) -> None:
+        if op.type == "pnnx.Input":
+            self._input(op)
+        elif op.type == "pnnx.Output":
+            self._output(op)
+        elif op.layer is not None and isinstance(op.layer.layer, Constant):
+            self.constants[op.outputs[0].name] = op.layer.forward([])
+        elif not self._is_all_known(op):
+            self._lower_by_rule(op)
+
+    def _keeps_order(self, op: RuntimeOperator) -> bool:
+        return isinstance(_kind(op), Cat) or type(_kind(op)) in SEE_THROUGH or self.elementwise(op) is not None
+
+    def _is_all_known(self, op: RuntimeOperator) -> bool:
+        """Operators whose results are Python values known now need no step."""
+        return bool(op.outputs) and all(is_known(self.values.get(each.name, UNKNOWN)) for each in op.outputs)
+
+    def _lower_by_rule(self, op: RuntimeOperator) -> None:
+        rule = RULES.get(type(_layer(op).layer))
+        before = len(self.steps), set(self._absorbed)
+        try:
+            if rule is None and self.elementwise(op) is not None:
+                rule = RULES[Layer]
+            if rule is None:
+                raise NotLoweredError("there is no kernel for it")
+            rule(self, op)
+        except NotLoweredError as declined:
+            del self.steps[before[0] :]
+            self._absorbed = before[1]
+            self._keep(op, str(declined))
+
+    def _keep(self, op: RuntimeOperator, reason: str) -> None:
+        """Leave an operator to its reference layer."""
+        self.reasons[op.name] = reason
+        inputs = tuple(self.views.get(each.name) for each in op.inputs)
+        outputs = []
+        for each in op.outputs:
+            spec = self.spec(each)
+            view = None
+            if spec is not None:
+                view = row_major(tuple(dim or 0 for dim in spec.shape), spec.dtype)
+                if spec.dtype == FLOAT32 and spec.size:
+                    view = self.place(each, self.is_image(each))
+                self.define(each, view)
+            outputs.append(view)
+        self.steps.append(ReferenceStep(operator=op, inputs=inputs, outputs=tuple(outputs), reason=reason))
+
+    def _input(self, op: RuntimeOperator) -> None:
+        operand = op.outputs[0]
+        spec = self.spec(operand)
+        self.inputs.append(operand.name)
+        if spec is None:
+            return
+        port = len(self.inputs) - 1
+        self.define(operand, row_major(tuple(dim or 0 for dim in spec.shape), spec.dtype, Home.INPUT, port))
+
+    def _output(self, op: RuntimeOperator) -> None:
+        self.outputs.append(op.inputs[0].name)
+
+    def _port(self, operand: RuntimeOperand) -> int:
+        outputs = [op.inputs[0] for op in self.operators if op.type == "pnnx.Output"]
+        return outputs.index(operand)
+
+
+SEE_THROUGH: set[type[Layer]] = set()
+"""Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+
+
+def pointer(view: View) -> Pointer:
+    """The address of a view's first element."""
+    return Pointer(view.storage, view.offset)
+
+
+def image_strides(view: View) -> Strides:
+    """The strides of a view shaped (n, c, h, w)."""
+    n, c, h, w = view.strides
+    return Strides(n, h, w, c)
+
+
+def _kind(op: RuntimeOperator) -> Layer | None:
+    return None if op.layer is None else op.layer.layer
+
+
+def _layer(op: RuntimeOperator) -> Any:
+    if op.layer is None:
+        raise NotLoweredError("it computes nothing")
+    return op.layer

@@ -1,0 +1,51 @@
+"""Which tensors lie channels-last: those that image operators make or use, and those element-wise operators join to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.layer import Layer
+from engine.tensor import TensorSpec
+
+
+def find_images(
+    operators: Sequence[RuntimeOperator],
+    spec_of: Callable[[RuntimeOperand], TensorSpec | None],
+    image_layers: Collection[type[Layer]],
+    keeps_order: Callable[[RuntimeOperator], bool],
+) -> set[str]:
+    """Names of operands that should lie channels-last.
+
+    Args:
+        image_layers: layers whose operands and results are images.
+        keeps_order: whether an operator makes its result in the order its operands lie in.
+    """
+    found: set[str] = set()
+
+    def may_be(operand: RuntimeOperand) -> bool:
+        spec = spec_of(operand)
+        return spec is not None and spec.rank in (3, 4)
+
+    for op in operators:
+        if op.layer is not None and type(op.layer.layer) in image_layers:
+            found.update(each.name for each in (*op.inputs, *op.outputs) if may_be(each))
+    carriers = [op for op in operators if op.layer is not None and keeps_order(op)]
+    is_growing = True
+    while is_growing:
+        before = len(found)
+        for op in (*carriers, *reversed(carriers)):
+            around = [each for each in (*op.inputs, *op.outputs) if may_be(each)]
+            if any(each.name in found for each in around):
+                found.update(each.name for each in around if _is_like(each, op, spec_of))
+        is_growing = len(found) > before
+    return found
+
+
+def _is_like(
+    operand: RuntimeOperand, op: RuntimeOperator, spec_of: Callable[[RuntimeOperand], TensorSpec | None]
+) -> bool:
+    """Of the operator's own rank: a constant or a row that is broadcast has no order to keep."""
+    mine, result = spec_of(operand), spec_of(op.outputs[0])
+    return mine is not None and result is not None and mine.rank == result.rank

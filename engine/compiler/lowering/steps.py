@@ -1,0 +1,51 @@
+"""What lowering makes: kernels with the memory they touch, and operators left to their reference layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.storage import Storage, View
+from engine.graph.operator import RuntimeOperator
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address a kernel is given: bytes after the beginning of a storage."""
+
+    storage: Storage
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelStep:
+    """A kernel to run.
+
+    Args:
+        pointers: in the kernel's order.
+        operators: names of the operators it computes, the one that gave it its kind first.
+        bytes: read and written, each once.
+    """
+
+    kernel: Kernel
+    pointers: tuple[Pointer, ...]
+    operators: tuple[str, ...]
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceStep:
+    """An operator that its numpy layer computes.
+
+    Args:
+        inputs, outputs: a view for tensors that lie in memory of the program; None for values kept by name.
+        reason: why it was not lowered.
+    """
+
+    operator: RuntimeOperator
+    inputs: tuple[View | None, ...]
+    outputs: tuple[View | None, ...]
+    reason: str
+
+
+Step = KernelStep | ReferenceStep

@@ -1,0 +1,161 @@
+"""Where tensors live while a compiled program runs, and views of them.
+
+Logical shapes stay PyTorch's; how a tensor lies in memory is decided once, when its storage is made: channels-last with
+an optional border of zeros, or row-major. A view is described by a *phantom*: a numpy array over memory that is never
+touched, whose strides say everything. What numpy can express as a view of it (a slice, a permutation, a split
+dimension) is a view of the real memory too, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.tensor import Array, DType
+
+# Neighbouring pixels a multiple of this apart fall into few sets of the first-level cache.
+ALIASING_BYTES = 1024
+ALIGNMENT = 64
+
+
+class Home(enum.IntEnum):
+    """Which block of memory a storage is part of."""
+
+    ARENA = 0
+    CONSTANT = 1
+    INPUT = 2
+    OUTPUT = 3
+
+
+@dataclass(eq=False, slots=True)
+class Storage:
+    """A piece of memory that holds one tensor, or several side by side.
+
+    Args:
+        phantom: one-dimensional, as long as the piece; its memory is never read.
+        home: where it lives.
+        is_zeroed: the bytes no tensor covers must be zero: borders that convolutions read.
+        geometry: storages of equal geometry keep each other's borders zero.
+        data: contents of a constant.
+        port: number of the graph's input or output.
+    """
+
+    phantom: Array
+    home: Home = Home.ARENA
+    is_zeroed: bool = False
+    geometry: tuple[object, ...] = ()
+    data: Array | None = None
+    port: int = -1
+
+    @property
+    def bytes(self) -> int:
+        """Size of the piece."""
+        return self.phantom.nbytes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """A tensor in a storage.
+
+    Args:
+        phantom: a numpy view of the storage's phantom with the tensor's logical shape.
+        border: zeros that lie around its last two dimensions: (top, left, bottom, right).
+    """
+
+    storage: Storage
+    phantom: Array
+    border: tuple[int, int, int, int] = field(default=(0, 0, 0, 0))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical shape."""
+        return self.phantom.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.phantom.dtype
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances along the dimensions in elements; 0 where a dimension has one element or none."""
+        size = self.phantom.itemsize
+        return tuple(
+            0 if n <= 1 else stride // size for n, stride in zip(self.shape, self.phantom.strides, strict=True)
+        )
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the beginning of the storage to the first element."""
+        return int(self.phantom.__array_interface__["data"][0] - self.storage.phantom.__array_interface__["data"][0])
+
+    def derive(self, phantom: Array) -> View | None:
+        """The view another numpy view of this one stands for; None if numpy had to copy."""
+        inside = self.storage.phantom
+        low = inside.__array_interface__["data"][0]
+        at = phantom.__array_interface__["data"][0]
+        if not (phantom.size == 0 or low <= at < low + max(inside.nbytes, 1)):
+            return None
+        if phantom.size and not np.may_share_memory(phantom, inside):
+            return None
+        return View(self.storage, phantom, self._border_of(phantom))
+
+    def _border_of(self, phantom: Array) -> tuple[int, int, int, int]:
+        """The border survives where only channels were chosen: the same rows and columns, in the same places."""
+        same = phantom.ndim == self.phantom.ndim and phantom.shape[2:] == self.shape[2:]
+        if same and phantom.strides[2:] == self.phantom.strides[2:] and phantom.ndim == 4:
+            return self.border
+        return (0, 0, 0, 0)
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether neighbouring channels are neighbours in memory."""
+        strides = self.strides
+        return len(strides) >= 3 and (strides[1] == 1 or (self.shape[1] == 1 and all(s >= 1 for s in strides[2:])))
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the elements lie one after the other in logical order."""
+        return bool(self.phantom.flags.c_contiguous)
+
+
+def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
+    """A new tensor whose last dimension is contiguous."""
+    storage = Storage(np.empty(math.prod(shape), dtype), home, port=port)
+    return View(storage, storage.phantom.reshape(shape))
+
+
+def constant(data: Array) -> View:
+    """A tensor that is known now."""
+    data = np.ascontiguousarray(data)
+    storage = Storage(data.reshape(-1), Home.CONSTANT, data=data.reshape(-1))
+    return View(storage, storage.phantom.reshape(data.shape))
+
+
+def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0)) -> View:
+    """A new float32 tensor (N, C, *S) whose channels are contiguous.
+
+    Args:
+        border: zeros around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
+    """
+    n, channels, *sizes = shape
+    height, width = (sizes[0], sizes[1]) if len(sizes) == 2 else (math.prod(sizes[:-1]), sizes[-1])
+    top, left, bottom, right = border
+    pitch = channels
+    if channels * 4 >= ALIASING_BYTES and channels * 4 % (ALIASING_BYTES // 2) == 0:
+        pitch += ALIGNMENT // 4
+    rows, columns = height + top + bottom, width + left + right
+    phantom = np.empty(n * rows * columns * pitch, np.float32)
+    whole = phantom.reshape(n, rows, columns, pitch)
+    inner = whole[:, top : top + height, left : left + width, :channels]
+    image = inner.reshape(n, *sizes, channels) if len(sizes) != 2 and not any(border) else inner
+    if len(sizes) == 1:
+        image = inner[:, 0]
+    is_zeroed = any(border)
+    geometry = (n, rows, columns, pitch, border, channels) if is_zeroed else ()
+    storage = Storage(phantom, is_zeroed=is_zeroed, geometry=geometry)
+    return View(storage, np.moveaxis(image, -1, 1), border)
