@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -71,7 +72,9 @@ class Instance:
         for number, segment in enumerate(self.program.segments):
             stamps = None if times is None else np.zeros(segment.last + 1, np.int64)
             if segment.reference is not None:
-                self._run_reference(segment.reference, values, arrays, results, stamps)
+                began = time.monotonic_ns()
+                self._run_reference(segment.reference, values, arrays, results)
+                stamps = np.array([began, time.monotonic_ns()])
             else:
                 self._epoch += 1
                 at = None if stamps is None else stamps.ctypes.data
@@ -96,13 +99,14 @@ class Instance:
         values: dict[str, Any],
         inputs: Sequence[Array],
         results: dict[int, Array],
-        stamps: Array | None,
     ) -> None:
         op = step.operator
         if op.layer is None:
             return
+        # A value kept by name may hold on to its operands for longer than their memory is theirs.
+        is_kept = None in step.outputs
         operands = [
-            self._value(operand.name, view, values, inputs, results)
+            self._value(operand.name, view, values, inputs, results, is_kept)
             for operand, view in zip(op.inputs, step.inputs, strict=True)
         ]
         try:
@@ -114,14 +118,23 @@ class Instance:
         for operand, view, value in zip(op.outputs, step.outputs, split_outputs(op, answer), strict=True):
             if view is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
+            elif not isinstance(value, np.ndarray | np.generic) or (value.shape, value.dtype) != (view.shape, view.dtype):
+                raise ExecutionError("the result is not what was inferred", where=op.place, expected=str(view.shape))
             else:
-                np.copyto(self._array(view, inputs, results), value, casting="no")
+                np.copyto(self._array(view, inputs, results), value)
 
     def _value(
-        self, name: str, view: View | None, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+        self,
+        name: str,
+        view: View | None,
+        values: dict[str, Any],
+        inputs: Sequence[Array],
+        results: dict[int, Array],
+        is_kept: bool,
     ) -> Any:
         if view is not None:
             array = self._array(view, inputs, results)
+            array = array.copy() if is_kept else array
             array.flags.writeable = False
             return array
         return values[name] if name in values else self.program.known[name]

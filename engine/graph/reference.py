@@ -43,7 +43,7 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
             watch.after(step, values)
         for slot in step.released:
             values[slot] = None
-    return _outputs([values[slot] for slot in plan.outputs])
+    return as_outputs([values[slot] for slot in plan.outputs])
 
 
 def _run(step: Step, values: list[object]) -> None:
@@ -67,7 +67,8 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-def _outputs(values: Sequence[object]) -> list[Array]:
+def as_outputs(values: Sequence[object]) -> list[Array]:
+    """What the graph's output operands hold, laid flat, as arrays of their own."""
     taken: set[int] = set()
     return [_owned(_as_array(leaf), taken) for value in values for leaf in flatten(value)]
 

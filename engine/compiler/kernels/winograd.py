@@ -24,9 +24,6 @@ from engine.compiler.kernels.winograd_transforms import input_transform, output_
 from engine.tensor import Array
 
 UNROLL = 4
-import os
-PF = int(os.environ.get('PF', '0'))
-PFL = os.environ.get('PFL', '3')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,9 +276,6 @@ class Winograd(Kernel):
             for k in range(unroll):
                 columns = [f.load(vector(lanes), f.at(weight, k * width + first)) for lanes, first in zip(panel, starts, strict=True)]
                 following = []
-                if PF:
-                    for first in starts:
-                        f.call("llvm.prefetch.p0", [f.at(weight, k * width + first + PF // 4), Value("0", "i32"), Value(PFL, "i32"), Value("1", "i32")])
                 for row in range(self.blocking.rows):
                     value = f.load("float", f.at(at, row * pitch + k))
                     for number, lanes in enumerate(panel):

@@ -334,7 +334,12 @@ class Lowering:
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or spec is None or spec.dtype != FLOAT32 or not spec.size:
             return None
-        return expression_of(op.layer, [self.values.get(each.name, UNKNOWN) for each in op.inputs])
+        return expression_of(op.layer, [self._as_argument(each) for each in op.inputs])
+
+    def _as_argument(self, operand: RuntimeOperand) -> object:
+        """A constant's array, or what is known; specs are new objects, for operands are told apart by identity."""
+        value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
+        return TensorSpec(value.shape, value.dtype) if isinstance(value, TensorSpec) else value
 
     def epilogue(self, fused: Fused, as_image: Callable[[Array], Array]) -> tuple[Epilogue, list[Pointer]]:
         """The epilogue and its pointers; ``as_image`` shows an array of the result's shape as (n, c, h, w)."""
