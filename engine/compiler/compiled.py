@@ -1,0 +1,139 @@
+"""A graph that runs as machine code: one program for every set of input shapes it meets."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.compiler.cores import available_cores
+from engine.compiler.host import Host, detect
+from engine.compiler.instance import Instance
+from engine.compiler.lowering import Lowering, Options
+from engine.compiler.program import Program, compile_program
+from engine.compiler.report import Report, report_run
+from engine.errors import CompileError, RunCancelledError
+from engine.graph import RuntimeGraph
+from engine.graph.reference import as_outputs
+from engine.passes import PassReport, optimise
+from engine.tensor import Array, TensorSpec
+
+# Programs for shapes that were not used for longest are dropped beyond this many.
+MAX_PROGRAMS = 8
+
+Key = tuple[tuple[tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """How graphs are compiled.
+
+    Args:
+        threads: of a run; None for all cores this process may use.
+        winograd: ``auto`` or ``off``.
+        passes_off: names of passes to leave out.
+        host: the processor to generate for; None for this one.
+    """
+
+    threads: int | None = None
+    winograd: str = "auto"
+    passes_off: frozenset[str] = field(default_factory=frozenset)
+    host: Host | None = None
+
+
+class CompiledGraph:
+    """Runs a graph as machine code; many threads may call it at once.
+
+    Raises:
+        CompileError: there is no generator for this processor.
+    """
+
+    def __init__(self, graph: RuntimeGraph, options: CompileOptions) -> None:
+        self.host = options.host or detect()
+        self.threads = options.threads or available_cores()
+        self._options = options
+        self._graph = graph
+        self._optimised: RuntimeGraph | None = None
+        self._passes: list[PassReport] = []
+        self._instances: OrderedDict[Key, Instance] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None) -> list[Array]:
+        """The graph's outputs, laid flat; compiles first when these shapes are new.
+
+        Raises:
+            CompileError: generated code is not valid.
+            RunCancelledError: ``cancelled`` said so before the run began.
+            EngineError: an operator refuses its operands or fails; names the operator.
+        """
+        instance = self.instance(_specs(inputs))
+        if cancelled is not None and cancelled():
+            raise RunCancelledError("the run was cancelled")
+        return as_outputs(instance.run(inputs))
+
+    def profile(self, inputs: Sequence[Array]) -> tuple[list[Array], Report]:
+        """A run, and what every kernel of it took."""
+        instance = self.instance(_specs(inputs))
+        times: list[Any] = []
+        results = instance.run(inputs, times)
+        return as_outputs(results), report_run(instance.program, self._graph, self.threads, times)
+
+    def instance(self, specs: Sequence[TensorSpec]) -> Instance:
+        """The instance for inputs of these shapes.
+
+        Raises:
+            CompileError: generated code is not valid.
+            EngineError: an operator does not accept these shapes.
+        """
+        key = tuple((tuple(dim or 0 for dim in spec.shape), spec.dtype.str) for spec in specs)
+        with self._lock:
+            if key not in self._instances:
+                self._instances[key] = Instance(self._compile(specs), self.threads)
+            self._instances.move_to_end(key)
+            while len(self._instances) > MAX_PROGRAMS:
+                self._instances.popitem(last=False)[1].close()
+            return self._instances[key]
+
+    def program(self, specs: Sequence[TensorSpec]) -> Program:
+        """The program for inputs of these shapes."""
+        return self.instance(specs).program
+
+    @property
+    def passes(self) -> list[PassReport]:
+        """What the passes did; empty until something was compiled."""
+        return self._passes
+
+    def describe(self, program: Program) -> dict[str, Any]:
+        """How a program came about and what it needs, as plain data."""
+        return {
+            "host": self.host.name,
+            "passes": [each.describe() for each in self._passes],
+            "steps": len(program.steps),
+            "arena_bytes": program.memory.bytes,
+            "constant_bytes": program.constants.nbytes,
+            "compile_s": round(program.compile_s, 3),
+            "fallbacks": dict(program.reasons),
+        }
+
+    def _compile(self, specs: Sequence[TensorSpec]) -> Program:
+        if self._optimised is None:
+            self._optimised, self._passes = optimise(self._graph, self._options.passes_off)
+        graph = self._optimised
+        lowering = Lowering(
+            graph.operators, graph.infer(specs), self.host, Options(winograd=self._options.winograd)
+        )
+        lowering.run()
+        program = compile_program(lowering, specs)
+        if not program.steps:
+            raise CompileError("no operator of the graph has a kernel", found=_first(program.reasons))
+        return program
+
+
+def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
+    return [TensorSpec(array.shape, array.dtype) for array in inputs]
+
+
+def _first(reasons: Mapping[str, str] | Collection[str]) -> str:
+    return ", ".join(f"{name}: {reason}" for name, reason in list(dict(reasons).items())[:3]) or "an empty graph"

@@ -1,0 +1,79 @@
+"""What a measured run tells: time, arithmetic and traffic of every kernel, and which operators it computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.compiler.program import Program, Segment
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.tensor import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A kernel, or an operator left to the reference, in one run."""
+
+    operators: tuple[str, ...]
+    kernel: str
+    time_us: float
+    flops: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A measured run.
+
+    Args:
+        kernels: in the order they ran.
+        rows: one an operator of the graph, in its order, as Outputs.profile has them.
+    """
+
+    kernels: tuple[Measured, ...]
+    rows: list[dict[str, Any]]
+
+
+def report_run(
+    program: Program, graph: RuntimeGraph, threads: int, times: Sequence[tuple[Segment, Array]]
+) -> Report:
+    """Join the clock's readings with what each step is."""
+    kernels: list[Measured] = []
+    for segment, stamps in times:
+        kernels.extend(_measured(program, segment, stamps))
+    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels))
+
+
+def _measured(program: Program, segment: Segment, stamps: Array) -> list[Measured]:
+    spans = (stamps[1:] - stamps[:-1]) / 1e3
+    if segment.reference is not None:
+        return [Measured(operators=(segment.reference.operator.name,), kernel="reference", time_us=float(spans[0]))]
+    return [
+        Measured(operators=step.operators, kernel=step.kind, time_us=float(span), flops=step.flops, bytes=step.bytes)
+        for step, span in zip(program.steps[segment.first : segment.last], spans, strict=True)
+    ]
+
+
+def _rows(graph: RuntimeGraph, kernels: Sequence[Measured]) -> list[dict[str, Any]]:
+    """A kernel's time stands with the first operator it computes; the others say who they were joined to."""
+    led: dict[str, list[Measured]] = {}
+    joined: dict[str, str] = {}
+    for each in kernels:
+        led.setdefault(each.operators[0], []).append(each)
+        joined.update(dict.fromkeys(each.operators[1:], each.operators[0]))
+    return [_row(op, led.get(op.name, []), joined.get(op.name)) for op in graph.operators if op.layer is not None]
+
+
+def _row(op: RuntimeOperator, kernels: Sequence[Measured], leader: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"index": op.index, "name": op.name, "type": op.type}
+    if not kernels:
+        return row | {"kernel": "none" if leader is None else "fused", "time_us": 0.0, "fused_into": leader}
+    time_us = sum(each.time_us for each in kernels)
+    flops, moved = sum(each.flops for each in kernels), sum(each.bytes for each in kernels)
+    row |= {"kernel": kernels[-1].kernel, "time_us": time_us}
+    if flops and time_us:
+        row["gflops"] = flops / time_us / 1e3
+    if moved and time_us:
+        row["bytes_per_s"] = moved / time_us * 1e6
+    return row
