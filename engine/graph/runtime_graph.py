@@ -20,6 +20,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.order import OrderName, arrange, kahn
 from engine.graph.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
+from engine.graph.sharing import shared_layers
 from engine.graph.warning import GraphWarning, find_warnings, refusal
 from engine.layers import BoundLayer, Registry, registry
 from engine.tensor import UNKNOWN, TensorSpec
@@ -218,6 +219,16 @@ class RuntimeGraph:
         graph = RuntimeGraph.from_source(general.source, self.name, registry=self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
         graph._built = _build(general.source, self._registry, "kahn", layers)
+        return graph
+
+    def rebuilt(self, source: pnnx.Graph) -> RuntimeGraph:
+        """A graph made from this one by changing its source, built; what did not change keeps its layer and weights.
+
+        Raises:
+            EngineError: the changed source is no valid graph.
+        """
+        graph = RuntimeGraph.from_source(source, self.name, registry=self._registry)
+        graph._built = _build(source, self._registry, "kahn", shared_layers(self.operators, source))
         return graph
 
     def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:

@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
+    "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.session": VOCABULARY | {"engine.graph"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},

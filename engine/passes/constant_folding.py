@@ -1,0 +1,140 @@
+"""What depends on no input of the graph, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.expression import List, Literal, Node, format
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.graph.inference import split_outputs
+from engine.layers.container import Expression
+from engine.passes.constant_subtrees import folded_subtrees
+from engine.passes.facts import Facts, is_pure
+from engine.passes.rewriting import Rewriter
+from engine.passes.static_arguments import with_known_arguments
+from engine.passes.storage import bytes_of, is_small_enough, tensor
+from engine.pnnx import Graph, Operator
+from engine.tensor import CODES, UNKNOWN, spec_of
+
+
+def constant_folding(graph: RuntimeGraph) -> Graph:
+    """Compute what is known before a run through the reference layers.
+
+    Tensors become stored ones, Python values parameters of the operators that take them. Random operators stay, and so
+    does what would grow too large; see engine/passes/storage.py.
+    """
+    folder = _Folder(graph)
+    for op in graph.operators:
+        folder.follow(op)
+    return folder.result()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Constant:
+    """A value that is the same in every run; sources are the stored tensors it is made from, name -> bytes."""
+
+    value: object
+    sources: dict[str, int]
+
+
+class _Folder:
+    """Follows constants from operator to operator, then stores those that others use."""
+
+    def __init__(self, graph: RuntimeGraph) -> None:
+        self._graph = graph
+        self._facts = Facts(graph)
+        self._rewriter = Rewriter(graph)
+        self._constants: dict[str, _Constant] = {}
+        self._computed: list[RuntimeOperator] = []
+        self._rest: list[RuntimeOperator] = []
+
+    def follow(self, op: RuntimeOperator) -> None:
+        """Compute an operator if all it takes is known."""
+        known = [self._facts.value(operand) for operand in op.outputs]
+        if op.layer is not None and not op.inputs and all(value is not UNKNOWN for value in known):
+            self._keep(op, known, {op.name: bytes_of(known)})  # stored already, or a literal
+            return
+        results = self._results(op, known)
+        if results is None:
+            self._rest.append(op)
+            return
+        self._keep(op, results, self._sources(op))
+        self._computed.append(op)
+
+    def _keep(self, op: RuntimeOperator, values: list[object], sources: dict[str, int]) -> None:
+        for operand, value in zip(op.outputs, values, strict=True):
+            self._constants[operand.name] = _Constant(value=value, sources=sources)
+
+    def _results(self, op: RuntimeOperator, known: list[object]) -> list[object] | None:
+        """The values of an operator's outputs, None if they are not constant or too large."""
+        if not is_pure(op) or any(operand.name in self._graph.source.complex32 for operand in op.outputs):
+            return None
+        if all(value is not UNKNOWN for value in known):
+            return known
+        constants = [self._constants.get(operand.name) for operand in op.inputs]
+        if None in constants or not self._fits(op, [operand.value for operand in op.outputs]):
+            return None
+        results = _compute(op, [constant.value for constant in constants if constant is not None])
+        return results if results is not None and self._fits(op, [spec_of(result) for result in results]) else None
+
+    def _fits(self, op: RuntimeOperator, specs: list[object]) -> bool:
+        return is_small_enough(bytes_of(specs), sum(self._sources(op).values()))
+
+    def _sources(self, op: RuntimeOperator) -> dict[str, int]:
+        constants = (self._constants.get(operand.name) for operand in op.inputs)
+        return {key: size for each in constants if each is not None for key, size in each.sources.items()}
+
+    def result(self) -> Graph:
+        """The graph with the constants that are used stored in it."""
+        needed = {operand.name for op in self._rest for operand in self._rewritten(op)}
+        for op in reversed(self._computed):
+            stored_ones = [self._stored(operand) for operand in op.outputs if operand.name in needed]
+            new = [each for each in stored_ones if each is not None]
+            if len(new) == len(stored_ones):
+                self._rewriter.replace(op, *new)
+            else:  # a value no file can hold: the operator stays, and needs what it takes
+                needed.update(operand.name for operand in op.inputs)
+        return self._rewriter.result()
+
+    def _rewritten(self, op: RuntimeOperator) -> list[RuntimeOperand]:
+        """Rewrite an operator that is not constant itself; the operands it still takes."""
+        new = with_known_arguments(op, self._facts)
+        if new is op.source and op.layer is not None and isinstance(op.layer.layer, Expression):
+            values = {index: c.value for index, o in enumerate(op.inputs) if (c := self._constants.get(o.name))}
+            new = folded_subtrees(op, op.layer.layer, values, self._rewriter)
+        elif new is not op.source:
+            self._rewriter.replace(op, new)
+        taken = set(new.inputs)
+        return [operand for operand in op.inputs if operand.name in taken]
+
+    def _stored(self, operand: RuntimeOperand) -> Operator | None:
+        """An operator that makes a constant."""
+        value = self._constants[operand.name].value
+        name = self._rewriter.fresh(f"pnnx_fold_{operand.name}")
+        if isinstance(value, np.ndarray):
+            is_storable = value.dtype in CODES
+            return tensor(name, value, operand.name) if is_storable else None
+        node = _literal(value)
+        return None if node is None else Operator("pnnx.Expression", name, (), (operand.name,), {"expr": format(node)})
+
+
+def _compute(op: RuntimeOperator, inputs: list[object]) -> list[object] | None:
+    if op.layer is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = split_outputs(op, op.layer.forward(inputs))
+    except Exception:  # whatever it is, a run shows it, at its place
+        return None
+    return [np.asarray(result) if isinstance(result, np.generic) else result for result in results]
+
+
+def _literal(value: object) -> Node | None:
+    """A Python value as an expression, None where the language cannot say it."""
+    items = value if isinstance(value, list) else [value]
+    nodes = tuple(Literal(item) for item in items if item is None or isinstance(item, (bool, int, float)))
+    if len(nodes) < len(items):
+        return None
+    return List(nodes) if isinstance(value, list) else nodes[0]

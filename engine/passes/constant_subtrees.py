@@ -1,0 +1,70 @@
+"""Parts of an expression that read stored tensors only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as with_fields
+
+import numpy as np
+
+from engine.errors import EngineError
+from engine.expression import Call, Input, Node, evaluate, infer, inputs
+from engine.graph import RuntimeOperator
+from engine.layers.container import Expression
+from engine.passes.rewriting import Rewriter
+from engine.passes.static_arguments import reading, replaced
+from engine.passes.storage import bytes_of, is_small_enough, tensor
+from engine.pnnx import Operator
+from engine.tensor import CODES, Array, TensorSpec
+
+
+def folded_subtrees(
+    op: RuntimeOperator, layer: Expression, values: Mapping[int, object], rewriter: Rewriter
+) -> Operator:
+    """The expression with the calls computed that read nothing but constants; itself where there are none.
+
+    Args:
+        values: index of an input -> its value, for those that are the same in every run.
+        rewriter: takes the new operators.
+    """
+    new: list[Operator] = []
+    others: dict[Node, Node] = {}
+    for call in _constant_calls(layer.tree, values):
+        value = _value(call, values)
+        if value is not None:
+            name = rewriter.fresh(f"pnnx_fold_{op.name}")
+            rewriter.annotate(name, TensorSpec(value.shape, value.dtype))
+            others[call] = Input(len(op.inputs) + len(new))
+            new.append(tensor(name, value))
+    if not new:
+        return op.source
+    wider = with_fields(op.source, inputs=(*op.source.inputs, *(each.name for each in new)))
+    shorter = reading(wider, replaced(layer.tree, others))
+    rewriter.replace(op, *new, shorter)
+    return shorter
+
+
+def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
+    """The calls below the root that read constants only and are part of none that does."""
+    found: dict[Node, None] = {}
+    pending = list(root.children)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and inputs(node) and inputs(node) <= values.keys():
+            found[node] = None
+        else:
+            pending.extend(node.children)
+    return list(found)
+
+
+def _value(call: Node, values: Mapping[int, object]) -> Array | None:
+    """The value of a call if it is a tensor that can be stored."""
+    operands = [values.get(index) for index in range(max(values) + 1)]
+    made_from = bytes_of([values[index] for index in inputs(call)])
+    try:
+        if not is_small_enough(bytes_of(infer(call, operands)), made_from):
+            return None
+        value = evaluate(call, operands)
+    except EngineError:  # the run will say so
+        return None
+    return value if isinstance(value, np.ndarray) and value.dtype in CODES else None

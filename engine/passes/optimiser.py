@@ -1,0 +1,76 @@
+"""All passes, one after the other, until none of them finds anything to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from engine import pnnx
+from engine.errors import EngineError, ParameterError
+from engine.graph import RuntimeGraph
+from engine.passes.constant_folding import constant_folding
+from engine.passes.dead_operators import dead_operators
+from engine.passes.fold_batch_norm import fold_batch_norm
+from engine.passes.identity_removal import identity_removal
+from engine.passes.report import PassReport, compare, total
+
+Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
+"""Takes a built graph, returns a new source: ``graph.source`` itself when there is nothing to change."""
+
+PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            dead_operators,
+            identity_removal,
+            constant_folding,
+            fold_batch_norm,
+        )
+    }
+)
+"""Every pass by name, in the order they run."""
+
+ROUNDS: Final = 8
+"""How often all passes run at most; two or three rounds are usual, the last of which finds nothing."""
+
+
+def optimise(graph: RuntimeGraph, off: Collection[str] = ()) -> tuple[RuntimeGraph, list[PassReport]]:
+    """Run the passes over a built graph.
+
+    The result computes what ``graph`` computes, from the same inputs to the same outputs; weights and layers that no
+    pass changes are shared. ``graph`` itself is unchanged.
+
+    Args:
+        off: names of passes to leave out.
+
+    Returns:
+        The optimised graph, ``graph`` itself where nothing could be done, and a report of each pass that ran.
+
+    Raises:
+        ParameterError: ``off`` names a pass there is not.
+        GraphError: the graph is not built.
+    """
+    unknown = [name for name in off if name not in PASSES]
+    if unknown:
+        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
+    reports: dict[str, list[PassReport]] = {name: [] for name in PASSES if name not in off}
+    for _ in range(ROUNDS):
+        before = graph
+        for name, found in reports.items():
+            graph, report = _run(name, graph)
+            found.append(report)
+        if graph is before:
+            break
+    return graph, [total(name, found) for name, found in reports.items()]
+
+
+def _run(name: str, graph: RuntimeGraph) -> tuple[RuntimeGraph, PassReport]:
+    start = time.perf_counter()
+    try:
+        source = PASSES[name](graph)
+        changed = graph if source is graph.source else graph.rebuilt(source)
+    except EngineError as error:
+        raise error.at(f"pass {name}") from None
+    return changed, compare(name, graph.source, source, (time.perf_counter() - start) * 1e3)

@@ -1,0 +1,99 @@
+"""Arguments that a graph computes although they are known: written into the operator that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as with_fields
+
+from engine.expression import Input, Literal, Node, format, inputs, postorder
+from engine.graph import RuntimeOperator
+from engine.layers import Signature
+from engine.layers.container import Expression
+from engine.passes.algebra import explicit, rebuilt, simplified
+from engine.passes.facts import Facts, is_pure
+from engine.pnnx import Operator, Parameter
+from engine.tensor import UNKNOWN
+
+
+def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
+    """The operator with the operands that are known Python values as parameters; itself where there are none."""
+    if op.layer is None or not is_pure(op):
+        return op.source
+    if isinstance(op.layer.layer, Expression):
+        return _shorter(op, op.layer.layer, facts)
+    if op.layer.signature.is_variadic:
+        return op.source
+    found = {index: entry for index in range(len(op.inputs)) if (entry := _parameter(op, index, facts)) is not None}
+    if not found:
+        return op.source
+    kept = [index for index in range(len(op.inputs)) if index not in found]
+    return with_fields(
+        op.source,
+        inputs=tuple(op.source.inputs[index] for index in kept),
+        labels=tuple(op.source.labels[index] for index in kept),
+        params={**op.source.params, **dict(found.values())},
+    )
+
+
+def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Parameter] | None:
+    """An input as a parameter, name and value; None if it is not known or has to stay an operand."""
+    value = facts.known(op.inputs[index])
+    if op.layer is None or value is UNKNOWN or (index == 0 and _needs_first(op.layer.signature)):
+        return None
+    field = next((name for name, at in op.layer.dynamic.items() if at == index), None)
+    if field is not None and _is_parameter(value):
+        return field, tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
+    sources = zip(op.layer.signature.operands, op.layer.positional, strict=True)
+    operand = next((name for name, source in sources if source.index == index), None)
+    is_number = isinstance(value, (int, float))
+    return (operand, value) if operand is not None and is_number else None  # type: ignore[return-value]
+
+
+def _needs_first(signature: Signature) -> bool:
+    """Whether the first input has a meaning of its own: the tensor of a method, or one the file is asked about."""
+    return signature.type.startswith("Tensor.") or signature.annotations_field is not None
+
+
+def _is_parameter(value: object) -> bool:
+    """Whether the file can hold a value as a parameter, and read it as the same."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, (bool, int, float)) for item in value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _shorter(op: RuntimeOperator, layer: Expression, facts: Facts) -> Operator:
+    """An expression with what is known in it, sizes among them, as literals; operands it does not read are left out."""
+    known = [facts.known(operand) for operand in op.inputs]
+    tree = explicit(layer.tree, known, op.outputs[0].annotation)
+    tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation)
+    return op.source if tree == layer.tree else reading(op.source, tree)
+
+
+def _with_literals(root: Node, known: list[object]) -> Node:
+    done: dict[Node, Node] = {}
+    for node in postorder(root):
+        value = known[node.index] if isinstance(node, Input) else None
+        is_number = isinstance(value, (bool, int, float))
+        done[node] = Literal(value) if is_number else rebuilt(node, [done[child] for child in node.children])  # type: ignore[arg-type]
+    return done[root]
+
+
+def reading(op: Operator, tree: Node) -> Operator:
+    """An expression operator with another tree, without the inputs it does not read."""
+    used = sorted(inputs(tree))
+    text = format(renumbered(tree, {old: new for new, old in enumerate(used)}))
+    kept = tuple(op.inputs[index] for index in used)
+    return with_fields(op, inputs=kept, labels=(None,) * len(kept), params={**op.params, "expr": text})
+
+
+def renumbered(root: Node, numbers: Mapping[int, int]) -> Node:
+    """A tree that reads other inputs: ``@k`` becomes ``@numbers[k]``."""
+    return replaced(root, {Input(old): Input(new) for old, new in numbers.items()})
+
+
+def replaced(root: Node, others: Mapping[Node, Node]) -> Node:
+    """A tree with other nodes in the place of some; what is put in is not looked into."""
+    done: dict[Node, Node] = {}
+    for node in postorder(root):
+        done[node] = others[node] if node in others else rebuilt(node, [done[child] for child in node.children])
+    return done[root]
