@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from engine.errors import ParameterError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
-from engine.graph.plan import Plan
 from engine.graph.watch import Watch
-from engine.tensor import Array
+from engine.machine import Backend, Machine, MeasuredRun, Winograd, join_rows, make_machine, rows_of
+from engine.tensor import Array, TensorSpec
 
-Backend = Literal["auto", "compiled", "reference"]
 
 
 class Outputs(list[Array]):
@@ -25,6 +24,7 @@ class Outputs(list[Array]):
         arrays: the output tensors.
         names: ``out0``, ``out1``, ...
         profile: one entry an operator in execution order, with its time in µs; None unless asked for.
+        kernels: one entry a kernel of machine code in the order they ran; empty unless profiled.
         taps: value of every tapped operand by name.
         peak_bytes: bytes of intermediate values alive at once; None unless the run was profiled.
     """
@@ -40,6 +40,7 @@ class Outputs(list[Array]):
         super().__init__(arrays)
         self.names = tuple(names)
         self.profile = profile
+        self.kernels: list[dict[str, Any]] = []
         self.taps = dict(taps or {})
         self.peak_bytes = peak_bytes
 
@@ -53,25 +54,40 @@ class Session:
 
     Args:
         graph: a built graph; editing it later changes nothing in this session.
-        backend: ``reference`` runs every operator's numpy layer; ``auto`` takes the fastest there is.
+        backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
+            first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
+            reference where nothing can be compiled.
         threads: cores one run may use; None for all this process may use.
+        winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
+        passes_off: names of the graph optimisations to leave out; see docs/passes.md.
 
     Raises:
-        ParameterError: an unknown or unavailable backend.
+        ParameterError: an unknown backend, winograd mode or pass.
         GraphError: the graph is not built.
     """
 
-    def __init__(self, graph: RuntimeGraph, backend: Backend = "auto", threads: int | None = None) -> None:
-        if backend not in ("auto", "reference"):
-            raise ParameterError("unknown backend", found=repr(backend), expected="auto or reference")
+    def __init__(
+        self,
+        graph: RuntimeGraph,
+        backend: Backend = "auto",
+        threads: int | None = None,
+        *,
+        winograd: Winograd = "auto",
+        passes_off: Collection[str] = (),
+    ) -> None:
         if threads is not None and threads < 1:
             raise ParameterError("threads must be positive", found=threads)
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
-        self.backend = "reference"
         self.threads = threads
+        self._machine = make_machine(backend, threads, winograd, passes_off)
         self._lock = threading.Lock()
         self._batching: Batching | None = None
-        self._plan = graph.plan
+        _ = graph.plan  # a graph that is not built is refused here
+
+    @property
+    def backend(self) -> str:
+        """What runs the graph: ``compiled`` or ``reference``."""
+        return "reference" if self._machine is None or self._machine.failure is not None else "compiled"
 
     def run(
         self,
@@ -86,46 +102,89 @@ class Session:
         Args:
             inputs: array-likes in graph order, or by name; a fixed first dimension may be any batch size.
             profile: also measure every operator.
-            taps: names of operands whose values are returned too, in ``taps`` of the result.
-            cancelled: asked before every operator; when it says yes the run stops with RunCancelledError.
+            taps: names of operands whose values are returned too, in ``taps`` of the result; such a run is the
+                reference's, for machine code does not make every operand.
+            cancelled: asked before every operator, or before the run of machine code; when it says yes the run stops
+                with RunCancelledError.
 
         Returns:
             The outputs in graph order; they share no memory with the inputs or each other.
 
         Raises:
             InputError: the inputs do not fit the graph.
+            CompileError: backend ``compiled`` and nothing can be compiled.
             EngineError: an operator refuses or fails; names the operator.
         """
         arrays = feed(self.graph.inputs, inputs)
-        if not (profile or taps or cancelled):
-            return _named(self._run(arrays, lambda plan, part: execute(plan, part)))
         taps = tuple(taps)
+        if self._machine is not None and not taps:
+            return self._run_machine(self._machine, arrays, profile, cancelled)
+        if not (profile or taps or cancelled):
+            return _named(self._run(arrays, lambda graph, part: execute(graph.plan, part)))
         watches: list[Watch] = []
 
-        def run_watched(plan: Plan, part: Sequence[Array]) -> list[Array]:
-            watches.append(Watch(plan, taps=taps, cancelled=cancelled, measured=profile))
-            return execute(plan, part, watches[-1])
+        def run_watched(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
+            watches.append(Watch(graph.plan, taps=taps, cancelled=cancelled, measured=profile))
+            return execute(graph.plan, part, watches[-1])
 
         outputs = _named(self._run(arrays, run_watched))
         outputs.taps = _join_taps(watches, taps)
         if profile:
-            outputs.profile = _profile(watches)
-            outputs.peak_bytes = max(watch.peak_bytes for watch in watches)
+            runs = [MeasuredRun(rows=rows_of(each), kernels=[], peak_bytes=each.peak_bytes) for each in watches]
+            outputs.profile = join_rows(runs)
+            outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
+
+    def prepare(self, batch: int | None = None) -> None:
+        """Compile now what runs of the exported shapes, or of another batch size, will need; does nothing for open shapes.
+
+        Raises:
+            CompileError: backend ``compiled`` and nothing can be compiled.
+        """
+        specs = [port.spec for port in self.graph.inputs]
+        known = [spec for spec in specs if spec is not None and (spec.is_static or batch is not None)]
+        if self._machine is None or len(known) != len(specs):
+            return
+        graph = self.graph
+        if batch is not None:
+            graph = self.batching.graph or self.graph
+            known = [TensorSpec((batch, *spec.shape[1:]), spec.dtype) for spec in known]
+        if all(spec.is_static for spec in known):
+            self._machine.prepare(graph, known)
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
+        description = self.graph.describe()
+        specs = [port.spec for port in self.graph.inputs]
+        known = [spec for spec in specs if spec is not None and spec.is_static]
+        if self._machine is not None:
+            self._machine.annotate(self.graph, known if len(known) == len(specs) else None, description)
         batch = self.batching.describe()
-        return self.graph.describe() | {"backend": self.backend, "threads": self.threads, "batch": batch}
+        return description | {"backend": self.backend, "threads": self.threads, "batch": batch}
 
-    def _run(self, arrays: list[Array], run_plan: Callable[[Plan, Sequence[Array]], list[Array]]) -> list[Array]:
+    def _run_machine(
+        self, machine: Machine, arrays: list[Array], profile: bool, cancelled: Callable[[], bool] | None
+    ) -> Outputs:
+        runs: list[MeasuredRun] = []
+        outputs = _named(
+            self._run(arrays, lambda graph, part: machine.run(graph, part, cancelled, runs if profile else None))
+        )
+        if profile:
+            outputs.profile = join_rows(runs)
+            outputs.kernels = [kernel for run in runs for kernel in run.kernels]
+            outputs.peak_bytes = max(run.peak_bytes for run in runs)
+        return outputs
+
+    def _run(
+        self, arrays: list[Array], run_graph: Callable[[RuntimeGraph, Sequence[Array]], list[Array]]
+    ) -> list[Array]:
         if not is_other_batch(self.graph.inputs, arrays):
-            return run_plan(self._plan, arrays)
+            return run_graph(self.graph, arrays)
         if self.batching.graph is not None:
-            return run_plan(self.batching.graph.plan, arrays)
+            return run_graph(self.batching.graph, arrays)
         if self.batching.mode == "fixed":
             raise refuse(self.batching, self.graph.inputs, arrays)
-        return split(arrays, self.batching.exported or 1, lambda part: run_plan(self._plan, part))
+        return split(arrays, self.batching.exported or 1, lambda part: run_graph(self.graph, part))
 
     @property
     def batching(self) -> Batching:
@@ -138,15 +197,6 @@ class Session:
 
 def _named(arrays: Sequence[Array]) -> Outputs:
     return Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
-
-
-def _profile(watches: Sequence[Watch]) -> list[dict[str, Any]]:
-    """The steps of a run with their times, summed over the parts of a split batch."""
-    totals = [sum(times) for times in zip(*(watch.times_ns for watch in watches), strict=True)]
-    return [
-        {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": total / 1e3}
-        for op, total in zip((step.operator for step in watches[0].plan.steps), totals, strict=True)
-    ]
 
 
 def _join_taps(watches: Sequence[Watch], taps: Sequence[str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class CompiledGraph:
         instance = self.instance(_specs(inputs))
         times: list[Any] = []
         results = instance.run(inputs, times)
-        return as_outputs(results), report_run(instance.program, self._graph, self.threads, times)
+        return as_outputs(results), report_run(instance.program, self._graph, times)
 
     def instance(self, specs: Sequence[TensorSpec]) -> Instance:
         """The instance for inputs of these shapes.
@@ -105,16 +105,20 @@ class CompiledGraph:
         """What the passes did; empty until something was compiled."""
         return self._passes
 
-    def describe(self, program: Program) -> dict[str, Any]:
-        """How a program came about and what it needs, as plain data."""
+    def annotate(self, program: Program, operators: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Write the kernel of every operator into its description; how the program came about, as plain data."""
+        kept = set() if self._optimised is None else {op.name for op in self._optimised.operators}
+        for row in operators:
+            if "kernel" in row:
+                row |= _kernel(row["name"], program, kept)
         return {
             "host": self.host.name,
+            "threads": self.threads,
             "passes": [each.describe() for each in self._passes],
-            "steps": len(program.steps),
+            "kernels": len(program.steps),
             "arena_bytes": program.memory.bytes,
             "constant_bytes": program.constants.nbytes,
             "compile_s": round(program.compile_s, 3),
-            "fallbacks": dict(program.reasons),
         }
 
     def _compile(self, specs: Sequence[TensorSpec]) -> Program:
@@ -129,6 +133,19 @@ class CompiledGraph:
         if not program.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(program.reasons))
         return program
+
+
+def _kernel(name: str, program: Program, kept: Collection[str]) -> dict[str, Any]:
+    """Which kernel computes an operator, or why none does."""
+    if name in program.reasons:
+        return {"kernel": "reference", "why": program.reasons[name]}
+    for step in reversed(program.steps):
+        if name == step.operators[0]:
+            return {"kernel": step.kind}
+    for step in reversed(program.steps):
+        if name in step.operators:
+            return {"kernel": "fused", "fused_into": step.operators[0]}
+    return {"kernel": "view"} if name in kept else {"kernel": "removed"}
 
 
 def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:

@@ -21,6 +21,19 @@ class Measured:
     flops: int = 0
     bytes: int = 0
 
+    def describe(self) -> dict[str, Any]:
+        """As plain data, with rates where there is something to rate."""
+        text: dict[str, Any] = {
+            "kernel": self.kernel,
+            "operators": list(self.operators),
+            "time_us": self.time_us,
+            "flops": self.flops,
+            "bytes": self.bytes,
+        }
+        if self.time_us > 0:
+            text |= {"gflops": self.flops / self.time_us / 1e3, "bytes_per_s": self.bytes / self.time_us * 1e6}
+        return text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -33,16 +46,19 @@ class Report:
 
     kernels: tuple[Measured, ...]
     rows: list[dict[str, Any]]
+    peak_bytes: int
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The kernels as plain data."""
+        return [each.describe() for each in self.kernels]
 
 
-def report_run(
-    program: Program, graph: RuntimeGraph, threads: int, times: Sequence[tuple[Segment, Array]]
-) -> Report:
+def report_run(program: Program, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> Report:
     """Join the clock's readings with what each step is."""
     kernels: list[Measured] = []
     for segment, stamps in times:
         kernels.extend(_measured(program, segment, stamps))
-    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels))
+    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels), peak_bytes=program.memory.bytes)
 
 
 def _measured(program: Program, segment: Segment, stamps: Array) -> list[Measured]:

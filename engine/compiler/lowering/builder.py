@@ -8,6 +8,7 @@ reference layer, with the reason.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,15 @@ from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import Place, find_places
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
 from engine.compiler.storage import Home, View, channels_last, constant, row_major
+from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
+
+_log = logging.getLogger("pnnx_serve.engine")
 
 FLOAT32 = np.dtype(np.float32)
 Border = tuple[int, int, int, int]
@@ -383,9 +387,17 @@ class Lowering:
                 raise NotLoweredError("there is no kernel for it")
             rule(self, op)
         except NotLoweredError as declined:
-            del self.steps[before[0] :]
-            self._absorbed = before[1]
-            self._keep(op, str(declined))
+            self._undo(before, op, str(declined))
+        except EngineError:
+            raise
+        except Exception as exc:  # a defect of a rule costs speed, not the answer
+            _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
+            self._undo(before, op, f"its lowering failed with {type(exc).__name__}")
+
+    def _undo(self, before: tuple[int, set[str]], op: RuntimeOperator, reason: str) -> None:
+        del self.steps[before[0] :]
+        self._absorbed = before[1]
+        self._keep(op, reason)
 
     def _keep(self, op: RuntimeOperator, reason: str) -> None:
         """Leave an operator to its reference layer."""
@@ -413,7 +425,18 @@ class Lowering:
         self.define(operand, row_major(tuple(dim or 0 for dim in spec.shape), spec.dtype, Home.INPUT, port))
 
     def _output(self, op: RuntimeOperator) -> None:
-        self.outputs.append(op.inputs[0].name)
+        """An output that kernels did not write in place is copied to its own memory."""
+        operand = op.inputs[0]
+        view = self.views.get(operand.name)
+        port = len(self.outputs)
+        if view is None or view.dtype != FLOAT32 or view.phantom.size == 0:
+            self.outputs.append(operand.name)
+        elif view.storage.home is Home.OUTPUT and view.is_row_major and view.phantom.size == view.storage.phantom.size:
+            self.outputs.append(view)
+        else:
+            result = row_major(view.shape, FLOAT32, Home.OUTPUT, port)
+            self.copy(view, result, [op.name])
+            self.outputs.append(result)
 
     def _port(self, operand: RuntimeOperand) -> int:
         outputs = [op.inputs[0] for op in self.operators if op.type == "pnnx.Output"]

@@ -1,1 +1,160 @@
-"""Pooling."""
+"""Pooling with windows, adaptive pooling, and means over whole images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.compiler.kernels.pool import Axis, Pool
+from engine.compiler.lowering.builder import (
+    Fused,
+    Lowering,
+    NotLoweredError,
+    image_strides,
+    lowers,
+    pointer,
+)
+from engine.compiler.lowering.conv import as_image
+from engine.compiler.storage import View, channels_last
+from engine.graph.operator import RuntimeOperator
+from engine.layers.adaptive_pool import AdaptiveAvgPool
+from engine.layers.max_pool import MaxPool
+from engine.layers.pool import AvgPool
+from engine.layers.reduction import Mean
+
+Mode = Literal["max", "average"]
+
+
+@lowers(MaxPool, AvgPool, image=True)
+def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
+    """The largest or the mean element of every window."""
+    layer: Any = None if op.layer is None else op.layer.layer
+    if len(op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
+        raise NotLoweredError("there is no kernel for the indices of maxima")
+    x = _operand(lowering, op, layer.spatial_rank)
+    out = _sizes(lowering, op)
+    windows = layer.windows
+    if layer.spatial_rank > 2:
+        raise NotLoweredError("there is no kernel for volumes")
+    axes = [
+        Axis(
+            size=size,
+            count=count,
+            kernel=window.kernel,
+            stride=window.stride,
+            dilation=window.dilation,
+            padding=window.before,
+        )
+        for size, count, window in zip(x.shape[2:], out, windows, strict=True)
+    ]
+    average = isinstance(layer, AvgPool)
+    _emit(
+        lowering,
+        op,
+        x,
+        "average" if average else "max",
+        axes,
+        counts_padding=layer.count_include_pad if average else True,
+        divisor=layer.divisor_override if average else None,
+    )
+
+
+@lowers(AdaptiveAvgPool, image=True)
+def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
+    """The mean of windows that cover an image evenly."""
+    layer: Any = None if op.layer is None else op.layer.layer
+    if layer.spatial_rank > 2:
+        raise NotLoweredError("there is no kernel for volumes")
+    x = _operand(lowering, op, layer.spatial_rank)
+    axes = [
+        Axis(size=size, count=count, is_adaptive=True)
+        for size, count in zip(x.shape[2:], _sizes(lowering, op), strict=True)
+    ]
+    _emit(lowering, op, x, "average", axes)
+
+
+@lowers(Mean)
+def lower_mean(lowering: Lowering, op: RuntimeOperator) -> None:
+    """The mean over rows and columns of images."""
+    layer: Any = None if op.layer is None else op.layer.layer
+    x = lowering.tensor(op, 0)
+    lowering.float_spec(op.outputs[0])
+    dims = sorted(dim % len(x.shape) for dim in (layer.dim or ()))
+    if len(x.shape) != 4 or dims != [2, 3] or layer.dtype not in (None, x.dtype):
+        raise NotLoweredError("there is no kernel for a mean over these dimensions")
+    axes = [Axis(size=size, count=1, is_adaptive=True) for size in x.shape[2:]]
+    _emit(lowering, op, x, "average", axes)
+
+
+def _operand(lowering: Lowering, op: RuntimeOperator, spatial_rank: int) -> View:
+    x = lowering.tensor(op, 0)
+    if len(x.shape) != spatial_rank + 2:
+        raise NotLoweredError("there is no kernel without a batch dimension")
+    return x
+
+
+def _sizes(lowering: Lowering, op: RuntimeOperator) -> list[int]:
+    return [dim or 0 for dim in lowering.float_spec(op.outputs[0]).shape[2:]]
+
+
+def _emit(
+    lowering: Lowering,
+    op: RuntimeOperator,
+    x: View,
+    mode: Mode,
+    axes: Sequence[Axis],
+    *,
+    counts_padding: bool = True,
+    divisor: int | None = None,
+) -> None:
+    if x.strides[1] != 1 and x.shape[1] != 1:
+        copy = channels_last(x.shape)
+        lowering.copy(x, copy, [op.name])
+        x = copy
+    fused = lowering.absorb(op)
+    target, result = _result(lowering, fused, len(x.shape))
+    image = x.derive(as_image(x.phantom))
+    if image is None:
+        raise NotLoweredError("its operand is no image")
+    n, channels = image.shape[:2]
+    down, across = [Axis(size=1, count=1), *axes][-2:]
+    epilogue, operands = lowering.epilogue(fused, lambda array: as_image(_with_pixels(array)))
+    kernel = Pool(
+        mode=mode,
+        batch=n,
+        channels=channels,
+        down=down,
+        across=across,
+        counts_padding=counts_padding,
+        divisor=divisor,
+        source=_dense(image),
+        target=_dense(result),
+        lanes=lowering.host.lanes,
+        epilogue=epilogue,
+    )
+    traffic = x.phantom.nbytes + target.phantom.nbytes
+    lowering.emit(kernel, [pointer(image), pointer(result), *operands], fused.operators, traffic)
+    lowering.define(fused.operand, target)
+
+
+def _dense(view: View) -> Any:
+    """Strides of (n, c, h, w) with channels side by side, also where there is one."""
+    n, _, h, w = image_strides(view).n, 1, image_strides(view).h, image_strides(view).w
+    return type(image_strides(view))(n, h, w)
+
+
+def _result(lowering: Lowering, fused: Fused, rank: int) -> tuple[View, View]:
+    """Where the result lies, and the same seen as (n, c, h, w)."""
+    spec = lowering.float_spec(fused.operand)
+    target = lowering.place(fused.operand, is_image=spec.rank == rank)
+    seen = target.derive(as_image(_with_pixels(target.phantom)))
+    if seen is None or (seen.strides[1] != 1 and seen.shape[1] != 1):
+        raise NotLoweredError("its result does not lie channels-last")
+    return target, seen
+
+
+def _with_pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """(N, C), a mean that dropped its dimensions, as (N, C, 1, 1)."""
+    return array[:, :, None, None] if array.ndim == 2 else array

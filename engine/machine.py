@@ -1,0 +1,196 @@
+"""A session's side of the compiler: which graphs run as machine code, and what happens where they cannot.
+
+The compiler is imported only when a session wants it: without llvmlite the engine still runs, on the reference.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.errors import CompileError, ParameterError
+from engine.graph import RuntimeGraph, execute
+from engine.graph.watch import Watch
+from engine.passes import PASSES
+from engine.tensor import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler import CompiledGraph
+
+Backend = Literal["auto", "compiled", "reference"]
+Winograd = Literal["auto", "off"]
+
+_log = logging.getLogger("pnnx_serve.engine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """What one profiled run took, as plain data: a row an operator, a row a kernel."""
+
+    rows: list[dict[str, Any]]
+    kernels: list[dict[str, Any]]
+    peak_bytes: int
+
+
+def make_machine(
+    backend: str, threads: int | None, winograd: str, passes_off: Collection[str]
+) -> Machine | None:
+    """The machine of a session, None for one that runs on the reference.
+
+    Raises:
+        ParameterError: an unknown backend, winograd mode or pass.
+    """
+    if backend not in ("auto", "compiled", "reference"):
+        raise ParameterError("unknown backend", found=repr(backend), expected="auto, compiled or reference")
+    if winograd not in ("auto", "off"):
+        raise ParameterError("unknown winograd mode", found=repr(winograd), expected="auto or off")
+    unknown = sorted(set(passes_off) - set(PASSES))
+    if unknown:
+        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
+    if backend == "reference":
+        return None
+    return Machine(threads, winograd, frozenset(passes_off), must_compile=backend == "compiled")
+
+
+class Machine:
+    """Compiles a session's graphs when they first run.
+
+    Args:
+        must_compile: whether what cannot be compiled is an error; it runs on the reference otherwise.
+
+    Attributes:
+        failure: why the graph runs on the reference after all; None while it does not.
+    """
+
+    def __init__(self, threads: int | None, winograd: str, passes_off: frozenset[str], *, must_compile: bool) -> None:
+        self._threads = threads
+        self._winograd = winograd
+        self._passes_off = passes_off
+        self._must_compile = must_compile
+        self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
+        self._lock = threading.Lock()
+        self.failure: str | None = None
+
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        cancelled: Callable[[], bool] | None,
+        runs: list[MeasuredRun] | None,
+    ) -> list[Array]:
+        """The outputs of a graph.
+
+        Args:
+            runs: receives what the run took; None where it is not measured.
+
+        Raises:
+            CompileError: it must be compiled and cannot.
+            EngineError: an operator refuses or fails.
+        """
+        if self.failure is None:
+            try:
+                compiled = self._compiled(graph)
+                compiled.program([TensorSpec(array.shape, array.dtype) for array in inputs])
+            except CompileError as error:
+                self._fall_back(error)
+            else:
+                return _run_compiled(compiled, inputs, cancelled, runs)
+        return _run_reference(graph, inputs, cancelled, runs)
+
+    def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
+        """Compile a graph for inputs of these shapes ahead of its first run.
+
+        Raises:
+            CompileError: it must be compiled and cannot.
+        """
+        if self.failure is None:
+            try:
+                self._compiled(graph).program(specs)
+            except CompileError as error:
+                self._fall_back(error)
+
+    def annotate(self, graph: RuntimeGraph, specs: Sequence[TensorSpec] | None, description: dict[str, Any]) -> None:
+        """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
+
+        Args:
+            specs: of the inputs; None where they are open, and so is the choice of kernels.
+        """
+        if specs is not None:
+            self.prepare(graph, specs)
+        if self.failure is not None:
+            description["compiler"] = {"failure": self.failure}
+        elif specs is not None:
+            compiled = self._compiled(graph)
+            description["compiler"] = compiled.annotate(compiled.program(specs), description["operators"])
+
+    def _compiled(self, graph: RuntimeGraph) -> CompiledGraph:
+        with self._lock:
+            if id(graph) not in self._graphs:
+                self._graphs[id(graph)] = graph, _compile(graph, self._threads, self._winograd, self._passes_off)
+            return self._graphs[id(graph)][1]
+
+    def _fall_back(self, error: CompileError) -> None:
+        if self._must_compile:
+            raise error
+        with self._lock:
+            if self.failure is None:
+                _log.warning("the graph is not compiled and runs on the reference layers: %s", error)
+            self.failure = str(error)
+
+
+def _compile(graph: RuntimeGraph, threads: int | None, winograd: str, passes_off: frozenset[str]) -> CompiledGraph:
+    try:
+        from engine.compiler import CompiledGraph, CompileOptions
+    except ImportError as exc:
+        raise CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc)) from exc
+    return CompiledGraph(graph, CompileOptions(threads=threads, winograd=winograd, passes_off=passes_off))
+
+
+def _run_compiled(
+    compiled: CompiledGraph,
+    inputs: Sequence[Array],
+    cancelled: Callable[[], bool] | None,
+    runs: list[MeasuredRun] | None,
+) -> list[Array]:
+    if runs is None:
+        return compiled.run(inputs, cancelled)
+    outputs, report = compiled.profile(inputs)
+    runs.append(MeasuredRun(rows=report.rows, kernels=report.describe(), peak_bytes=report.peak_bytes))
+    return outputs
+
+
+def _run_reference(
+    graph: RuntimeGraph,
+    inputs: Sequence[Array],
+    cancelled: Callable[[], bool] | None,
+    runs: list[MeasuredRun] | None,
+) -> list[Array]:
+    if runs is None and cancelled is None:
+        return execute(graph.plan, inputs)
+    watch = Watch(graph.plan, cancelled=cancelled, measured=runs is not None)
+    outputs = execute(graph.plan, inputs, watch)
+    if runs is not None:
+        runs.append(MeasuredRun(rows=rows_of(watch), kernels=[], peak_bytes=watch.peak_bytes))
+    return outputs
+
+
+def rows_of(watch: Watch) -> list[dict[str, Any]]:
+    """The steps of a watched run of the reference with their times."""
+    return [
+        {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": spent / 1e3}
+        for op, spent in zip((step.operator for step in watch.plan.steps), watch.times_ns, strict=True)
+    ]
+
+
+def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
+    """The rows of the parts of a split batch as one table: times add up."""
+    if len(runs) == 1:
+        return runs[0].rows
+    return [
+        {**rows[0], "time_us": sum(row["time_us"] for row in rows)}
+        for rows in zip(*(run.rows for run in runs), strict=True)
+    ]
+
