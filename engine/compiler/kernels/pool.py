@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.ir import Index, Module, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, finish_channels, place, start, vectors_of
 from engine.compiler.kernels.pool_axis import Axis

@@ -1,4 +1,4 @@
-"""How pooling windows lie along one axis, as numbers where they are known and as code where they depend on the window."""
+"""How pooling windows lie along one axis: numbers where they are known, code where they depend on the window."""
 
 from __future__ import annotations
 
