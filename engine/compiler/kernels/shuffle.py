@@ -1,0 +1,91 @@
+"""Lanes of several vectors rearranged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.compiler.ir import FLOAT_BYTES, Function, Value, lanes_of
+
+# Lanes of a 128-bit part, across which instructions are dearer.
+PART = 4
+
+
+def shuffle(f: Function, a: Value, b: Value, places: Sequence[int | None]) -> Value:
+    """Lanes of ``a`` (numbers below its size), then of ``b``; None where it does not matter."""
+    text = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
+    return f.op(a.type, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(places)} x i32> <{text}>")
+
+
+def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int] | None]) -> Value:
+    """One vector of lanes picked as (vector, lane) from many of the same size."""
+    lanes = len(picks)
+    used = sorted({pick[0] for pick in picks if pick is not None})
+    result = vectors[used[0]]
+    if len(used) == 1:
+        places = [None if pick is None else pick[1] for pick in picks]
+        return result if all(p in (None, lane) for lane, p in enumerate(places)) else shuffle(f, result, result, places)
+    for number, index in enumerate(used[1:]):
+        done = set(used[: number + 1])
+        kept = [
+            (pick[1] if number == 0 else lane) if pick is not None and pick[0] in done else None
+            for lane, pick in enumerate(picks)
+        ]
+        places = [
+            lanes + pick[1] if pick is not None and pick[0] == index else place
+            for pick, place in zip(picks, kept, strict=True)
+        ]
+        result = shuffle(f, result, vectors[index], places)
+    return result
+
+
+def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
+    """Row k of the result is lane k of every line; as many lines as lanes, at least four."""
+    lanes = len(lines)
+    parts = range(0, lanes, PART)
+    low = [part + k // 2 + lanes * (k % 2) for part in parts for k in range(4)]
+    columns: list[list[Value]] = []
+    for group in range(0, lanes, PART):
+        a, b, c, d = lines[group : group + PART]
+        ab, cd = ([shuffle(f, x, y, [p + up for p in low]) for up in (0, 2)] for x, y in ((a, b), (c, d)))
+        columns.append([_join(f, x, y, up) for x, y in zip(ab, cd, strict=True) for up in (0, 2)])
+    # columns[g][c]: in part q the four elements of column 4q + c from the rows of group g.
+    result: list[Value] = [lines[0]] * lanes
+    for c in range(PART):
+        for q, line in enumerate(_transpose_parts(f, [group[c] for group in columns])):
+            result[PART * q + c] = line
+    return result
+
+
+def _join(f: Function, x: Value, y: Value, up: int) -> Value:
+    """Two lanes of every part of x and of y, the lower or the upper ones."""
+    lanes = lanes_of(x.type)
+    places = [part + up + k % 2 + lanes * (k // 2) for part in range(0, lanes, PART) for k in range(4)]
+    return shuffle(f, x, y, places)
+
+
+def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
+    """The same for parts of four lanes as elements, halving by halving."""
+    lanes, distance = PART * len(lines), 1
+    while distance < len(lines):
+        lower = [PART * (p if not p & distance else p - distance) + k for p in range(len(lines)) for k in range(PART)]
+        upper = [PART * (p if p & distance else p + distance) + k for p in range(len(lines)) for k in range(PART)]
+        second = [bool(p & distance) for p in range(len(lines)) for _ in range(PART)]
+        following = list(lines)
+        for k in range(len(lines)):
+            if not k & distance:
+                a, b = lines[k], lines[k + distance]
+                following[k] = shuffle(f, a, b, [p + lanes * s for p, s in zip(lower, second, strict=True)])
+                following[k + distance] = shuffle(f, a, b, [p + lanes * s for p, s in zip(upper, second, strict=True)])
+        lines, distance = following, 2 * distance
+    return lines
+
+
+def store_where(f: Function, value: Value, address: Value, mask: Sequence[bool]) -> None:
+    """Store the lanes whose flag is on; no byte of the others is touched."""
+    if all(mask):
+        f.store(value, address)
+        return
+    lanes = len(mask)
+    bits = ", ".join(f"i1 {str(bool(flag)).lower()}" for flag in mask)
+    arguments = [value, address, Value(str(FLOAT_BYTES), "i32"), Value(f"<{bits}>", f"<{lanes} x i1>")]
+    f.call(f"llvm.masked.store.v{lanes}f32.p0", arguments)

@@ -1,0 +1,210 @@
+"""Transposed copies: rows of the source become columns of the target.
+
+The source is contiguous along its rows, the target along its columns, and both may have gaps otherwise: NCHW <-> NHWC
+with channels, pixels and borders of any size. Blocks are transposed in registers. Where one side has but a few elements
+in a line, as images of three channels have, vectors are interleaved or taken apart instead.
+
+Arguments: source, target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Index, Module, Value, as_value, vector
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, start
+from engine.compiler.kernels.shuffle import gather, store_where, transpose_block
+
+# Rows and columns that are walked together, so that whole cache lines are used while they are near.
+TILE = 64
+# Elements of a line up to which vectors are interleaved, and what is then walked together.
+FEW = 4
+RUN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A dimension along which the transposition is repeated: its size, and the distance of elements on either side."""
+
+    count: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transpose(Kernel):
+    """target[..., column, row] = source[..., row, column], elements of 4 bytes.
+
+    Args:
+        repeats: dimensions in front, outermost first.
+        source_row, target_column: from one to the next, in elements; the other distance is 1 on either side.
+    """
+
+    kind = "transpose"
+    repeats: tuple[Repeat, ...] = ()
+    rows: int
+    columns: int
+    source_row: int
+    target_column: int
+    lanes: int
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether the target's lines are so short that whole vectors of them are made at once."""
+        return self.rows <= self.target_column <= FEW
+
+    @property
+    def separates(self) -> bool:
+        """Whether the source's lines are so short that whole vectors of them are taken apart."""
+        return self.columns <= self.source_row <= FEW
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns walked together."""
+        if self.interleaves:
+            return self.rows, RUN
+        return (RUN, self.columns) if self.separates else (TILE, TILE)
+
+    @cached_property
+    def tiling(self) -> tuple[int, int]:
+        """Tiles down and across."""
+        return -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of all repetitions."""
+        return prod(each.count for each in self.repeats) * self.tiling[0] * self.tiling[1]
+
+    @cached_property
+    def block(self) -> int:
+        """Tiles of a chunk."""
+        n_bytes = 8 * min(self.rows, self.tile[0]) * min(self.columns, self.tile[1])
+        return max(1, min(self.tiles, CHUNK_BYTES // n_bytes))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.tiles // self.block)
+
+    def emit(self, module: Module, host: Host) -> None:
+        f, (source, target), chunk = start(module, self, 2)
+        first = f.mul(chunk, self.block)
+        with f.loop(first, f.minimum(f.add(first, self.block), self.tiles)) as tile:
+            rest, across = f.divmod(tile.index, self.tiling[1])
+            rest, down = f.divmod(rest, self.tiling[0])
+            begin, end = source, target
+            for each in reversed(self.repeats):
+                rest, index = f.divmod(rest, each.count)
+                begin = f.at(begin, f.mul(index, each.source))
+                end = f.at(end, f.mul(index, each.target))
+            row, column = f.mul(down, self.tile[0]), f.mul(across, self.tile[1])
+            stop_row = f.minimum(f.add(row, self.tile[0]), self.rows)
+            stop_column = f.minimum(f.add(column, self.tile[1]), self.columns)
+            if self.interleaves:
+                _Interleaving(self, f, begin, end).emit(column, stop_column)
+            elif self.separates:
+                _Separating(self, f, begin, end).emit(row, stop_row)
+            else:
+                _Blocks(self, f, begin, end).emit((row, stop_row), (column, stop_column))
+        f.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Square blocks transposed in registers; those at the end are narrower."""
+
+    kernel: Transpose
+    f: Function
+    source: Value
+    target: Value
+
+    @property
+    def size(self) -> int:
+        """Rows and columns of a block."""
+        return min(self.kernel.lanes, 16)
+
+    def emit(self, rows: tuple[Index, Index], columns: tuple[Index, Index]) -> None:
+        """A tile."""
+        _in_blocks(self.f, columns, self.kernel.columns, self.size, lambda c, width: self._emit_column(rows, c, width))
+
+    def _emit_column(self, rows: tuple[Index, Index], column: Index, width: int) -> None:
+        _in_blocks(self.f, rows, self.kernel.rows, self.size, lambda r, height: self._emit(r, height, column, width))
+
+    def _emit(self, row: Index, height: int, column: Index, width: int) -> None:
+        kernel, f, kind = self.kernel, self.f, vector(self.size)
+        at = f.at(f.at(self.source, f.mul(row, kernel.source_row)), column)
+        lines = [f.load_lanes(kind, f.at(at, r * kernel.source_row), width) for r in range(height)]
+        lines += [Value("poison", kind)] * (self.size - height)
+        at = f.at(f.at(self.target, f.mul(column, kernel.target_column)), row)
+        for c, line in enumerate(transpose_block(f, lines)[:width]):
+            f.store_lanes(line, f.at(at, c * kernel.target_column), height)
+
+
+@dataclass(frozen=True, slots=True)
+class _Interleaving:
+    """Vectors of all rows woven into pixels."""
+
+    kernel: Transpose
+    f: Function
+    source: Value
+    target: Value
+
+    def emit(self, start: Index, stop: Index) -> None:
+        """Some columns."""
+        _in_blocks(self.f, (start, stop), self.kernel.columns, self.kernel.lanes, self._emit)
+
+    def _emit(self, column: Index, width: int) -> None:
+        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.lanes, self.kernel.target_column
+        at = f.at(self.source, column)
+        lines = [f.load_lanes(vector(lanes), f.at(at, r * kernel.source_row), width) for r in range(kernel.rows)]
+        at = f.at(self.target, f.mul(column, pitch))
+        for first in range(0, width * pitch, lanes):
+            places = [divmod(first + lane, pitch) for lane in range(lanes)]
+            picks = [(row, c) if c < width and row < kernel.rows else None for c, row in places]
+            store_where(f, gather(f, lines, picks), f.at(at, first), [pick is not None for pick in picks])
+
+
+@dataclass(frozen=True, slots=True)
+class _Separating:
+    """Vectors of pixels taken apart into a vector for each column."""
+
+    kernel: Transpose
+    f: Function
+    source: Value
+    target: Value
+
+    def emit(self, start: Index, stop: Index) -> None:
+        """Some rows."""
+        _in_blocks(self.f, (start, stop), self.kernel.rows, self.kernel.lanes, self._emit)
+
+    def _emit(self, row: Index, height: int) -> None:
+        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.lanes, self.kernel.source_row
+        at = f.at(self.source, f.mul(row, pitch))
+        n = (height - 1) * pitch + kernel.columns
+        counts = [min(lanes, n - first) for first in range(0, n, lanes)]
+        lines = [f.load_lanes(vector(lanes), f.at(at, k * lanes), count) for k, count in enumerate(counts)]
+        at = f.at(self.target, row)
+        for column in range(kernel.columns):
+            picks = [divmod(r * pitch + column, lanes) if r < height else None for r in range(lanes)]
+            f.store_lanes(gather(f, lines, picks), f.at(at, column * kernel.target_column), height)
+
+
+def _in_blocks(
+    f: Function, bounds: tuple[Index, Index], end: int, size: int, emit: Callable[[Index, int], None]
+) -> None:
+    """``emit(first, count)`` for blocks of ``size`` between bounds, and the narrower one that ends at ``end``."""
+    whole = end // size * size
+    first, stop = bounds
+    full_stop = f.minimum(stop, whole)
+    if whole and not (isinstance(first, int) and isinstance(full_stop, int) and first >= full_stop):
+        with f.loop(first, full_stop, size) as block:
+            emit(block.index, size)
+    if whole < end:
+        if isinstance(stop, int):
+            emit(whole, end - whole)
+            return
+        with f.when(f.compare("eq", stop, as_value(end))):
+            emit(whole, end - whole)
