@@ -189,7 +189,7 @@ class ModelConfig(Section):
     )
     strict: bool | None = Field(
         default=None,
-        description="Refuse the model when computed shapes contradict its file; default: the server's strict.",
+        description="Refuse the model when it contradicts its file or shows a loss; default: the server's strict.",
     )
     preprocess: PreprocessConfig = Field(default=PreprocessConfig(), description="How pictures become the input.")
     classification: ClassificationConfig = Field(default=ClassificationConfig(), description="For task classification.")

@@ -54,7 +54,7 @@ class Settings(BaseModel):
     )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
     strict: bool = _row(
-        False, "flag", "Refuse models whose computed shapes or dtypes contradict their files; off: only warn."
+        False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
     )
     max_in_flight: int | None = _row(
         None, "requests", "Requests of one model that run at once; unset: as many as threads.", ge=1

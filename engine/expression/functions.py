@@ -116,24 +116,34 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """``torch.float(x)`` and the like: a number rounded to a dtype, or a tensor in it."""
+    """``torch.float(x)`` and the like: a number rounded to a dtype, or a tensor in it.
+
+    PyTorch has a 0-dim tensor for the number. Where that promotes as a number would (float32, complex64) or is a size
+    (integers, bool) a number it stays, so that shapes can be told before a run; else it becomes a 0-dim array.
+    """
 
     name: str
     dtype: DType
     arity: tuple[int, ...] = (1,)
 
     def evaluate(self, x: object) -> object:
-        """A Python number for a number, an array for an array."""
+        """An array for an array; for a number a number or a 0-dim array."""
         if not is_tensor(x) and not isinstance(x, (int, float, complex)):
             raise ExpressionError("not a value to cast", found=repr(x), expected="a tensor or a number")
         array = cast(x, self.dtype)  # type: ignore[arg-type]
-        return array if is_tensor(x) else _item(array)
+        return array if is_tensor(x) or not self._keeps_numbers else _item(array)
 
     def infer(self, x: object) -> object:
         """A TensorSpec for one, the number, or the category of a number only a run can tell."""
         if isinstance(x, TensorSpec):
             return TensorSpec(x.shape, self.dtype)
+        if not self._keeps_numbers:
+            return TensorSpec((), self.dtype)
         return dtype_category(self.dtype) if _is_open(x) else self.evaluate(x)
+
+    @property
+    def _keeps_numbers(self) -> bool:
+        return self.dtype.kind in "biu" or self.dtype in (np.float32, np.complex64)
 
 
 def _is_open(x: object) -> bool:

@@ -112,7 +112,8 @@ def rename(graph: Graph, old: str, new: str) -> Graph:
     if not new or any(character.isspace() for character in new):
         raise GraphError("a name is one word", found=repr(new))
     if any(op.name == old for op in graph.operators):
-        return _checked(graph, [with_fields(op, name=new) if op.name == old else op for op in graph.operators])
+        named = [with_fields(op, name=new, written="") if op.name == old else op for op in graph.operators]
+        return _checked(graph, named)
     if not any(old in op.outputs for op in graph.operators):
         raise GraphError("no such operator or operand", found=repr(old))
     operators = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from engine.layers.layer import Layer
@@ -9,27 +11,39 @@ from engine.layers.registry import register
 from engine.promotion import cast, category
 from engine.tensor import Array, DType, Number, TensorSpec
 
+_SIZES: Final = (np.dtype(np.int64), np.dtype(np.bool_))
+
 
 @register("Tensor.to", ignored=("copy", "memory_format", "device", "non_blocking", "layout", "pin_memory"))
 class To(Layer):
-    """input in another dtype; without one, input. A Python number stays one, rounded as the dtype would."""
+    """input in another dtype; without one, input.
+
+    Optimisation level 0 hands Python numbers over, which PyTorch has as 0-dim tensors. Sizes (int64, bool) stay
+    numbers, so that shapes can be told before a run; of another dtype they become 0-dim tensors and promote as such.
+    """
 
     dtype: DType | None = None
 
     def infer(self, input: TensorSpec | Number) -> TensorSpec | Number:
-        if not isinstance(input, TensorSpec):
-            return self._number(input)
-        return TensorSpec(input.shape, self.dtype or input.dtype)
+        if isinstance(input, TensorSpec):
+            return TensorSpec(input.shape, self.dtype or input.dtype)
+        result = self._number(input)
+        return TensorSpec((), result.dtype) if isinstance(result, np.ndarray) else result
 
     def forward(self, input: Array | Number) -> Array | Number:
         if not isinstance(input, np.ndarray):
             return self._number(input)
         return cast(input, self.dtype or input.dtype)
 
-    def _number(self, number: Number) -> Number:
+    def _number(self, number: Number) -> Array | Number:
         category(number)
-        rounded: Number = number if self.dtype is None else cast(number, self.dtype).astype(object).item()
-        return rounded
+        if self.dtype is None:
+            return number
+        tensor = cast(number, self.dtype)
+        if self.dtype not in _SIZES:
+            return tensor
+        size: Number = tensor.item()
+        return size
 
     def flops(self, output: object, *operands: object) -> int:
         return 0

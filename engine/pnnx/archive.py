@@ -65,8 +65,8 @@ class _Directory:
     count: int
 
 
-def read_directory(data: Buffer) -> dict[str, Member]:
-    """The members of an archive by name.
+def read_directory(data: Buffer) -> dict[str, list[Member]]:
+    """The members of an archive by name; those of one name in the order of the directory.
 
     Args:
         data: the whole archive, usually mapped.
@@ -76,15 +76,14 @@ def read_directory(data: Buffer) -> dict[str, Member]:
             the member where there is one.
     """
     directory = _find_directory(data)
-    members: dict[str, Member] = {}
+    members: dict[str, list[Member]] = {}
     spans: list[tuple[int, int, str]] = []
     for record in _read_records(data, directory):
         try:
-            if record.name in members:
-                raise WeightsError("the member is there twice")
-            members[record.name] = member = _locate(data, record, directory.start)
+            member = _locate(data, record, directory.start)
         except WeightsError as error:
             raise error.at(quoted(record.name)) from None
+        members.setdefault(record.name, []).append(member)
         spans.append((record.header, member.offset + member.size, record.name))
     _check_overlap(spans)
     return members

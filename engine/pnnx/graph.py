@@ -4,8 +4,8 @@ Operators stand in file order. Type names are today's (``pnnx.Input``), whicheve
 means, and whether the graph can run, is decided elsewhere.
 
 Equality is that of the format: two graphs are equal when the same file pair could stand for both. NaN equals NaN,
-``1`` differs from ``1.0`` and ``True``, attributes are compared byte by byte, and the line an operator was read from
-does not count.
+``1`` differs from ``1.0`` and ``True``, attributes are compared byte by byte, and neither the line an operator was read
+from nor the name it shared with others there counts.
 """
 
 from __future__ import annotations
@@ -57,13 +57,15 @@ class Operator:
 
     Args:
         type: ``nn.Conv2d``, ``pnnx.Expression``, ``aten::sort``, ...
-        name: unique in the graph.
+        name: unique in the graph. Where the file repeats a name, the later operators are called ``name_1``, ``name_2``,
+            ...; see engine/pnnx/naming.py.
         inputs: operands consumed, in order; an operand may appear more than once.
         outputs: operands made, in order.
         params: static arguments by name. ``expr`` is always text.
         attributes: stored tensors by name.
         labels: for each input the Python argument it stands for, None where the file names none.
         line: where the operator was read, counted from 1; 0 when it was made in memory.
+        written: the name in the file, where another operator bears it too; else empty.
     """
 
     type: str
@@ -74,6 +76,7 @@ class Operator:
     attributes: dict[str, Attribute] = field(default_factory=dict)
     labels: tuple[str | None, ...] = ()
     line: int = 0
+    written: str = ""
 
     def __post_init__(self) -> None:
         if not self.labels:

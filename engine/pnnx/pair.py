@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import BinaryIO
 
 from engine.errors import ModelFormatError
@@ -68,6 +69,14 @@ def write(graph: Graph, param_path: Path, bin_path: Path | None = None) -> None:
 
 
 def _bind(param: ParamFile, weights: Weights) -> None:
-    for operator, declarations in zip(param.graph.operators, param.declarations, strict=True):
-        for key, declared in declarations.items():
-            operator.attributes[key] = weights.attribute(f"{operator.name}.{key}", declared)
+    pairs = zip(param.graph.operators, param.declarations, strict=True)
+    places = [
+        (operator, key, f"{operator.written or operator.name}.{key}", declared)
+        for operator, declarations in pairs
+        for key, declared in declarations.items()
+    ]
+    weights.check_repetitions(Counter(member for _, _, member, _ in places))
+    turns: Counter[str] = Counter()
+    for operator, key, member, declared in places:
+        operator.attributes[key] = weights.attribute(member, declared, turns[member])
+        turns[member] += 1

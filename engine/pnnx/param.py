@@ -1,8 +1,8 @@
 """The text file: magic, counts, one line an operator.
 
-What spans lines is checked here: counts, every operand made once and before it is used, names made once, annotations
-that agree, an output. Nothing is allocated on the word of a count. Blank lines may follow the last operator, and lines
-may end in CR LF as version control leaves them; nothing else may.
+What spans lines is checked here: counts, every operand made once and before it is used, annotations that agree, an
+output. Operators whose names repeat are named apart. Nothing is allocated on the word of a count. Blank lines may
+follow the last operator, and lines may end in CR LF as version control leaves them; nothing else may.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from engine.errors import ModelFormatError, ParamSyntaxError
 from engine.pnnx.graph import Graph, Operator
 from engine.pnnx.line import Line, parse_line
+from engine.pnnx.naming import named_apart
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration, parse_annotation
 from engine.tensor import DTYPES, TensorSpec
@@ -62,16 +63,16 @@ def parse_param(data: bytes, file: str) -> ParamFile:
         except ModelFormatError as error:
             raise error.at(_place(file, number)) from None
     reader.check_counts(n_operators, n_operands, file)
+    reader.file.graph.operators[:] = named_apart(reader.file.graph.operators)
     return reader.file
 
 
 class _Reader:
-    """The lines so far, and the names that may not be made again."""
+    """The lines so far, and what may not be made again."""
 
     def __init__(self) -> None:
         self.file = ParamFile()
-        self._names: set[str] = set()
-        self._members: set[str] = set()
+        self._members: dict[str, str] = {}
         # Operand names map to themselves: a name is kept once however often it is used.
         self._made: dict[str, str] = {}
         self._announced: dict[str, tuple[str, Announcement]] = {}
@@ -79,9 +80,6 @@ class _Reader:
 
     def add(self, line: Line, number: int) -> None:
         """Take in the next line, or refuse it for what the lines before it say."""
-        if line.name in self._names:
-            raise ParamSyntaxError("an operator name is used twice", found=quoted(line.name))
-        self._names.add(line.name)
         self._has_output |= line.type == "pnnx.Output"
         inputs = tuple(self._use(operand) for operand in line.inputs)
         outputs = tuple(self._make(operand) for operand in line.outputs)
@@ -145,9 +143,9 @@ class _Reader:
     def _declare(self, line: Line) -> None:
         for key in line.declarations:
             member = f"{line.name}.{key}"
-            if member in self._members:
+            # Operators of one name have members of one name, one after the other; any others would be mixed up.
+            if self._members.setdefault(member, line.name) != line.name:
                 raise ParamSyntaxError("two attributes have the same place in the archive", found=quoted(member))
-            self._members.add(member)
         self.file.declarations.append(line.declarations)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from engine.errors import ParamSyntaxError
 from engine.pnnx.graph import Graph, Operator, same
+from engine.pnnx.naming import written_names
 from engine.pnnx.param import MAGIC, parse_param
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration
@@ -31,7 +32,8 @@ def format_param(graph: Graph, file: str = "graph") -> str:
     announced = _format_annotations(graph, file)
     n_operands = sum(len(operator.outputs) for operator in graph.operators)
     lines = [MAGIC, f"{len(graph.operators)} {n_operands}"]
-    lines += (_format_line(operator, announced) for operator in graph.operators)
+    names = written_names(graph.operators)
+    lines += (_format_line(*pair, announced) for pair in zip(graph.operators, names, strict=True))
     text = "\n".join((*lines, ""))
     _check(graph, text, file)
     return text
@@ -48,8 +50,8 @@ def _format_annotations(graph: Graph, file: str) -> dict[str, str]:
     return texts
 
 
-def _format_line(operator: Operator, announced: dict[str, str]) -> str:
-    head = f"{operator.type:<24} {operator.name:<24} {len(operator.inputs)} {len(operator.outputs)}"
+def _format_line(operator: Operator, name: str, announced: dict[str, str]) -> str:
+    head = f"{operator.type:<24} {name:<24} {len(operator.inputs)} {len(operator.outputs)}"
     return " ".join((head, *operator.inputs, *operator.outputs, *_format_entries(operator, announced)))
 
 

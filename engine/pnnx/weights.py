@@ -6,13 +6,14 @@ only complex32, which numpy does not have, is copied. bool is checked: numpy mis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from engine.errors import WeightsError
 from engine.pnnx.archive import Buffer, Member, check_crc, read_directory
 from engine.pnnx.graph import Attribute, Graph, as_bytes
+from engine.pnnx.naming import written_names
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Declaration
 from engine.tensor import DTYPES, Array, format_shape
@@ -32,19 +33,40 @@ class Weights:
     def __init__(self, data: Buffer, *, verify: bool = False) -> None:
         self._members = read_directory(data)
         if verify:
-            for name, member in self._members.items():
-                check_crc(data, name, member)
+            for name, members in self._members.items():
+                for member in members:
+                    check_crc(data, name, member)
         self._data = np.frombuffer(data, np.uint8)
 
-    def attribute(self, name: str, declared: Declaration) -> Attribute:
+    def check_repetitions(self, declared: Mapping[str, int]) -> None:
+        """Refuse an archive that holds a member more often than the text file declares it.
+
+        Args:
+            declared: name of a member -> how many operators of that name have it.
+
+        Raises:
+            WeightsError: naming the member.
+        """
+        for name, members in self._members.items():
+            wanted = declared.get(name, 1)
+            if len(members) not in (1, wanted):
+                times = {1: "once", 2: "twice"}.get(wanted, f"{wanted} times")
+                raise WeightsError("the member repeats", where=quoted(name), found=len(members), expected=times)
+
+    def attribute(self, name: str, declared: Declaration, turn: int = 0) -> Attribute:
         """The member ``name`` as the tensor the text file declares it to be.
+
+        Args:
+            turn: how many operators of the same name came before; where the archive has but one member, it is all of
+                theirs.
 
         Raises:
             WeightsError: when it is missing, of another size, or holds what its dtype cannot.
         """
-        member = self._members.get(name)
-        if member is None:
+        members = self._members.get(name)
+        if members is None:
             raise WeightsError("the member is missing", where=quoted(name), expected=f"{declared.size_bytes:,} bytes")
+        member = members[turn if len(members) > 1 else 0]
         if member.size != declared.size_bytes:
             what = f"{declared.size_bytes:,} bytes for {declared.code} {format_shape(declared.shape)}"
             raise WeightsError("wrong size", where=quoted(name), found=f"{member.size:,} bytes", expected=what)
@@ -64,9 +86,9 @@ def pack_members(graph: Graph) -> Iterator[tuple[str, Array]]:
     Raises:
         WeightsError: for an attribute whose data is not what its shape, dtype and code say.
     """
-    for operator in graph.operators:
+    for operator, written in zip(graph.operators, written_names(graph.operators), strict=True):
         for key in sorted(operator.attributes):
-            name = f"{operator.name}.{key}"
+            name = f"{written}.{key}"
             yield name, _pack(name, operator.attributes[key])
 
 

@@ -66,7 +66,6 @@ def number(text: str, *operands: object) -> object:
         ("int(-2.7)", -2),
         ("int(True)", 1),
         ("torch.float(0.1)", float(np.float32(0.1))),
-        ("torch.bfloat16(0.1)", 0.10009765625),
         ("torch.long(2.9)", 2),
         ("torch.uint8(300)", 44),
         ("torch.bool(3)", True),
@@ -76,6 +75,23 @@ def number(text: str, *operands: object) -> object:
 def test_numbers_among_themselves_are_pythons(text: str, value: object) -> None:
     result = number(text)
     assert (result, type(result)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("torch.bfloat16(0.1)", np.array(0.10009765625, DTYPES["bf16"])),
+        ("torch.double(size(@0,0))", np.array(2.0)),
+        ("mul(@0,torch.double(3))", np.array([3.0, 6.0])),
+        ("mul(@0,torch.float(3))", np.array([3.0, 6.0], np.float32)),
+    ],
+)
+def test_a_number_cast_to_what_python_has_not_promotes_as_a_tensor(text: str, value: np.ndarray) -> None:
+    result = number(text, np.array([1, 2]))
+    assert isinstance(result, np.ndarray)
+    assert (result.shape, result.dtype) == (value.shape, value.dtype)
+    np.testing.assert_array_equal(result, value)
+    assert infer(parse(text), [TensorSpec((2,), np.dtype(np.int64))]) == TensorSpec(value.shape, value.dtype)
 
 
 def test_infer_computes_numbers_that_are_known() -> None:

@@ -188,7 +188,6 @@ LINES = [
     ("F.relu r 1 1 1 1", "an operand is used before it is made: found '1'"),
     ("F.relu r 1 1 0 0", "an operand is made twice: found '0'"),
     ("F.relu r 0 2 1 1", "an operand is made twice: found '1'"),
-    ("F.relu in 1 1 0 1", "an operator name is used twice: found 'in'"),
     ("F.relu r 1 1 0 1 2", "a word is no entry: found '2', expected key=value"),
     ("F.relu r 1 1 0 1 =2", "a word is no entry: found '=2', expected key=value"),
     ("F.relu r 1 1 0 1 $a=0 b", "a word is no entry: found 'b', expected key=value"),

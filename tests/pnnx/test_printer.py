@@ -67,7 +67,7 @@ UNREADABLE: list[tuple[dict[str, Any], str]] = [
     ({"name": "a\nb"}, "graph line 4: too few words: found 'F.f                      a', "
      "expected type, name and two counts"),
     ({"name": "\ud800"}, "graph: not a text: found '\\ud800'"),
-    ({"name": "in"}, "graph line 4: an operator name is used twice: found 'in'"),
+    ({"name": "in"}, "graph: 'in': name would not be read as it is written"),
     ({"inputs": ("9",), "labels": (None,)}, "graph line 4: an operand is used before it is made: found '9'"),
 ]  # fmt: skip
 

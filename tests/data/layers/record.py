@@ -52,6 +52,7 @@ class Sample:
         dynamic: a second set of inputs for the converter, so that differing dims become ``?``.
         param, attributes: the file as text and its weights (``"op.key"`` -> array), where the converter cannot make it (old or
             source-only types); PyTorch's answer still comes from ``call``.
+        opt_level: how far the converter simplifies.
         rtol, atol: relative and absolute tolerance against PyTorch's answer.
     """
 
@@ -62,6 +63,7 @@ class Sample:
     dynamic: Sequence[torch.Tensor] = ()
     param: str | None = None
     attributes: dict[str, np.ndarray] = field(default_factory=dict)
+    opt_level: int = 2
     rtol: float = 1e-5
     atol: float = 1e-6
 
@@ -93,7 +95,8 @@ def export(sample: Sample) -> tuple[bytes, bytes]:
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(_Wrapped(sample.call).eval(), tuple(sample.inputs), check_trace=False)
         traced.save(f"{folder}/model.pt")
-        command = [str(Path(pnnx.__file__).parent / "bin" / "pnnx"), "model.pt", *_shapes(sample)]
+        level = f"optlevel={sample.opt_level}"
+        command = [str(Path(pnnx.__file__).parent / "bin" / "pnnx"), "model.pt", *_shapes(sample), level]
         if not Path(command[0]).exists():
             command[0] = "pnnx"
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=120)

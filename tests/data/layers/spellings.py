@@ -19,7 +19,7 @@ def sample(name, call, inputs, *operators, **options):
 
 
 def sizes(x: torch.Tensor) -> tuple[object, ...]:
-    return 8, 12, 4, True, torch.full((3, 2), 1.0), 2, x.reshape(4, 6), x.sum().item(), 24.0
+    return 8, 12, 4, True, torch.full((3, 2), 1.0), 2, x.reshape(4, 6), x.sum().item(), torch.tensor(24).half()
 
 
 def spectrogram(
