@@ -197,14 +197,20 @@ class MultiTask(nn.Module):
 
 
 SAMPLES = [
-    network("unet", UNet(), picture(32), dynamic=[torch.randn(2, 3, 48, 40)], further=[[torch.randn(1, 3, 24, 56)]]),
+    network(
+        "unet",
+        UNet(),
+        picture(32),
+        dynamic=[torch.randn(2, 3, 48, 40)],
+        further=[[torch.randn(1, 3, 24, 56)], [torch.randn(4, 3, 64, 16)]],
+    ),
     network("deeplab", DeepLab(), picture(33)),
     network(
         "deeplab_dynamic",
         DeepLab(),
         picture(33),
         dynamic=[torch.randn(2, 3, 48, 40)],
-        further=[[torch.randn(1, 3, 29, 57)]],
+        further=[[torch.randn(1, 3, 29, 57)], [torch.randn(4, 3, 64, 18)]],
     ),
     network("fpn", FPN(), picture(32)),
     network("yolov5", YOLOv5(), picture(64), atol=2e-4),
@@ -213,12 +219,16 @@ SAMPLES = [
         YOLOv5(),
         picture(64),
         dynamic=[torch.randn(2, 3, 96, 128)],
-        further=[[torch.randn(1, 3, 32, 64)]],
+        further=[[torch.randn(1, 3, 32, 64)], [torch.randn(3, 3, 128, 32)]],
         atol=2e-4,
     ),
     network("yolov8", YOLOv8(), picture(64), atol=2e-4),
     network(
-        "espcn", ESPCN(), picture(16, 1), dynamic=[torch.randn(2, 1, 20, 23)], further=[[torch.randn(1, 1, 31, 9)]]
+        "espcn",
+        ESPCN(),
+        picture(16, 1),
+        dynamic=[torch.randn(2, 1, 20, 23)],
+        further=[[torch.randn(1, 1, 31, 9)], [torch.randn(5, 1, 8, 27)]],
     ),
     network("vae_decoder", vae_decoder(), torch.randn(1, 8)),
     network("multi_task", MultiTask(), picture(32)),

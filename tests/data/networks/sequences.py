@@ -103,4 +103,25 @@ SAMPLES = [
     network("tcn", tcn(), torch.randn(1, 4, 30)),
     network("pointnet", PointNet(), torch.randn(1, 3, 40)),
     network("two_tower", TwoTower(), TOKENS, torch.randn(1, 5)),
+    network(
+        "gru_dynamic",
+        Recurrent(nn.GRU, True),
+        TOKENS,
+        dynamic=[torch.randint(0, 30, (2, 14))],
+        further=[[torch.randint(0, 30, (1, 4))], [torch.randint(0, 30, (5, 21))]],
+    ),
+    network(
+        "tcn_dynamic",
+        tcn(),
+        torch.randn(1, 4, 30),
+        dynamic=[torch.randn(2, 4, 41)],
+        further=[[torch.randn(1, 4, 23)], [torch.randn(4, 4, 55)]],
+    ),
+    network(
+        "pointnet_dynamic",
+        PointNet(),
+        torch.randn(1, 3, 40),
+        dynamic=[torch.randn(2, 3, 33)],
+        further=[[torch.randn(1, 3, 17)], [torch.randn(4, 3, 64)]],
+    ),
 ]

@@ -249,6 +249,10 @@ SAMPLES = [
     network("transformer_encoder", EncoderClassifier(), TOKENS),
     network("gpt", GPT(), TOKENS),
     network(
-        "gpt_dynamic", GPT(), TOKENS, dynamic=[torch.randint(0, 40, (2, 17))], further=[[torch.randint(0, 40, (1, 7))]]
+        "gpt_dynamic",
+        GPT(),
+        TOKENS,
+        dynamic=[torch.randint(0, 40, (2, 17))],
+        further=[[torch.randint(0, 40, (1, 7))], [torch.randint(0, 40, (3, 26))]],
     ),
 ]
