@@ -229,6 +229,15 @@ class Function:
         arguments = [value, address, Value("4", "i32"), lanes_below(count, lanes)]
         self.call(f"llvm.masked.store.{_mangled(value.type)}.p0", arguments)
 
+    def reserve(self, count: int, size: int = FLOAT_BYTES) -> Value:
+        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; only at a function's beginning."""
+        return self.op("ptr", f"alloca [{count * size} x i8], align 64")
+
+    def prefetch(self, address: Value, locality: int = 3) -> None:
+        """Begin to fetch a cache line; 3 into every cache, 2 into all but the first. Any address may be given."""
+        arguments = [address, Value("0", "i32"), Value(str(locality), "i32"), Value("1", "i32")]
+        self.call("llvm.prefetch.p0", arguments)
+
     # -- index arithmetic ---------------------------------------------------------------------------------------------
 
     def add(self, a: Index, b: Index) -> Index:
