@@ -24,20 +24,30 @@ _EXACT: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 """Dtypes in which a power is computed without widening."""
 
 
-def simplified(root: Node, operands: Sequence[object], annotated: TensorSpec | None = None) -> Node:
+def simplified(
+    root: Node,
+    operands: Sequence[object],
+    annotated: TensorSpec | None = None,
+    rules: Mapping[str, tuple[Rule, ...]] | None = None,
+) -> Node:
     """A tree with the same value, dtype and shape, of fewer or cheaper nodes where a rule applies.
+
+    What is a number, sizes and calls of literals among them, becomes a literal under any rules.
 
     Args:
         operands: what is known of ``@0``, ``@1``, ...: TensorSpecs, values, or UNKNOWN; what is computed from UNKNOWN
             stays as it is.
         annotated: what the file says of the result. A ``div`` of integers that it says gives integers, which rounds
             down, becomes a ``floor_divide``.
+        rules: by default RULES.
     """
     try:
-        simplifier = _Simplifier(operands)
-        return simplifier.run(explicit(root, operands, annotated))
+        simplifier = _Simplifier(operands, RULES if rules is None else rules)
+        root = explicit(root, operands, annotated)
+        result = simplifier.run(root)
     except EngineError:  # operands that do not fit: the run will say so
         return root
+    return root if rounds_down(result, annotated) else result
 
 
 def explicit(root: Node, operands: Sequence[object], annotated: TensorSpec | None) -> Node:
@@ -45,12 +55,17 @@ def explicit(root: Node, operands: Sequence[object], annotated: TensorSpec | Non
 
     Source: engine/expression/evaluation.py.
     """
-    is_division = isinstance(root, Call) and root.function == "div"
-    if not is_division or annotated is None or annotated.dtype.kind not in "iu":
+    if not isinstance(root, Call) or not rounds_down(root, annotated):
         return root
-    known = _Simplifier(operands).known
+    known = _Simplifier(operands, {}).known
     kinds = [_is_integral(known(arg)) for arg in root.children]
     return Call("floor_divide", root.children) if all(kinds) else root
+
+
+def rounds_down(tree: Node, annotation: TensorSpec | None) -> bool:
+    """Whether a ``div`` may mean another thing as the root of a tree than within one."""
+    is_division = isinstance(tree, Call) and tree.function == "div"
+    return is_division and annotation is not None and annotation.dtype.kind in "iu"
 
 
 def _is_integral(value: object) -> bool:
@@ -62,7 +77,8 @@ def _is_integral(value: object) -> bool:
 class _Simplifier:
     """Simplifies one tree; keeps what is known of its nodes."""
 
-    def __init__(self, operands: Sequence[object]) -> None:
+    def __init__(self, operands: Sequence[object], rules: Mapping[str, tuple[Rule, ...]]) -> None:
+        self._rules = rules
         self._operands = operands
         self._open = {index for index, operand in enumerate(operands) if operand is UNKNOWN}
         self._known: dict[Node, object] = {}
@@ -85,7 +101,8 @@ class _Simplifier:
         value = self.known(node)
         if isinstance(value, (bool, int, float)):
             return Literal(value)
-        return next((found for rule in RULES.get(node.function, ()) if (found := rule(node, self._facts(node)))), None)
+        rules = self._rules.get(node.function, ())
+        return next((found for rule in rules if (found := rule(node, self._facts(node)))), None)
 
     def _facts(self, node: Call) -> Known:
         return {each: self.known(each) for each in (node, *node.args, *(c for arg in node.args for c in arg.children))}

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from engine import pnnx
 from engine.errors import EngineError, ParameterError
 from engine.graph import RuntimeGraph
+from engine.passes.common_subexpressions import common_subexpressions
 from engine.passes.constant_folding import constant_folding
 from engine.passes.dead_operators import dead_operators
 from engine.passes.fold_batch_norm import fold_batch_norm
@@ -26,6 +27,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             dead_operators,
             identity_removal,
             constant_folding,
+            common_subexpressions,
             fold_batch_norm,
         )
     }

@@ -8,6 +8,7 @@ from typing import Final
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.container import Expression, Unpack
 from engine.layers.shape import Reshape
+from engine.passes.facts import only_consumer
 from engine.pnnx import Graph, Operator
 from engine.tensor import TensorSpec
 
@@ -55,12 +56,16 @@ class Rewriter:
         if spec is not None and spec.shape:
             self._annotations[operand] = spec
 
+    def only_consumer(self, operand: RuntimeOperand) -> RuntimeOperator | None:
+        """The one operator that uses an operand, as only_consumer() has it, unless others came to use it since."""
+        return None if operand.name in self._instead.values() else only_consumer(operand)
+
     def stand_in(self, operand: RuntimeOperand, instead: RuntimeOperand) -> bool:
         """Let all users of an operand take another one of the same value; False if that could change what they mean.
 
         Some layers ask what the file says of their inputs: for them both operands must be annotated alike.
         """
-        instead = self._operands[self._resolved(instead.name)]
+        instead = self._operands[self.resolved(instead.name)]
         if operand.annotation != instead.annotation and any(map(_asks_of_inputs, operand.consumers)):
             return False
         self._instead[operand.name] = instead.name
@@ -74,7 +79,7 @@ class Rewriter:
         if not self._new and not self._instead:
             return self._source
         operators = [new for op in self._source.operators for new in self._new.get(op.name, (op,))]
-        operators = [_fed(op, tuple(map(self._resolved, op.inputs))) for op in operators]
+        operators = [_fed(op, tuple(map(self.resolved, op.inputs))) for op in operators]
         names = self._returned(operators)
         operators = [_renamed(op, names) for op in operators] if names else operators
         made = {name for op in operators for name in op.outputs}
@@ -89,7 +94,8 @@ class Rewriter:
             complex32=source.complex32 & made,
         )
 
-    def _resolved(self, name: str) -> str:
+    def resolved(self, name: str) -> str:
+        """The operand that users of an operand take."""
         while name in self._instead:
             name = self._instead[name]
         return name
@@ -100,7 +106,7 @@ class Rewriter:
         outputs = [op.inputs[0] for op in self._source.operators if op.type == "pnnx.Output"]
         names: dict[str, str] = {}
         for name in outputs:
-            now = self._resolved(name)
+            now = self.resolved(name)
             is_free = name not in makers and now not in outputs and now not in names
             if is_free and makers[now].type != "pnnx.Input" and now not in self._source.complex32:
                 names[now] = name

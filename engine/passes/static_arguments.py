@@ -65,7 +65,7 @@ def _shorter(op: RuntimeOperator, layer: Expression, facts: Facts) -> Operator:
     """An expression with what is known in it, sizes among them, as literals; operands it does not read are left out."""
     known = [facts.known(operand) for operand in op.inputs]
     tree = explicit(layer.tree, known, op.outputs[0].annotation)
-    tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation)
+    tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation, rules={})
     return op.source if tree == layer.tree else reading(op.source, tree)
 
 

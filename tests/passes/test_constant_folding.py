@@ -163,17 +163,18 @@ def test_a_type_with_positional_schemas_keeps_its_operands() -> None:
     assert_untouched(constant_folding, graph)
 
 
-def test_the_tensor_of_a_method_stays_an_operand() -> None:
+def test_a_cast_number_is_stored_as_the_tensor_it_becomes() -> None:
     graph = built(
         INPUT,
         op("pnnx.Expression", "number", "", "1", expr="3"),
-        op("Tensor.to", "cast", "1", "2", dtype="torch.float"),
+        op("Tensor.to", "cast", "1", "2", dtype="torch.double"),
         op("pnnx.Expression", "sum", "0 2", "9", expr="add(@0,@1)"),
         OUT,
         _0=(2, 3),
     )
     made = applied(constant_folding, graph)
-    assert expressions(made) == ["3", "add(@0,3.0)"]
+    assert names(made) == ["number", "pnnx_fold_2", "sum"]
+    assert data_of(made, "pnnx_fold_2").dtype == np.float64
 
 
 def test_literals_of_an_expression_are_computed() -> None:

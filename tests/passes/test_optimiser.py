@@ -24,7 +24,7 @@ def net() -> RuntimeGraph:
         op("pnnx.Attribute", "c", "", "3", data=np.ones(3, F32)),
         op("nn.Identity", "same", "3", "4"),
         op("nn.Sigmoid", "dead", "2", "5"),
-        op("torch.add", "sum", "2 4", "6"),
+        op("torch.maximum", "larger", "2 4", "6"),
         op("pnnx.Output", "out", "6"),
         _0=(2, 3),
     )
