@@ -16,6 +16,7 @@ from engine.passes.dead_operators import dead_operators
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.identity_removal import identity_removal
 from engine.passes.report import PassReport, compare, total
+from engine.passes.transpose_cancelling import transpose_cancelling
 
 Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
 """Takes a built graph, returns a new source: ``graph.source`` itself when there is nothing to change."""
@@ -28,6 +29,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             identity_removal,
             constant_folding,
             common_subexpressions,
+            transpose_cancelling,
             fold_batch_norm,
         )
     }

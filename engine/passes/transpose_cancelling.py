@@ -1,0 +1,107 @@
+"""Chains of operators that only move elements, or only see them under another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace as with_fields
+
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.passes.axes import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
+from engine.passes.facts import Facts, is_static
+from engine.passes.rewriting import Rewriter
+from engine.pnnx import Graph, Parameter
+
+
+def transpose_cancelling(graph: RuntimeGraph) -> Graph:
+    """Make one permutation of several in a row, one reshape of several views, and nothing of what undoes itself."""
+    rewriter, facts = Rewriter(graph), Facts(graph)
+    for op in reversed(graph.operators):  # the last of a chain sees all of it
+        if rewriter.is_touched(op):
+            continue
+        if _is_view(op):
+            _merge_views(op, rewriter, facts)
+        elif _is_permutation(op):
+            _merge_permutations(op, rewriter, facts)
+    return rewriter.result()
+
+
+def _is_view(op: RuntimeOperator | None) -> bool:
+    return op is not None and op.layer is not None and isinstance(op.layer.layer, VIEWS)
+
+
+def _is_permutation(op: RuntimeOperator | None) -> bool:
+    return op is not None and op.layer is not None and type(op.layer.layer) in PERMUTATIONS and is_static(op)
+
+
+def _merge_views(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
+    made = facts.spec(op.outputs[0])
+    if made is None or not is_certain(made.shape):
+        return
+    chain = [each for each in _makers(op, rewriter) if _is_view(each)]
+    for maker in reversed(chain):
+        if facts.spec(maker.inputs[0]) == made and rewriter.stand_in(op.outputs[0], maker.inputs[0]):
+            rewriter.drop(op)
+            return
+    alone = _unshared(op, chain, rewriter)
+    if alone:
+        sizes = tuple(-1 if dim is None else dim for dim in made.shape)
+        _replace_chain(op, alone, ("Tensor.reshape", {"shape": sizes}), rewriter)
+
+
+def _merge_permutations(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
+    given = facts.spec(op.inputs[0])
+    if given is None:
+        return
+    chain = [each for each in _makers(op, rewriter) if _is_permutation(each)]
+    alone = _unshared(op, chain, rewriter)
+    order = _order(op, given.rank)
+    for count, maker in enumerate(chain, 1):
+        before = _order(maker, given.rank)
+        order = tuple(before[axis] for axis in order)
+        source = facts.spec(maker.inputs[0])
+        if source is not None and is_trivial(order, source.shape) and rewriter.stand_in(op.outputs[0], maker.inputs[0]):
+            rewriter.drop(op)
+            return
+        if count == len(alone):
+            merged = order
+    if alone:
+        _replace_chain(op, alone, ("Tensor.permute", {"dims": merged}), rewriter)
+
+
+def _order(op: RuntimeOperator, rank: int) -> tuple[int, ...]:
+    return order_of(op.layer.layer, rank) if op.layer is not None else ()
+
+
+def _makers(op: RuntimeOperator, rewriter: Rewriter) -> Iterator[RuntimeOperator]:
+    """The views, or the permutations, that an operator comes right after, the nearest first."""
+    is_alike = _is_view if _is_view(op) else _is_permutation
+    maker = op.inputs[0].producer
+    while maker is not None and is_alike(maker) and not rewriter.is_touched(maker):
+        yield maker
+        maker = maker.inputs[0].producer
+
+
+def _unshared(op: RuntimeOperator, chain: list[RuntimeOperator], rewriter: Rewriter) -> list[RuntimeOperator]:
+    """The part of a chain that nobody but the operator at its end needs."""
+    alone: list[RuntimeOperator] = []
+    user = op
+    for maker in chain:
+        if rewriter.only_consumer(maker.outputs[0]) is not user:
+            break
+        alone.append(maker)
+        user = maker
+    return alone
+
+
+def _replace_chain(
+    op: RuntimeOperator,
+    chain: list[RuntimeOperator],
+    by: tuple[str, dict[str, Parameter]],
+    rewriter: Rewriter,
+) -> None:
+    source: RuntimeOperand = chain[-1].inputs[0]
+    type, params = by
+    new = with_fields(op.source, type=type, inputs=(source.name,), labels=(), params=params, attributes={})
+    rewriter.replace(op, new)
+    for each in chain:
+        rewriter.drop(each)
