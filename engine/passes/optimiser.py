@@ -15,6 +15,7 @@ from engine.passes.constant_folding import constant_folding
 from engine.passes.dead_operators import dead_operators
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.identity_removal import identity_removal
+from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.report import PassReport, compare, total
 from engine.passes.transpose_cancelling import transpose_cancelling
 
@@ -30,6 +31,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             constant_folding,
             common_subexpressions,
             transpose_cancelling,
+            pad_into_conv,
             fold_batch_norm,
         )
     }
