@@ -14,6 +14,7 @@ from engine.passes.common_subexpressions import common_subexpressions
 from engine.passes.constant_folding import constant_folding
 from engine.passes.dead_operators import dead_operators
 from engine.passes.fold_batch_norm import fold_batch_norm
+from engine.passes.fold_scale import fold_scale
 from engine.passes.identity_removal import identity_removal
 from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.report import PassReport, compare, total
@@ -33,6 +34,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             transpose_cancelling,
             pad_into_conv,
             fold_batch_norm,
+            fold_scale,
         )
     }
 )
