@@ -13,6 +13,7 @@ from engine.graph import RuntimeGraph
 from engine.passes.common_subexpressions import common_subexpressions
 from engine.passes.constant_folding import constant_folding
 from engine.passes.dead_operators import dead_operators
+from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.fold_scale import fold_scale
 from engine.passes.identity_removal import identity_removal
@@ -35,6 +36,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             pad_into_conv,
             fold_batch_norm,
             fold_scale,
+            expression_fusion,
         )
     }
 )

@@ -1,0 +1,129 @@
+"""Element-wise operators in a row as one expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from engine.expression import Call, Input, List, Node, format, postorder
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.layers.container import Expression
+from engine.passes.algebra import rounds_down, simplified, uses
+from engine.passes.expressing import tree_of
+from engine.passes.facts import Facts, only_consumer
+from engine.passes.rewriting import Rewriter
+from engine.passes.static_arguments import replaced
+from engine.pnnx import Graph, Operator
+
+LONGEST: Final = 64
+"""Calls of an expression beyond which nothing more is merged into it."""
+
+WIDEST: Final = 12
+"""Operands it may read."""
+
+CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "abs", "square", "max", "min", "maximum", "minimum"})
+"""Functions that may be computed twice, a few of them, where a result is used twice."""
+
+REPEATED: Final = 3
+"""How many of them."""
+
+
+def expression_fusion(graph: RuntimeGraph) -> Graph:
+    """Merge element-wise operators into their only user, where both give tensors of one shape and dtype.
+
+    The expression has the name of the last of them. Every expression is simplified; see engine/passes/algebra.py.
+    """
+    rewriter, facts = Rewriter(graph), Facts(graph)
+    maps: dict[str, _Map] = {}
+    for op in graph.operators:
+        tree = tree_of(op, facts)
+        if tree is not None:
+            maps[op.name] = _grown(_Map.of(op, tree), maps, facts)
+    absorbed = {name for each in maps.values() for name in each.absorbed}
+    for name, each in maps.items():
+        if name in absorbed:
+            rewriter.drop(each.op)
+        else:
+            _emit(each, rewriter, facts)
+    return rewriter.result()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    """A function of the elements of some operands.
+
+    Args:
+        op: the last operator of it.
+        tree: reads ``operands`` by their index, each of them once in the list.
+        absorbed: names of the operators merged into the last one.
+    """
+
+    op: RuntimeOperator
+    tree: Node
+    operands: tuple[RuntimeOperand, ...]
+    absorbed: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, op: RuntimeOperator, tree: Node) -> _Map:
+        """An operator by itself."""
+        operands = tuple({operand.name: operand for operand in op.inputs}.values())
+        numbers = {index: operands.index(operand) for index, operand in enumerate(op.inputs)}
+        others: dict[Node, Node] = {Input(old): Input(new) for old, new in numbers.items()}
+        return cls(op=op, tree=replaced(tree, others), operands=operands)
+
+    @property
+    def calls(self) -> int:
+        """How many functions are called."""
+        return sum(isinstance(node, Call) for node in postorder(self.tree))
+
+    def absorbing(self, other: _Map) -> _Map:
+        """This map with the one that makes one of its operands merged into it."""
+        made = other.op.outputs[0]
+        operands = list({o.name: o for o in (*self.operands, *other.operands) if o is not made}.values())
+
+        def moved(map: _Map) -> dict[Node, Node]:
+            return {Input(k): Input(operands.index(o)) for k, o in enumerate(map.operands) if o is not made}
+
+        inner = replaced(other.tree, moved(other))
+        tree = replaced(self.tree, {**moved(self), Input(self.operands.index(made)): inner})
+        absorbed = (*self.absorbed, *other.absorbed, other.op.name)
+        return _Map(op=self.op, tree=tree, operands=tuple(operands), absorbed=absorbed)
+
+
+def _grown(map: _Map, maps: dict[str, _Map], facts: Facts) -> _Map:
+    """A map with all makers of its operands merged into it that can be."""
+    for operand in map.operands:
+        maker = maps.get(operand.producer.name) if operand.producer is not None else None
+        if maker is not None and _can_merge(maker, map, facts):
+            map = map.absorbing(maker)
+    return map
+
+
+def _can_merge(maker: _Map, user: _Map, facts: Facts) -> bool:
+    made = maker.op.outputs[0]
+    spec = facts.spec(made)
+    if only_consumer(made) is not user.op or spec is None or spec != facts.spec(user.op.outputs[0]):
+        return False
+    if isinstance(maker.tree, List) or isinstance(user.tree, List) or rounds_down(maker.tree, made.annotation):
+        return False
+    is_once = sum(index == user.operands.index(made) for index in uses(user.tree)) <= 1
+    fits = maker.calls + user.calls <= LONGEST and len({*maker.operands, *user.operands}) - 1 <= WIDEST
+    return fits and (is_once or _is_cheap(maker))
+
+
+def _is_cheap(map: _Map) -> bool:
+    calls = [node.function for node in postorder(map.tree) if isinstance(node, Call)]
+    return len(calls) <= REPEATED and CHEAP.issuperset(calls)
+
+
+def _emit(map: _Map, rewriter: Rewriter, facts: Facts) -> None:
+    op, annotation = map.op, map.op.outputs[0].annotation
+    tree = simplified(map.tree, [facts.known(operand) for operand in map.operands], annotation)
+    is_expression = op.layer is not None and isinstance(op.layer.layer, Expression)
+    if not map.absorbed and (not is_expression or tree == map.tree):
+        return
+    used = sorted(set(uses(tree)))
+    others: dict[Node, Node] = {Input(old): Input(new) for new, old in enumerate(used)}
+    inputs = tuple(map.operands[index].name for index in used)
+    text = format(replaced(tree, others))
+    rewriter.replace(op, Operator("pnnx.Expression", op.name, inputs, op.source.outputs, {"expr": text}))
