@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.ir import Function, Value, constant, lanes_of, vector
+from engine.compiler.ir import Function, Value, constant, element_of, lanes_of, vector
 
 
 def like(x: Value, number: float) -> Value:
@@ -32,6 +32,12 @@ def bits(f: Function, x: Value) -> Value:
 def from_bits(f: Function, x: Value) -> Value:
     """The float32 an i32 holds the bits of."""
     return f.convert("bitcast", x, vector(lanes_of(x.type)))
+
+
+def has_sign(f: Function, x: Value) -> Value:
+    """A mask: whether the sign bit is on, as it is for -0."""
+    kind = vector(lanes_of(x.type), "i32")
+    return f.compare("slt", bits(f, x), constant(0, kind))
 
 
 def integer(f: Function, name: str, a: Value, number: int) -> Value:
@@ -128,7 +134,7 @@ def interpolate(f: Function, start: Value, end: Value, weight: Value) -> Value:
 
 
 def _extremum(f: Function, name: str, a: Value, b: Value) -> Value:
-    lanes = lanes_of(a.type)
-    full = f"llvm.{name}.{'f32' if lanes == 1 else f'v{lanes}f32'}"
+    lanes, element = lanes_of(a.type), {"float": "f32", "double": "f64"}[element_of(a.type)]
+    full = f"llvm.{name}.{element if lanes == 1 else f'v{lanes}{element}'}"
     f.module.declarations[full] = f"declare {a.type} @{full}({a.type}, {a.type})"
     return f.op(a.type, f"call nsz {a.type} @{full}({a.type} {a.text}, {b.type} {b.text})")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of
-from engine.compiler.kernels.math import FUNCTIONS
 from engine.compiler.lowering import activations, batch_norm, expressions, pointwise, ternary
 from engine.compiler.lowering.terms import PREPARATIONS, RULES, Argument, lowers
 from engine.layers.binding import BoundLayer
@@ -99,7 +98,7 @@ def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
         else:
             return None
     tree = RULES[type(layer)](layer, *terms)
-    if tree is None or not operands_of(tree) or not _is_known(tree):
+    if tree is None or not operands_of(tree):
         return None
     return Lowered(_rounded(tree), tuple(inputs.values()))
 
@@ -115,7 +114,3 @@ def _rounded(tree: Expr) -> Expr:
     if isinstance(tree, Apply):
         return Apply(tree.name, tuple(_rounded(each) for each in tree.arguments))
     return tree
-
-
-def _is_known(tree: Expr) -> bool:
-    return not isinstance(tree, Apply) or (tree.name in FUNCTIONS and all(map(_is_known, tree.arguments)))

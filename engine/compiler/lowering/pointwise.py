@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, apply
-from engine.compiler.kernels.math import FUNCTIONS
 from engine.compiler.lowering.terms import lowers
 from engine.layers import arithmetic, cast, mathematics, pointwise
 from engine.layers.layer import Layer
 
-# Functions of engine.expression and engine.layers -> functions of kernels; those of one name are not listed.
-_NAMES = {"maximum": "max", "minimum": "min"}
 _SAME = (
     "abs", "neg", "sign", "square", "ceil", "floor", "round", "trunc", "frac", "sqrt", "rsqrt", "reciprocal", "exp",
-    "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "erfc", "sin", "cos", "tan", "asin", "acos", "atan",
+    "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod",
     "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
 )  # fmt: skip
-KERNELS: dict[str, str] = {
-    name: kernel for name, kernel in ({name: name for name in _SAME} | _NAMES).items() if kernel in FUNCTIONS
-}
-"""What a function of float32 elements is called in kernels; ``pow`` has a rule of its own."""
+KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min"}
+"""Functions of engine.expression and engine.layers -> what kernels call them; ``pow`` has a rule of its own."""
 
+LARGEST_POWER = 8
 # Exponents for which PyTorch takes a shorter way, visible in the signs of zeros and in the last bit.
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
 
@@ -45,7 +41,16 @@ def power(base: Expr, exponent: Expr) -> Expr | None:
             return apply("reciprocal", apply("square", base))
         if exponent.value in _POWERS:
             return apply(_POWERS[exponent.value], base)
-    return apply("pow", base, exponent) if "pow" in FUNCTIONS else None
+        if exponent.value in range(4, LARGEST_POWER + 1):
+            return _multiplied(base, int(exponent.value))
+    return apply("pow", base, exponent)
+
+
+def _multiplied(base: Expr, exponent: int) -> Expr:
+    """A product of so many factors, 4 ulp exact at the largest power."""
+    if exponent % 2:
+        return base if exponent == 1 else apply("mul", base, _multiplied(base, exponent - 1))
+    return apply("square", _multiplied(base, exponent // 2))
 
 
 def quotient(dividend: Expr, divisor: Expr) -> Expr:
