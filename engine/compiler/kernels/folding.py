@@ -1,12 +1,18 @@
-"""Many vectors folded into one: their sums and maxima, lane by lane."""
+"""Many vectors folded into one, lane by lane or along a row: sums and maxima."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import TypeAlias
 
-from engine.compiler.ir import Function, Value, constant
+from engine.compiler.ir import Function, Index, Value, constant, element_of, lanes_below, lanes_of, vector
+
+Fold: TypeAlias = Callable[[Function, Sequence[Value]], Value]
+
+# Vectors of a row folded side by side, so that one need not wait for the other.
+SIDE_BY_SIDE = 4
 
 
 def total(f: Function, values: Sequence[Value]) -> Value:
@@ -25,10 +31,65 @@ def largest(f: Function, values: Sequence[Value]) -> Value:
     others are looked for two at a time.
     """
     *others, _ = values
-    result = reduce(lambda a, b: f.select(f.compare("ogt", a, b), a, b), values)
+    result = largest_number(f, values)
     if not others:
         return result
     pairs = [others[k : k + 2] for k in range(0, len(others), 2)]
     masks = [f.compare("uno", pair[0], pair[-1]) for pair in pairs]
     is_nan = reduce(lambda a, b: f.binary("or", a, b), masks)
     return f.select(is_nan, constant(math.nan, result.type), result)
+
+
+def largest_number(f: Function, values: Sequence[Value]) -> Value:
+    """The maximum; a NaN may be taken or passed over."""
+    return reduce(lambda a, b: f.select(f.compare("ogt", a, b), a, b), values)
+
+
+def fold_lanes(f: Function, value: Value, fold: Fold) -> Value:
+    """The lanes of a vector folded into a scalar, the upper half onto the lower half each time."""
+    lanes, element = lanes_of(value.type), element_of(value.type)
+    if lanes == 1:
+        return value
+    half = lanes // 2
+    if half == 1:
+        return fold(f, [f.op(element, f"extractelement {value.type} {value.text}, i64 {lane}") for lane in (0, 1)])
+    parts = []
+    for first in (0, half):
+        places = ", ".join(f"i32 {first + lane}" for lane in range(half))
+        text = f"shufflevector {value.type} {value.text}, {value.type} poison, <{half} x i32> <{places}>"
+        parts.append(f.op(vector(half, element), text))
+    return fold_lanes(f, fold(f, parts), fold)
+
+
+def walk_row(
+    f: Function,
+    columns: int,
+    lanes: int,
+    carry: Sequence[Value],
+    step: Callable[[Index, int, Value], Value],
+    *,
+    unrolled: int = SIDE_BY_SIDE,
+) -> list[Value]:
+    """``step(column, count, carried)`` for every vector of a row, with the carried values in turn.
+
+    ``carry`` are SIDE_BY_SIDE values; ``count`` is the number of lanes in the row, fewer than all in its last vector.
+    A row of up to ``unrolled`` vectors is written out: its columns are numbers.
+    """
+    carried, stride = list(carry), SIDE_BY_SIDE * lanes
+    main = columns // stride * stride if columns > unrolled * lanes else 0
+    if main:
+        with f.loop(0, main, stride, carry=carried) as loop:
+            places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+            loop.carry([step(place, lanes, each) for place, each in zip(places, loop.carried, strict=True)])
+        carried = loop.results
+    for k, column in enumerate(range(main, columns, lanes)):
+        turn = k % SIDE_BY_SIDE
+        carried[turn] = step(column, min(lanes, columns - column), carried[turn])
+    return carried
+
+
+def load_or(f: Function, address: Value, lanes: int, count: int, other: float) -> Value:
+    """The first ``count`` lanes from memory, a number in the others."""
+    kind = vector(lanes)
+    value = f.load_lanes(kind, address, count)
+    return value if count == lanes else f.select(lanes_below(count, lanes), value, constant(other, kind))
