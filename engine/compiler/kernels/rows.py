@@ -1,0 +1,100 @@
+"""Rows that are contiguous reduced to a number each: sums, means, maxima and minima.
+
+Arguments: source, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.arithmetic import negative
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Epilogue, Kernel, finish_channels, place, start
+
+# Columns summed by themselves, so that the rounding error does not grow with the length of the row.
+RUN = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowReduction(Kernel):
+    """A number for every row; NaN if the row holds one.
+
+    Args:
+        rows: all of them, one after the other at a constant distance.
+        source, target: distance of rows and of results, in elements.
+        epilogue: its operands are addressed as (0, row, 0, 0).
+    """
+
+    kind = "rows"
+    mode: Literal["sum", "mean", "max", "min"]
+    rows: int
+    columns: int
+    source: int
+    target: int
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, CHUNK_BYTES // (4 * self.columns)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def width(self) -> int:
+        """Lanes of a vector, no more than a row can use."""
+        lanes = self.lanes
+        while lanes > 1 and lanes // 2 >= self.columns:
+            lanes //= 2
+        return lanes
+
+    def emit(self, module: Module, host: Host) -> None:
+        f, (source, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        first = f.mul(chunk, self.block)
+        with f.loop(first, f.minimum(f.add(first, self.block), self.rows)) as row:
+            operands = [
+                place(f, base, strides, 0, row.index, 0, 0)
+                for base, strides in zip(extras, self.epilogue.operands, strict=True)
+            ]
+            result = self._reduce(f, f.at(source, f.mul(row.index, self.source)))
+            value = finish_channels(f, self.epilogue, result, operands, 1)
+            f.store(value, f.at(target, f.mul(row.index, self.target)))
+        f.finish()
+
+    def _reduce(self, f: Function, line: Value) -> Value:
+        if self.mode in ("max", "min"):
+            highest = self._fold(f, line, self.columns)
+            return negative(f, highest) if self.mode == "min" else highest
+        runs, rest = divmod(self.columns, RUN)
+        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if rest else []
+        if runs:
+            with f.loop(0, runs, carry=[constant(0.0, "float")]) as run:
+                run.carry([f.fadd(run.carried[0], self._fold(f, f.at(line, f.mul(run.index, RUN)), RUN))])
+            sums += run.results
+        result = total(f, sums)
+        return f.fdiv(result, constant(self.columns, "float")) if self.mode == "mean" else result
+
+    def _fold(self, f: Function, line: Value, columns: int) -> Value:
+        """The sum or the maximum of neighbouring elements; for a minimum, the maximum of their negatives."""
+        is_sum = self.mode in ("sum", "mean")
+        fold, neutral = (total, 0.0) if is_sum else (largest, -math.inf)
+
+        def load(column: Index, count: int) -> Value:
+            other = math.inf if self.mode == "min" else neutral
+            value = load_or(f, f.at(line, column), self.width, count, other)
+            return negative(f, value) if self.mode == "min" else value
+
+        carry = [constant(neutral, vector(self.width))] * SIDE_BY_SIDE
+        parts = walk_row(f, columns, self.width, carry, lambda at, count, each: fold(f, [each, load(at, count)]))
+        return fold_lanes(f, fold(f, parts), fold)
