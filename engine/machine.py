@@ -35,9 +35,7 @@ class MeasuredRun:
     peak_bytes: int
 
 
-def make_machine(
-    backend: str, threads: int | None, winograd: str, passes_off: Collection[str]
-) -> Machine | None:
+def make_machine(backend: str, threads: int | None, winograd: str, passes_off: Collection[str]) -> Machine | None:
     """The machine of a session, None for one that runs on the reference.
 
     Raises:
@@ -193,4 +191,3 @@ def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
         {**rows[0], "time_us": sum(row["time_us"] for row in rows)}
         for rows in zip(*(run.rows for run in runs), strict=True)
     ]
-

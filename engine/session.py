@@ -16,7 +16,6 @@ from engine.machine import Backend, Machine, MeasuredRun, Winograd, join_rows, m
 from engine.tensor import Array, TensorSpec
 
 
-
 class Outputs(list[Array]):
     """The outputs of a run, in graph order.
 

@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.compiler.blueprint import Blueprint
 from engine.compiler.cores import available_cores
 from engine.compiler.host import Host, detect
 from engine.compiler.instance import Instance
 from engine.compiler.lowering import Lowering, Options
-from engine.compiler.program import Program, compile_program
+from engine.compiler.program import Program, load, make_blueprint
 from engine.compiler.report import Report, report_run
 from engine.errors import CompileError, RunCancelledError
-from engine.graph import RuntimeGraph
+from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.reference import as_outputs
+from engine.layers.container import Constant
 from engine.passes import PassReport, optimise
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, TensorSpec, is_known
 
 # Programs for shapes that were not used for longest are dropped beyond this many.
 MAX_PROGRAMS = 8
@@ -78,7 +80,7 @@ class CompiledGraph:
         instance = self.instance(_specs(inputs))
         times: list[Any] = []
         results = instance.run(inputs, times)
-        return as_outputs(results), report_run(instance.program, self._graph, times)
+        return as_outputs(results), report_run(instance.program.blueprint, self._graph, times)
 
     def instance(self, specs: Sequence[TensorSpec]) -> Instance:
         """The instance for inputs of these shapes.
@@ -110,39 +112,52 @@ class CompiledGraph:
         kept = set() if self._optimised is None else {op.name for op in self._optimised.operators}
         for row in operators:
             if "kernel" in row:
-                row |= _kernel(row["name"], program, kept)
+                row |= _kernel(row["name"], program.blueprint, kept)
         return {
             "host": self.host.name,
             "threads": self.threads,
             "passes": [each.describe() for each in self._passes],
-            "kernels": len(program.steps),
-            "arena_bytes": program.memory.bytes,
-            "constant_bytes": program.constants.nbytes,
-            "compile_s": round(program.compile_s, 3),
+            "kernels": len(program.blueprint.steps),
+            "arena_bytes": program.blueprint.arena_bytes,
+            "constant_bytes": program.blueprint.constants.nbytes,
         }
 
     def _compile(self, specs: Sequence[TensorSpec]) -> Program:
         if self._optimised is None:
             self._optimised, self._passes = optimise(self._graph, self._options.passes_off)
         graph = self._optimised
-        lowering = Lowering(
-            graph.operators, graph.infer(specs), self.host, Options(winograd=self._options.winograd)
-        )
+        values = graph.infer(specs)
+        lowering = Lowering(graph.operators, values, self.host, Options(winograd=self._options.winograd))
         lowering.run()
-        program = compile_program(lowering, specs)
-        if not program.steps:
-            raise CompileError("no operator of the graph has a kernel", found=_first(program.reasons))
-        return program
+        blueprint = make_blueprint(lowering)
+        if not blueprint.steps:
+            raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
+        return load(blueprint, self.host, _called(graph, blueprint), _known(graph, values))
 
 
-def _kernel(name: str, program: Program, kept: Collection[str]) -> dict[str, Any]:
+def _called(graph: RuntimeGraph, blueprint: Blueprint) -> dict[str, RuntimeOperator]:
+    """The operators a blueprint leaves to the reference."""
+    names = {segment.call.operator for segment in blueprint.segments if segment.call is not None}
+    return {op.name: op for op in graph.operators if op.name in names}
+
+
+def _known(graph: RuntimeGraph, values: Mapping[str, object]) -> dict[str, object]:
+    """Values of operands that no run changes."""
+    known = {name: value for name, value in values.items() if is_known(value)}
+    for op in graph.operators:
+        if op.layer is not None and isinstance(op.layer.layer, Constant):
+            known[op.outputs[0].name] = op.layer.forward([])
+    return known
+
+
+def _kernel(name: str, plan: Blueprint, kept: Collection[str]) -> dict[str, Any]:
     """Which kernel computes an operator, or why none does."""
-    if name in program.reasons:
-        return {"kernel": "reference", "why": program.reasons[name]}
-    for step in reversed(program.steps):
+    if name in plan.reasons:
+        return {"kernel": "reference", "why": plan.reasons[name]}
+    for step in reversed(plan.steps):
         if name == step.operators[0]:
             return {"kernel": step.kind}
-    for step in reversed(program.steps):
+    for step in reversed(plan.steps):
         if name in step.operators:
             return {"kernel": "fused", "fused_into": step.operators[0]}
     return {"kernel": "view"} if name in kept else {"kernel": "removed"}

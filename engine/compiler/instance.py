@@ -15,13 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.lowering.steps import ReferenceStep
-from engine.compiler.program import Program, Segment, aligned_bytes
-from engine.compiler.storage import Home, View
-from engine.compiler.team import COUNTER_BYTES, COUNTERS, SEGMENT_BITS, SEGMENTS, SPIN, STEP_BYTES, STEPS, STOP, TEAM_BYTES
+from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
+from engine.compiler.program import Program, aligned_bytes
+from engine.compiler.team import (
+    COUNTER_BYTES,
+    COUNTERS,
+    SEGMENT_BITS,
+    SEGMENTS,
+    SPIN,
+    STEP_BYTES,
+    STEPS,
+    STOP,
+    TEAM_BYTES,
+)
 from engine.errors import EngineError, ExecutionError
 from engine.graph.inference import split_outputs
-from engine.tensor import Array
+from engine.tensor import Array, parse_dtype
 
 # Looks at a counter before a thread sleeps; some 60 µs.
 SPINS = 1500
@@ -38,14 +47,13 @@ class Instance:
 
     def __init__(self, program: Program, threads: int = 1) -> None:
         self.program = program
-        self._arena = mmap.mmap(-1, max(program.memory.bytes, 1))
+        self._arena = mmap.mmap(-1, max(program.blueprint.arena_bytes, 1))
         self._arena_at = _address(np.frombuffer(self._arena, np.uint8))
         self._lock = threading.Lock()
         self._epoch = 0
         self._tables = _Tables(program, self._arena_at)
         self._run = _RUN(program.code.address("run"))
         self._team_at = self._tables.team.ctypes.data
-        self._views: dict[int, Array] = {}
         self._stop = weakref.finalize(self, _stop, self._tables, program)
         worker = _WORKER(program.code.address("worker"))
         for number in range(1, threads):
@@ -69,11 +77,11 @@ class Instance:
         results = self._outputs()
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {}
-        for number, segment in enumerate(self.program.segments):
+        for number, segment in enumerate(self.program.blueprint.segments):
             stamps = None if times is None else np.zeros(segment.last + 1, np.int64)
-            if segment.reference is not None:
+            if segment.call is not None:
                 began = time.monotonic_ns()
-                self._run_reference(segment.reference, values, arrays, results)
+                self._run_reference(segment.call, values, arrays, results)
                 stamps = np.array([began, time.monotonic_ns()])
             else:
                 self._epoch += 1
@@ -83,31 +91,27 @@ class Instance:
                     stamps = np.concatenate([[began], stamps[segment.first : segment.last]])
             if times is not None and stamps is not None:
                 times.append((segment, stamps))
-        return [self._result(each, values, arrays, results) for each in self.program.outputs]
+        return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
     def _outputs(self) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""
         return {
-            view.storage.port: np.empty(view.shape, view.dtype)
-            for view in self.program.outputs
-            if isinstance(view, View) and view.storage.home is Home.OUTPUT and view.phantom.size == view.storage.phantom.size
+            region.address.port: np.empty(region.shape, region.dtype)
+            for region in self.program.blueprint.outputs
+            if isinstance(region, Region) and region.is_whole_output
         }
 
     def _run_reference(
-        self,
-        step: ReferenceStep,
-        values: dict[str, Any],
-        inputs: Sequence[Array],
-        results: dict[int, Array],
+        self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
     ) -> None:
-        op = step.operator
+        op = self.program.operators[call.operator]
         if op.layer is None:
             return
         # A value kept by name may hold on to its operands for longer than their memory is theirs.
-        is_kept = None in step.outputs
+        is_kept = None in call.outputs
         operands = [
-            self._value(operand.name, view, values, inputs, results, is_kept)
-            for operand, view in zip(op.inputs, step.inputs, strict=True)
+            self._value(operand.name, values) if region is None else self._operand(region, inputs, results, is_kept)
+            for operand, region in zip(op.inputs, call.inputs, strict=True)
         ]
         try:
             answer = op.layer.forward(operands)
@@ -115,52 +119,44 @@ class Instance:
             raise error.at(op.place) from error.__cause__
         except Exception as exc:
             raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
-        for operand, view, value in zip(op.outputs, step.outputs, split_outputs(op, answer), strict=True):
-            if view is None:
+        for operand, region, value in zip(op.outputs, call.outputs, split_outputs(op, answer), strict=True):
+            if region is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
-            elif not isinstance(value, np.ndarray | np.generic) or (value.shape, value.dtype) != (view.shape, view.dtype):
-                raise ExecutionError("the result is not what was inferred", where=op.place, expected=str(view.shape))
+            elif not isinstance(value, np.ndarray | np.generic) or value.shape != region.shape:
+                raise ExecutionError("the result is not what was inferred", where=op.place, expected=str(region.shape))
             else:
-                np.copyto(self._array(view, inputs, results), value)
+                np.copyto(self._array(region, inputs, results), value, casting="no")
 
-    def _value(
-        self,
-        name: str,
-        view: View | None,
-        values: dict[str, Any],
-        inputs: Sequence[Array],
-        results: dict[int, Array],
-        is_kept: bool,
-    ) -> Any:
-        if view is not None:
-            array = self._array(view, inputs, results)
-            array = array.copy() if is_kept else array
-            array.flags.writeable = False
-            return array
+    def _value(self, name: str, values: dict[str, Any]) -> Any:
         return values[name] if name in values else self.program.known[name]
 
-    def _array(self, view: View, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
-        """The tensor a view stands for, in this instance's memory."""
-        storage = view.storage
-        if storage.home is Home.ARENA:
-            base: Any = np.frombuffer(self._arena, np.uint8)
-            offset = self.program.memory.offsets[storage] + view.offset
-        elif storage.home is Home.INPUT:
-            base, offset = inputs[storage.port].reshape(-1).view(np.uint8), view.offset
-        elif storage.home is Home.OUTPUT:
-            base, offset = results[storage.port].reshape(-1).view(np.uint8), view.offset
-        else:
-            base, offset = (storage.data if storage.data is not None else storage.phantom).view(np.uint8), view.offset
-        return np.ndarray(view.shape, view.dtype, base, offset, view.phantom.strides)
+    def _operand(self, region: Region, inputs: Sequence[Array], results: dict[int, Array], is_kept: bool) -> Array:
+        array = self._array(region, inputs, results)
+        array = array.copy() if is_kept else array
+        array.flags.writeable = False
+        return array
+
+    def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        """The tensor of a region, in this instance's memory."""
+        block = self._block(region.address, inputs, results)
+        return np.ndarray(region.shape, parse_dtype(region.dtype), block, region.address.offset, region.strides)
+
+    def _block(self, address: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        if address.home is Home.ARENA:
+            return np.frombuffer(self._arena, np.uint8)
+        if address.home is Home.CONSTANT:
+            return self.program.blueprint.constants
+        array = inputs[address.port] if address.home is Home.INPUT else results[address.port]
+        return array.reshape(-1).view(np.uint8)
 
     def _result(
-        self, output: View | str, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+        self, output: Region | str, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
     ) -> Any:
         if isinstance(output, str):
-            value = values[output] if output in values else self.program.known[output]
+            value = self._value(output, values)
             return value.copy() if isinstance(value, np.ndarray) else value
-        if output.storage.port in results and output.storage.home is Home.OUTPUT and output.is_row_major:
-            return results[output.storage.port].reshape(output.shape)
+        if output.is_whole_output:
+            return results[output.address.port]
         return self._array(output, inputs, results).copy()
 
 
@@ -168,21 +164,25 @@ class _Tables:
     """The addresses a run walks: arguments of every step, steps, segments, counters, and the team's block."""
 
     def __init__(self, program: Program, arena: int) -> None:
-        places = [argument for step in program.steps for argument in step.arguments]
-        bases = {Home.ARENA: arena, Home.CONSTANT: program.constants.ctypes.data}
-        self.arguments = np.array([bases.get(home, 0) + offset for home, _, offset in places], np.int64)
+        steps = program.blueprint.steps
+        places = [argument for step in steps for argument in step.arguments]
+        bases = {Home.ARENA: arena, Home.CONSTANT: _address(program.blueprint.constants)}
+        self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
+        outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
         self._aimed = [
-            (home, port, np.array([k for k, each in enumerate(places) if each[:2] == (home, port)]))
-            for home, port in dict.fromkeys(each[:2] for each in places if each[0] in (Home.INPUT, Home.OUTPUT))
+            (home, port, np.array([k for k, each in outside if (each.home, each.port) == (home, port)]))
+            for home, port in dict.fromkeys((each.home, each.port) for _, each in outside)
         ]
         self._offsets = self.arguments.copy()
-        self.steps = aligned_bytes(max(1, len(program.steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
-        at = self.arguments.ctypes.data
-        for record, step in zip(self.steps, program.steps, strict=False):
+        self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
+        at = _address(self.arguments)
+        for record, step in zip(self.steps, steps, strict=False):
             record[:3] = program.code.address(step.function), at, step.chunks
             at += 8 * len(step.arguments)
-        self.segments = np.array([(each.first, each.last) for each in program.segments], np.int64).reshape(-1, 2)
-        self.counters = aligned_bytes(max(1, len(program.steps)) * COUNTER_BYTES)
+        self.segments = np.array([(each.first, each.last) for each in program.blueprint.segments], np.int64).reshape(
+            -1, 2
+        )
+        self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
         self.team = aligned_bytes(TEAM_BYTES)
         words = self.team.view(np.int64)
         words[STEPS // 8] = self.steps.ctypes.data

@@ -319,7 +319,9 @@ class Function:
         self.do(f"br i1 {again.text}, label %{body}, label %{after}")
         self._lines[place] = f"  {index.text} = phi i64 [ {_text(start)}, %{before} ], [ {_text(advanced)}, %{last} ]"
         for k, (first, value, back) in enumerate(zip(carry, carried, following, strict=True), 1):
-            self._lines[place + k] = f"  {value.text} = phi {value.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]"
+            self._lines[place + k] = (
+                f"  {value.text} = phi {value.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]"
+            )
         self._start_block(after)
         if is_certain:
             loop.results = following
@@ -370,5 +372,8 @@ def _text(index: Index) -> str:
 
 
 def _mangled(kind: str) -> str:
-    lanes, element = lanes_of(kind), {"float": "f32", "double": "f64", "ptr": "p0"}.get(element_of(kind), element_of(kind))
+    lanes, element = (
+        lanes_of(kind),
+        {"float": "f32", "double": "f64", "ptr": "p0"}.get(element_of(kind), element_of(kind)),
+    )
     return element if lanes == 1 else f"v{lanes}{element}"

@@ -28,9 +28,7 @@ def target_machine(host: Host) -> Any:
     """LLVM's code generator for a host."""
     _initialize()
     target = llvm.Target.from_triple(host.triple)
-    return target.create_target_machine(
-        cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small"
-    )
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
 
 
 def assemble(text: str, host: Host) -> bytes:

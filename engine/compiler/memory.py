@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from engine.compiler.blueprint import Home
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.storage import ALIGNMENT, Home, Storage, View
+from engine.compiler.storage import ALIGNMENT, Storage, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,108 +1,74 @@
-"""A compiled graph: machine code, constants, and the list of steps, for inputs of one set of shapes."""
+"""Generates, assembles and lays out what lowering made; loads the result."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.compiler import machine
+from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.compiler.host import Host
 from engine.compiler.ir import Module
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
-from engine.compiler.memory import MemoryPlan, plan_memory
-from engine.compiler.storage import ALIGNMENT, Home, Storage, View
+from engine.compiler.memory import plan_memory, storages_of
+from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.team import team_code
 from engine.graph.operator import RuntimeOperator
-from engine.tensor import Array, TensorSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Steps that run without Python between them, or one operator of the reference.
-
-    Args:
-        first, last: native steps, the last excluded; equal for an operator.
-        reference: the operator.
-    """
-
-    first: int
-    last: int
-    reference: ReferenceStep | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeStep:
-    """What a kernel step is at run time, and what reports say of it.
-
-    Args:
-        function: name in the machine code.
-        arguments: (home, port, bytes after the beginning of the home) of each pointer.
-    """
-
-    function: str
-    kind: str
-    chunks: int
-    arguments: tuple[tuple[Home, int, int], ...]
-    operators: tuple[str, ...]
-    flops: int
-    bytes: int
+from engine.tensor import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Everything an instance needs; immutable, shared by all instances.
+    """A blueprint whose code is loaded; immutable, shared by all instances.
 
     Args:
-        inputs: spec of every input of the graph.
-        outputs: of every output: its view, or the name of a value the reference computes.
-        constants: the packed weights, one aligned block.
-        reasons: operator -> why it runs on the reference.
+        operators: those that run on the reference, by name.
+        known: values of operands that are constant, by name.
     """
 
-    host: Host
+    blueprint: Blueprint
     code: machine.Code
-    steps: tuple[NativeStep, ...]
-    segments: tuple[Segment, ...]
-    constants: Array
-    memory: MemoryPlan
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[View | str, ...]
+    operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
-    reasons: Mapping[str, str]
-    kernels: Mapping[str, str]
-    compile_s: float
 
 
-def compile_program(lowering: Lowering, inputs: Sequence[TensorSpec]) -> Program:
-    """Generate, assemble and lay out a lowered graph.
+def make_blueprint(lowering: Lowering) -> Blueprint:
+    """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
 
     Raises:
         CompileError: generated code is not valid.
     """
-    began = time.perf_counter()
-    outputs = _outputs(lowering)
-    memory = plan_memory(lowering.steps, [each for each in outputs if isinstance(each, View)])
+    kept = [view for name in lowering.outputs if (view := _output(lowering, name)) is not None]
+    memory = plan_memory(lowering.steps, kept)
     constants, places = _constants(lowering.steps)
-    code = machine.Code([machine.assemble(_source(lowering.steps, lowering.host), lowering.host)], lowering.host)
-    native = [step for step in lowering.steps if isinstance(step, KernelStep)]
-    return Program(
-        host=lowering.host,
-        code=code,
-        steps=tuple(_native(step, memory, places) for step in native),
-        segments=tuple(_segments(lowering.steps)),
+    starts = {**memory.offsets, **places}
+    return Blueprint(
+        code=machine.assemble(_source(lowering.steps, lowering.host), lowering.host),
         constants=constants,
-        memory=memory,
-        inputs=tuple(inputs),
-        outputs=outputs,
-        known=_known(lowering),
+        steps=tuple(_native(step, starts) for step in lowering.steps if isinstance(step, KernelStep)),
+        segments=tuple(_segments(lowering.steps, starts)),
+        arena_bytes=memory.bytes,
+        outputs=tuple(_result(lowering, each, starts) for each in lowering.outputs),
         reasons=dict(lowering.reasons),
-        kernels={name: step.kernel.kind for step in native for name in step.operators},
-        compile_s=time.perf_counter() - began,
     )
+
+
+def load(
+    blueprint: Blueprint, host: Host, operators: Mapping[str, RuntimeOperator], known: Mapping[str, object]
+) -> Program:
+    """Make a blueprint's code callable."""
+    code = machine.Code([blueprint.code], host)
+    return Program(blueprint=blueprint, code=code, operators=operators, known=known)
+
+
+def aligned_bytes(count: int) -> Array:
+    """A zeroed block of memory that begins on a cache line."""
+    raw = np.zeros(count + ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip : skip + count]
 
 
 def _source(steps: Sequence[Step], host: Host) -> str:
@@ -113,13 +79,13 @@ def _source(steps: Sequence[Step], host: Host) -> str:
     return f"{team_code(host)}\n{module}"
 
 
-def _outputs(lowering: Lowering) -> tuple[View | str, ...]:
-    return tuple(lowering.views.get(each, each) if isinstance(each, str) else each for each in lowering.outputs)
+def _output(lowering: Lowering, output: View | str) -> View | None:
+    return lowering.views.get(output) if isinstance(output, str) else output
 
 
-def _known(lowering: Lowering) -> dict[str, object]:
-    """Values the reference may need: constants and what is no tensor in memory."""
-    return {name: value for name, value in lowering.constants.items() if not name.startswith("\0")}
+def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int]) -> Region | str:
+    view = _output(lowering, output)
+    return _region(view, starts) if view is not None else str(output)
 
 
 def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
@@ -127,7 +93,7 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
     places: dict[Storage, int] = {}
     end = 0
     for step in steps:
-        for storage in (each.storage for each in step.pointers) if isinstance(step, KernelStep) else ():
+        for storage in storages_of(step):
             if storage.home is Home.CONSTANT and storage not in places:
                 places[storage] = end
                 end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
@@ -138,35 +104,28 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
     return block, places
 
 
-def aligned_bytes(count: int) -> Array:
-    """A zeroed block of memory that begins on a cache line."""
-    raw = np.zeros(count + ALIGNMENT, np.uint8)
-    skip = -raw.ctypes.data % ALIGNMENT
-    return raw[skip : skip + count]
+def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
+    return Address(home=storage.home, port=max(storage.port, 0), offset=starts.get(storage, 0) + offset)
 
 
-def _native(step: KernelStep, memory: MemoryPlan, constants: Mapping[Storage, int]) -> NativeStep:
-    arguments = []
-    for each in step.pointers:
-        storage = each.storage
-        base = 0
-        if storage.home is Home.ARENA:
-            base = memory.offsets[storage]
-        elif storage.home is Home.CONSTANT:
-            base = constants[storage]
-        arguments.append((storage.home, max(storage.port, 0), base + each.offset))
+def _region(view: View, starts: Mapping[Storage, int]) -> Region:
+    address = _address(view.storage, view.offset, starts)
+    return Region(address=address, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
+
+
+def _native(step: KernelStep, starts: Mapping[Storage, int]) -> NativeStep:
     return NativeStep(
         function=step.kernel.name,
         kind=step.kernel.kind,
         chunks=step.kernel.chunks,
-        arguments=tuple(arguments),
+        arguments=tuple(_address(each.storage, each.offset, starts) for each in step.pointers),
         operators=step.operators,
         flops=step.kernel.flops,
         bytes=step.bytes,
     )
 
 
-def _segments(steps: Sequence[Step]) -> list[Segment]:
+def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segment]:
     segments: list[Segment] = []
     first = index = 0
     for step in steps:
@@ -175,13 +134,16 @@ def _segments(steps: Sequence[Step]) -> list[Segment]:
             continue
         if index > first:
             segments.append(Segment(first=first, last=index))
-        segments.append(Segment(first=index, last=index, reference=step))
+        segments.append(Segment(first=index, last=index, call=_call(step, starts)))
         first = index
     if index > first:
         segments.append(Segment(first=first, last=index))
     return segments
 
 
-def operators_of(program: Program) -> list[RuntimeOperator]:
-    """The operators that run on the reference."""
-    return [each.reference.operator for each in program.segments if each.reference is not None]
+def _call(step: ReferenceStep, starts: Mapping[Storage, int]) -> ReferenceCall:
+    return ReferenceCall(
+        operator=step.operator.name,
+        inputs=tuple(None if view is None else _region(view, starts) for view in step.inputs),
+        outputs=tuple(None if view is None else _region(view, starts) for view in step.outputs),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.compiler.program import Program, Segment
+from engine.compiler.blueprint import Blueprint, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.tensor import Array
 
@@ -53,21 +53,21 @@ class Report:
         return [each.describe() for each in self.kernels]
 
 
-def report_run(program: Program, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> Report:
+def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> Report:
     """Join the clock's readings with what each step is."""
     kernels: list[Measured] = []
     for segment, stamps in times:
-        kernels.extend(_measured(program, segment, stamps))
-    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels), peak_bytes=program.memory.bytes)
+        kernels.extend(_measured(plan, segment, stamps))
+    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels), peak_bytes=plan.arena_bytes)
 
 
-def _measured(program: Program, segment: Segment, stamps: Array) -> list[Measured]:
+def _measured(plan: Blueprint, segment: Segment, stamps: Array) -> list[Measured]:
     spans = (stamps[1:] - stamps[:-1]) / 1e3
-    if segment.reference is not None:
-        return [Measured(operators=(segment.reference.operator.name,), kernel="reference", time_us=float(spans[0]))]
+    if segment.call is not None:
+        return [Measured(operators=(segment.call.operator,), kernel="reference", time_us=float(spans[0]))]
     return [
         Measured(operators=step.operators, kernel=step.kind, time_us=float(span), flops=step.flops, bytes=step.bytes)
-        for step, span in zip(program.steps[segment.first : segment.last], spans, strict=True)
+        for step, span in zip(plan.steps[segment.first : segment.last], spans, strict=True)
     ]
 
 

@@ -8,27 +8,18 @@ dimension) is a view of the real memory too, and costs nothing.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.compiler.blueprint import Home
 from engine.tensor import Array, DType
 
 # Neighbouring pixels a multiple of this apart fall into few sets of the first-level cache.
 ALIASING_BYTES = 1024
 ALIGNMENT = 64
-
-
-class Home(enum.IntEnum):
-    """Which block of memory a storage is part of."""
-
-    ARENA = 0
-    CONSTANT = 1
-    INPUT = 2
-    OUTPUT = 3
 
 
 @dataclass(eq=False, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.compiler.blueprint import Home
 from engine.compiler.host import Host
 from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
@@ -23,7 +24,7 @@ from engine.compiler.lowering.elementwise import Lowered, expression_of
 from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import Place, find_places
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
-from engine.compiler.storage import Home, View, channels_last, constant, row_major
+from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -199,9 +200,7 @@ class Lowering:
 
     def emit(self, kernel: Kernel, pointers: Sequence[Pointer], operators: Sequence[str], bytes: int = 0) -> None:
         """Add a kernel."""
-        self.steps.append(
-            KernelStep(kernel=kernel, pointers=tuple(pointers), operators=tuple(operators), bytes=bytes)
-        )
+        self.steps.append(KernelStep(kernel=kernel, pointers=tuple(pointers), operators=tuple(operators), bytes=bytes))
 
     def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
         """Add a copy between views of one shape."""
@@ -244,7 +243,9 @@ class Lowering:
 
     def border_for(self, operand: RuntimeOperand) -> Border:
         """The zeros that users of an operand want around it."""
-        parts = [] if operand.producer is None or not isinstance(_kind(operand.producer), Cat) else operand.producer.inputs
+        parts = (
+            [] if operand.producer is None or not isinstance(_kind(operand.producer), Cat) else operand.producer.inputs
+        )
         borders = [NO_BORDER, *(self._border_in_place(part, operand) for part in parts)]
         for op in operand.consumers:
             if op.layer is None:

@@ -151,7 +151,9 @@ def _choose(
             dilation=geometry.dilation,
             source=source,
             target=target,
-            tile=choose_depthwise_tile(lowering.host, rows, columns, geometry.kernel, geometry.stride, geometry.dilation),
+            tile=choose_depthwise_tile(
+                lowering.host, rows, columns, geometry.kernel, geometry.stride, geometry.dilation
+            ),
             lanes=lowering.host.lanes,
             epilogue=epilogue,
         )
@@ -206,8 +208,7 @@ def direct(
 def _is_flat(strides: tuple[Strides, ...], n: int, rows: int, columns: int) -> bool:
     """Whether all pixels of all images lie at one distance from each other, in every tensor."""
     return all(
-        (rows == 1 or each.h == columns * each.w) and (n == 1 or each.n == rows * columns * each.w)
-        for each in strides
+        (rows == 1 or each.h == columns * each.w) and (n == 1 or each.n == rows * columns * each.w) for each in strides
     )
 
 

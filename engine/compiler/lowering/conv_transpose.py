@@ -114,7 +114,18 @@ def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
         if view is None:
             raise NotLoweredError("its phases do not lie in place")
         epilogue, operands = lowering.epilogue(fused, lambda a, r=row, c=column: _pixels(a, r, c, stride))
-        _emit_phase(lowering, source, view, (row, column), _bank(weight, layer.groups, row, column), bias, layer.groups, epilogue, operands, fused.operators)
+        _emit_phase(
+            lowering,
+            source,
+            view,
+            (row, column),
+            _bank(weight, layer.groups, row, column),
+            bias,
+            layer.groups,
+            epilogue,
+            operands,
+            fused.operators,
+        )
     lowering.define(fused.operand, target)
 
 

@@ -1,0 +1,116 @@
+"""A compiled graph as plain data: all that an instance needs, and all that the cache keeps.
+
+Nothing here refers to a graph or to memory: places are offsets, functions and operators are names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from engine.tensor import Array
+
+
+class Home(IntEnum):
+    """Which block of memory something is part of."""
+
+    ARENA = 0
+    CONSTANT = 1
+    INPUT = 2
+    OUTPUT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A place in memory.
+
+    Args:
+        port: number of the graph's input or output, where that is the home.
+        offset: bytes after the beginning of the home.
+    """
+
+    home: Home
+    port: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A tensor in memory.
+
+    Args:
+        strides: in bytes.
+        dtype: numpy's name of it.
+    """
+
+    address: Address
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_whole_output(self) -> bool:
+        """Whether it is an array of its own that the caller gets."""
+        return self.address.home is Home.OUTPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeStep:
+    """A kernel to run, and what reports say of it.
+
+    Args:
+        function: its name in the machine code.
+        arguments: the addresses it is given.
+        operators: names of those it computes, the one that gave it its kind first.
+        bytes: read and written, each once.
+    """
+
+    function: str
+    kind: str
+    chunks: int
+    arguments: tuple[Address, ...]
+    operators: tuple[str, ...]
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCall:
+    """An operator that its numpy layer computes.
+
+    Args:
+        inputs, outputs: where tensors lie; None for values kept by the name of their operand.
+    """
+
+    operator: str
+    inputs: tuple[Region | None, ...]
+    outputs: tuple[Region | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Native steps ``first`` to ``last``, the last excluded, without Python between them; or one operator."""
+
+    first: int
+    last: int
+    call: ReferenceCall | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A compiled graph for inputs of one set of shapes.
+
+    Args:
+        code: object code for the host it was made for.
+        constants: the packed weights, one aligned block of bytes.
+        outputs: of every output its region, or the name of an operand whose value is kept.
+        reasons: operator -> why it runs on the reference.
+    """
+
+    code: bytes
+    constants: Array
+    steps: tuple[NativeStep, ...]
+    segments: tuple[Segment, ...]
+    arena_bytes: int
+    outputs: tuple[Region | str, ...]
+    reasons: dict[str, str]
