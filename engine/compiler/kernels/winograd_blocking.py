@@ -11,14 +11,14 @@ class Blocking:
 
     Args:
         tiles: output tiles of a chunk.
-        rows: of them, how many are multiplied at once.
+        at_once: of them, how many are multiplied at once.
         vectors: output channels multiplied at once.
         panels: so many times ``vectors`` are a chunk's output channels.
         depth: input channels transformed and summed at a time; a multiple of the lanes.
     """
 
     tiles: int
-    rows: int
+    at_once: int
     vectors: int
     panels: int
     depth: int

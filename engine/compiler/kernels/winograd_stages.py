@@ -1,0 +1,174 @@
+"""The inner functions of a Winograd convolution: transform pixels, multiply, transform sums back.
+
+Between them lie two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their products
+with the weights, the sums (positions, tiles, output channels). ``Scratch`` says how they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.compiler.ir import Function, Index, Module, constant, vector
+from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
+from engine.compiler.kernels.winograd_transforms import input_transform, output_transform
+
+UNROLL = 4
+_LINE_FLOATS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Geometry of a chunk's memory.
+
+    Args:
+        output_tile: m; a transformed tile has (m + 2)² positions.
+        tiles: how many side by side.
+        pitch, sum_pitch: floats from tile to tile among transformed pixels and among sums.
+    """
+
+    output_tile: int
+    tiles: int
+    pitch: int
+    sum_pitch: int
+
+    @property
+    def size(self) -> int:
+        """Rows and columns of a transformed tile."""
+        return self.output_tile + 2
+
+    @property
+    def positions(self) -> int:
+        """Values of a transformed tile."""
+        return self.size**2
+
+    @property
+    def step(self) -> int:
+        """Floats from position to position among transformed pixels."""
+        return self.tiles * self.pitch
+
+    @property
+    def sum_step(self) -> int:
+        """Floats from position to position among sums."""
+        return self.tiles * self.sum_pitch
+
+
+def spread(floats: int) -> int:
+    """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
+    return _LINE_FLOATS * (-(-floats // _LINE_FLOATS) | 1)
+
+
+def emit_input(
+    module: Module, name: str, scratch: Scratch, source: Strides, extent: tuple[int, int], channels: int, lanes: int
+) -> str:
+    """The transform of the pixels under one tile, for ``count`` channels; pixels beyond ``extent`` are zero, unread.
+
+    Meanwhile the pixels under the tile after it are fetched.
+    """
+    parameters = [("ptr", "image"), ("ptr", "following"), ("ptr", "transformed"), ("i64", "count")]
+    f = _inner(module, name, parameters)
+    image, following, transformed, count = f.parameters
+    size = scratch.size
+
+    def transform(channel: Index, lanes: int, real: int) -> None:
+        here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
+        kind = vector(lanes)
+        columns = []
+        for j in range(size):
+            pixels = [constant(0.0, kind)] * size
+            for i in range(min(size, extent[0]) if j < extent[1] else 0):
+                offset = source.offset(0, i, j)
+                pixels[i] = f.load_lanes(kind, f.at(here, offset), real)
+                f.prefetch(f.at(ahead, offset))
+            columns.append(input_transform(f, pixels, scratch.output_tile))
+        for i in range(size):
+            row = input_transform(f, [column[i] for column in columns], scratch.output_tile)
+            for j, value in enumerate(row):
+                f.store(value, f.at(target, (i * size + j) * scratch.step))
+
+    *whole, last = vectors_of(channels, lanes)
+    if last == (lanes, lanes):
+        with f.loop(0, count, lanes) as each:
+            transform(each.index, *last)
+    elif not whole:
+        transform(0, *last)
+    else:
+        full = f.mul(f.divmod(count, lanes)[0], lanes)
+        with f.loop(0, full, lanes) as each:
+            transform(each.index, lanes, lanes)
+        with f.when(f.less(full, count)):
+            transform(full, *last)
+    f.finish()
+    return name
+
+
+def emit_product(
+    module: Module, name: str, scratch: Scratch, panel: Sequence[int], at_once: int, unroll: int, *, adds: bool
+) -> str:
+    """``at_once`` tiles times a panel, vectors of so many lanes, over ``count`` channels; set or added to the sums."""
+    parameters = [("ptr", "pixels"), ("ptr", "weights"), ("ptr", "sums"), ("i64", "count")]
+    f = _inner(module, name, parameters)
+    pixels, weights, sums, count = f.parameters
+    starts, width = [sum(panel[:k]) for k in range(len(panel))], sum(panel)
+    places = [f.at(sums, tile * scratch.sum_pitch + start) for tile in range(at_once) for start in starts]
+    kinds = [vector(lanes) for lanes in panel] * at_once
+    if adds:
+        totals = [f.load(kind, address) for kind, address in zip(kinds, places, strict=True)]
+    else:
+        totals = [constant(0.0, kind) for kind in kinds]
+    with f.loop(0, count, unroll, carry=totals) as loop:
+        totals, column, weight = loop.carried, f.at(pixels, loop.index), f.at(weights, f.mul(loop.index, width))
+        for k in range(unroll):
+            rows = [f.load(vector(lanes), f.at(weight, k * width + start)) for lanes, start in zip(panel, starts, strict=True)]
+            before, totals = totals, []
+            for tile in range(at_once):
+                value = f.load("float", f.at(column, tile * scratch.pitch + k))
+                for lanes, row in zip(panel, rows, strict=True):
+                    totals.append(f.fma(f.splat(value, lanes), row, before[len(totals)]))
+        loop.carry(totals)
+    for total, address in zip(loop.results, places, strict=True):
+        f.store(total, address)
+    f.finish()
+    return name
+
+
+def emit_output(
+    module: Module,
+    name: str,
+    scratch: Scratch,
+    target_strides: Strides,
+    extent: tuple[int, int],
+    epilogue: Epilogue,
+    lanes: int,
+    real: int,
+) -> str:
+    """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
+
+    Only ``extent`` rows and columns of the tile are pixels of the image.
+    """
+    parameters = [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
+    parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
+    f = _inner(module, name, parameters)
+    sums, bias, target, *operands = f.parameters
+    kind, size, m = vector(lanes), scratch.size, scratch.output_tile
+    offset = f.load(kind, bias)
+    columns = []
+    for j in range(size):
+        values = [f.load(kind, f.at(sums, (i * size + j) * scratch.sum_step)) for i in range(size)]
+        columns.append(output_transform(f, values, m))
+    for h in range(min(m, extent[0])):
+        row = output_transform(f, [column[h] for column in columns], m)
+        for w, value in enumerate(row[: extent[1]]):
+            addresses = [
+                f.at(base, strides.offset(0, h, w)) for base, strides in zip(operands, epilogue.operands, strict=True)
+            ]
+            result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
+            f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
+    f.finish()
+    return name
+
+
+def _inner(module: Module, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
+    f = module.function(name, parameters)
+    f.linkage, f.attributes = "internal ", "nounwind noinline"
+    return f
