@@ -45,8 +45,8 @@ def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
     low = [part + k // 2 + lanes * (k % 2) for part in parts for k in range(4)]
     columns: list[list[Value]] = []
     for group in range(0, lanes, PART):
-        a, b, c, d = lines[group : group + PART]
-        ab, cd = ([shuffle(f, x, y, [p + up for p in low]) for up in (0, 2)] for x, y in ((a, b), (c, d)))
+        pairs = (lines[group], lines[group + 1]), (lines[group + 2], lines[group + 3])
+        ab, cd = ([shuffle(f, x, y, [p + up for p in low]) for up in (0, 2)] for x, y in pairs)
         columns.append([_join(f, x, y, up) for x, y in zip(ab, cd, strict=True) for up in (0, 2)])
     # columns[g][c]: in part q the four elements of column 4q + c from the rows of group g.
     result: list[Value] = [lines[0]] * lanes
