@@ -28,7 +28,7 @@ class _Extreme(Reduction):
         return dtype
 
     def _reduced(self, shape: Shape) -> Shape:
-        if any(dim == 0 for axis, dim in enumerate(shape) if axis in self._axes(len(shape))):
+        if any(dim == 0 for axis, dim in enumerate(shape) if axis in self.axes(len(shape))):
             raise ShapeError("there is no extreme of no elements", found=format_shape(shape))
         return super()._reduced(shape)
 

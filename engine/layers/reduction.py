@@ -38,7 +38,7 @@ class Reduction(Layer):
         shape, dtype = self._reduced(input.shape), self._result_dtype(input.dtype)
         with np.errstate(all="ignore"):
             wide = np.atleast_1d(cast(input, self._working_dtype(input.dtype)))
-            result = self._reduce(wide, self._axes(input.ndim))
+            result = self._reduce(wide, self.axes(input.ndim))
         return cast(np.asarray(result).reshape(sizes(shape)), dtype)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
@@ -72,11 +72,11 @@ class Reduction(Layer):
         """Whether there is no result of this dtype unless another is asked for."""
         return False
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
-        return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return checkedaxes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
 
     def _reduced(self, shape: Shape) -> Shape:
-        axes = self._axes(len(shape))
+        axes = self.axes(len(shape))
         if self.keepdim:
             return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
         return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)

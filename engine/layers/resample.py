@@ -103,11 +103,11 @@ class Resample(Layer):
         x = input if input.dtype == _UINT8 else widened(input)
         combine = resample_uint8 if input.dtype == _UINT8 else resample
         with np.errstate(all="ignore"):
-            for axis, taps in reversed(self._taps(x, sizes)):
+            for axis, taps in reversed(self.taps(x, sizes)):
                 x = combine(x, axis, taps)
         return cast(x, input.dtype)
 
-    def _taps(self, x: Array, shape: Shape) -> list[tuple[int, Taps]]:
+    def taps(self, x: Array, shape: Shape) -> list[tuple[int, Taps]]:
         """(axis, what its new elements are made of) of each spatial axis."""
         counts = [count or 0 for count in shape]
         is_wide = x.dtype in (np.float64, _UINT8) and not self.mode.startswith("nearest")

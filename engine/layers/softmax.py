@@ -24,10 +24,10 @@ class _AlongAxis(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        self._axis(input.rank)
+        self.axis(input.rank)
         return TensorSpec(input.shape, self._dtype(input.dtype))
 
-    def _axis(self, rank: int) -> int:
+    def axis(self, rank: int) -> int:
         """``dim``, or what PyTorch's functional forms took for it when it was left out."""
         implicit = 0 if rank in (0, 1, 3) else 1
         return checked_axis(implicit if self.dim is None else self.dim, rank)
@@ -53,7 +53,7 @@ class Softmax(_AlongAxis):
     """exp(x) / sum(exp(x)) along dim."""
 
     def forward(self, input: Array) -> Array:
-        return self._finished(softmax(self._prepared(input), self._axis(input.ndim)), input)
+        return self._finished(softmax(self._prepared(input), self.axis(input.ndim)), input)
 
 
 @register("nn.Softmin", "F.softmin")
@@ -61,7 +61,7 @@ class Softmin(_AlongAxis):
     """exp(-x) / sum(exp(-x)) along dim."""
 
     def forward(self, input: Array) -> Array:
-        return self._finished(softmax(-self._prepared(input), self._axis(input.ndim)), input)
+        return self._finished(softmax(-self._prepared(input), self.axis(input.ndim)), input)
 
 
 @register("nn.LogSoftmax", "F.log_softmax")
@@ -69,7 +69,7 @@ class LogSoftmax(_AlongAxis):
     """x - log(sum(exp(x))) along dim."""
 
     def forward(self, input: Array) -> Array:
-        axis = self._axis(input.ndim)
+        axis = self.axis(input.ndim)
         with np.errstate(all="ignore"):
             shifted = _shifted(self._prepared(input), axis)
             shifted -= np.log(np.exp(shifted).sum(axis=axis, keepdims=True))

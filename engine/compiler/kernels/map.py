@@ -148,18 +148,7 @@ def make_map(
     shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, lanes: int
 ) -> Map:
     """The map over ``shape`` whose target and operands have these strides along its dimensions."""
-    loops = [
-        (size, (target[axis], *(strides[axis] for strides in operands)))
-        for axis, size in enumerate(shape)
-        if size != 1
-    ]
-    loops.sort(key=lambda loop: tuple(-abs(stride) for stride in loop[1]))
-    merged: list[tuple[int, tuple[int, ...]]] = []
-    for size, strides in loops:
-        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], strides, strict=True)):
-            merged[-1] = merged[-1][0] * size, strides
-        else:
-            merged.append((size, strides))
+    merged = merge_loops(shape, [target, *operands])
     merged = merged or [(1, (1, *(1 for _ in operands)))]
     merged.append(merged.pop(_vector_loop(merged, lanes)))
     while lanes > 1 and lanes // 2 >= merged[-1][0]:
@@ -171,6 +160,22 @@ def make_map(
         tree=tree,
         lanes=lanes,
     )
+
+
+def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
+    """The loops over ``shape`` as (size, strides of each tensor), by the first tensor's order in memory.
+
+    Dimensions of one element are dropped; neighbours without a gap between them in any tensor become one.
+    """
+    loops = [(size, tuple(each[axis] for each in strides)) for axis, size in enumerate(shape) if size != 1]
+    loops.sort(key=lambda loop: tuple(-abs(stride) for stride in loop[1]))
+    merged: list[tuple[int, tuple[int, ...]]] = []
+    for size, steps in loops:
+        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = merged[-1][0] * size, steps
+        else:
+            merged.append((size, steps))
+    return merged
 
 
 def _vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int:

@@ -20,6 +20,7 @@ from engine.compiler.host import Host
 from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 from engine.compiler.kernels.map import make_map
+from engine.compiler.lowering.copying import make_transpose
 from engine.compiler.lowering.elementwise import Lowered, expression_of
 from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import Place, find_places
@@ -204,8 +205,12 @@ class Lowering:
 
     def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
         """Add a copy between views of one shape."""
+        turned = make_transpose(source.shape, source.strides, target.strides, self.host.lanes)
+        if turned is not None:
+            self.emit(turned, [pointer(source), pointer(target)], operators, 2 * target.phantom.nbytes)
+            return
         kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), self.host.lanes)
-        self.emit(kernel, [pointer(target), pointer(source)], operators, 2 * source.phantom.nbytes)
+        self.emit(kernel, [pointer(target), pointer(source)], operators, 2 * target.phantom.nbytes)
 
     def define(self, operand: RuntimeOperand, view: View) -> None:
         """Say where an operand lies."""

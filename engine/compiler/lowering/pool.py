@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
-from engine.compiler.kernels.pool import Axis, Pool
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.pool import Pool
+from engine.compiler.kernels.pool_axis import Axis
 from engine.compiler.lowering.builder import (
     Fused,
     Lowering,
@@ -17,12 +17,12 @@ from engine.compiler.lowering.builder import (
     pointer,
 )
 from engine.compiler.lowering.conv import as_image
+from engine.compiler.lowering.rows import emit_global_average
 from engine.compiler.storage import View, channels_last
 from engine.graph.operator import RuntimeOperator
 from engine.layers.adaptive_pool import AdaptiveAvgPool
 from engine.layers.max_pool import MaxPool
 from engine.layers.pool import AvgPool
-from engine.layers.reduction import Mean
 
 Mode = Literal["max", "average"]
 
@@ -67,24 +67,11 @@ def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
     layer: Any = None if op.layer is None else op.layer.layer
     if layer.spatial_rank > 2:
         raise NotLoweredError("there is no kernel for volumes")
-    x = _operand(lowering, op, layer.spatial_rank)
-    axes = [
-        Axis(size=size, count=count, is_adaptive=True)
-        for size, count in zip(x.shape[2:], _sizes(lowering, op), strict=True)
-    ]
-    _emit(lowering, op, x, "average", axes)
-
-
-@lowers(Mean)
-def lower_mean(lowering: Lowering, op: RuntimeOperator) -> None:
-    """The mean over rows and columns of images."""
-    layer: Any = None if op.layer is None else op.layer.layer
-    x = lowering.tensor(op, 0)
-    lowering.float_spec(op.outputs[0])
-    dims = sorted(dim % len(x.shape) for dim in (layer.dim or ()))
-    if len(x.shape) != 4 or dims != [2, 3] or layer.dtype not in (None, x.dtype):
-        raise NotLoweredError("there is no kernel for a mean over these dimensions")
-    axes = [Axis(size=size, count=1, is_adaptive=True) for size in x.shape[2:]]
+    x, sizes = _operand(lowering, op, layer.spatial_rank), _sizes(lowering, op)
+    if sizes == [1, 1]:
+        emit_global_average(lowering, op, x)
+        return
+    axes = [Axis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
     _emit(lowering, op, x, "average", axes)
 
 
@@ -120,7 +107,7 @@ def _emit(
         raise NotLoweredError("its operand is no image")
     n, channels = image.shape[:2]
     down, across = [Axis(size=1, count=1), *axes][-2:]
-    epilogue, operands = lowering.epilogue(fused, lambda array: as_image(_with_pixels(array)))
+    epilogue, operands = lowering.epilogue(fused, as_image)
     kernel = Pool(
         mode=mode,
         batch=n,
@@ -139,22 +126,17 @@ def _emit(
     lowering.define(fused.operand, target)
 
 
-def _dense(view: View) -> Any:
+def _dense(view: View) -> Strides:
     """Strides of (n, c, h, w) with channels side by side, also where there is one."""
-    n, _, h, w = image_strides(view).n, 1, image_strides(view).h, image_strides(view).w
-    return type(image_strides(view))(n, h, w)
+    strides = image_strides(view)
+    return Strides(strides.n, strides.h, strides.w)
 
 
 def _result(lowering: Lowering, fused: Fused, rank: int) -> tuple[View, View]:
     """Where the result lies, and the same seen as (n, c, h, w)."""
     spec = lowering.float_spec(fused.operand)
     target = lowering.place(fused.operand, is_image=spec.rank == rank)
-    seen = target.derive(as_image(_with_pixels(target.phantom)))
+    seen = target.derive(as_image(target.phantom))
     if seen is None or (seen.strides[1] != 1 and seen.shape[1] != 1):
         raise NotLoweredError("its result does not lie channels-last")
     return target, seen
-
-
-def _with_pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """(N, C), a mean that dropped its dimensions, as (N, C, 1, 1)."""
-    return array[:, :, None, None] if array.ndim == 2 else array

@@ -1,31 +1,46 @@
-"""Resampling of images."""
+"""Resampling of images: whole repetitions are copies, all else a table of taps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.lowering.builder import Lowering, NotLoweredError, lowers
-from engine.compiler.storage import View
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.resize import Resize
+from engine.compiler.lowering.builder import Fused, Lowering, NotLoweredError, image_strides, lowers, pointer
+from engine.compiler.storage import View, channels_last, constant
 from engine.graph.operator import RuntimeOperator
-from engine.layers.resample import Resample
-from engine.tensor import Array
+from engine.layers.interpolation import Taps
+from engine.layers.resample import Antialiased, Resample
 
 
-@lowers(Resample, image=True)
+@lowers(Resample, Antialiased, image=True)
 def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
-    """Nearest neighbours by whole factors: every element copied into a block of the result."""
+    """An image resampled along both axes with the element-wise operators after it."""
     layer = None if op.layer is None else op.layer.layer
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
-    if not isinstance(layer, Resample) or not layer.mode.startswith("nearest") or len(x.shape) != 4:
-        raise NotLoweredError("there is no kernel for this mode")
-    sizes = [dim or 0 for dim in spec.shape[2:]]
-    factors = [count // size for count, size in zip(sizes, x.shape[2:], strict=True)]
-    for axis, (factor, count) in enumerate(zip(factors, sizes, strict=True), 2):
-        if factor * x.shape[axis] != count or not _repeats(layer, x, axis, factor):
-            raise NotLoweredError("there is no kernel for this factor")
+    if not isinstance(layer, Resample) or len(x.shape) != 4:
+        raise NotLoweredError("there is no kernel for signals and volumes")
+    (_, down), (_, across) = sorted(layer.taps(x.phantom, spec.shape[2:]), key=lambda each: each[0])
+    if down.used is not None or across.used is not None:
+        raise NotLoweredError("there is no kernel for taps of varying number")
+    fused = lowering.absorb(op)
+    if len(fused.operators) == 1 and _repeats(down, x.shape[2]) and _repeats(across, x.shape[3]):
+        _emit_copy(lowering, op, x)
+    else:
+        _emit_resize(lowering, op, x, down, across, fused)
+
+
+def _repeats(taps: Taps, size: int) -> bool:
+    """Whether every element is repeated equally often."""
+    if taps.weights is not None or taps.indices.shape[1] % size:
+        return False
+    return bool(np.array_equal(taps.indices[0], np.repeat(np.arange(size), taps.indices.shape[1] // size)))
+
+
+def _emit_copy(lowering: Lowering, op: RuntimeOperator, x: View) -> None:
     target = lowering.place(op.outputs[0], is_image=True)
     n, c, h, w = x.shape
-    blocks = target.derive(target.phantom.reshape(n, c, h, factors[0], w, factors[1]))
+    blocks = target.derive(target.phantom.reshape(n, c, h, target.shape[2] // h, w, target.shape[3] // w))
     if blocks is None:
         raise NotLoweredError("the result's rows cannot be split in place")
     spread = x.derive(np.broadcast_to(x.phantom[:, :, :, None, :, None], blocks.shape))
@@ -35,10 +50,37 @@ def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
     lowering.define(op.outputs[0], target)
 
 
-def _repeats(layer: Resample, x: View, axis: int, factor: int) -> bool:
-    """Whether the layer repeats every element along an axis so many times; it is asked with their indices."""
-    shape = [1, 1, x.shape[2], x.shape[3]]
-    index: Array = np.arange(x.shape[axis], dtype=np.float32)
-    result: Array = layer.forward(np.broadcast_to(index[:, None] if axis == 2 else index, shape))
-    line = result[0, 0, :, 0] if axis == 2 else result[0, 0, 0, :]
-    return bool(np.array_equal(line, np.repeat(index, factor)))
+def _emit_resize(lowering: Lowering, op: RuntimeOperator, x: View, down: Taps, across: Taps, fused: Fused) -> None:
+    if x.strides[1] != 1 and x.shape[1] != 1:
+        copy = channels_last(x.shape)
+        lowering.copy(x, copy, [op.name])
+        x = copy
+    target = lowering.place(fused.operand, is_image=True)
+    epilogue, operands = lowering.epilogue(fused, lambda array: array)
+    is_weighted = down.weights is not None or across.weights is not None
+    kernel = Resize(
+        batch=x.shape[0],
+        rows=target.shape[2],
+        columns=target.shape[3],
+        channels=x.shape[1],
+        taps=(len(down.indices), len(across.indices)),
+        is_weighted=is_weighted,
+        source=_dense(x),
+        target=_dense(target),
+        lanes=lowering.host.lanes,
+        epilogue=epilogue,
+    )
+    table = constant(kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in (down, across))))
+    traffic = x.phantom.nbytes + target.phantom.nbytes
+    lowering.emit(kernel, [pointer(x), pointer(table), pointer(target), *operands], fused.operators, traffic)
+    lowering.define(fused.operand, target)
+
+
+def _weights(taps: Taps) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    weights = np.ones(taps.indices.shape) if taps.weights is None else taps.weights
+    return weights.astype(np.float32)
+
+
+def _dense(view: View) -> Strides:
+    strides = image_strides(view)
+    return Strides(strides.n, strides.h, strides.w)
