@@ -76,7 +76,7 @@ def as_outputs(values: Sequence[object]) -> list[Array]:
 def _as_array(value: object) -> Array:
     """Tensors as they are; Python numbers as PyTorch's tracer returns them: 0-dim int64, float32 or bool."""
     if isinstance(value, np.ndarray):
-        return value
+        return value if type(value) is np.ndarray else value.view(np.ndarray)  # of a quantised tensor the integers
     if isinstance(value, float):
         return np.asarray(value, np.float32)
     if isinstance(value, (bool, int, complex)):

@@ -11,6 +11,7 @@ import numpy as np
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.pool import Pool
 from engine.layers.precision import working_dtype
+from engine.layers.quantised import Quantised, integers
 from engine.layers.registry import register
 from engine.layers.spatial import Operand, of_last_axes
 from engine.layers.window import Window, each_tap, pad
@@ -71,9 +72,10 @@ class MaxPool(Pool, WithIndices):
 
     def forward(self, input: Array) -> Any:
         self.infer(input)
-        x = cast(input, working_dtype(input.dtype))
+        x = cast(integers(input), working_dtype(input.dtype))
         if self.returns == 0:
-            return cast(maxima(x, self.windows), input.dtype)
+            values = cast(maxima(x, self.windows), input.dtype)
+            return input.like(values) if isinstance(input, Quantised) else values
         values, indices = maxima_with_indices(x, self.windows)
         return (cast(values, input.dtype), indices)[self.returns]
 

@@ -1,4 +1,4 @@
-"""Quantised tensors: integers q that stand for (q - zero_point) * scale."""
+"""To and from quantised tensors, and what a tensor would be if it went there and back."""
 
 from __future__ import annotations
 
@@ -10,23 +10,12 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import replaced
 from engine.layers.axis import checked_axis, may_match
 from engine.layers.layer import Layer
+from engine.layers.quantised import FLOAT32, as_quantised, integers, places, quantised, rounded
 from engine.layers.registry import register
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 
-_FLOAT32: Final[DType] = np.dtype(np.float32)
 _INTEGERS: Final = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
-
-
-class Quantised(np.ndarray[Any, Any]):
-    """Integers that know their scale and zero point, and hand them on to their views."""
-
-    scale: float = 1.0
-    zero_point: int = 0
-
-    def __array_finalize__(self, source: object) -> None:
-        self.scale = getattr(source, "scale", 1.0)
-        self.zero_point = getattr(source, "zero_point", 0)
 
 
 @register(
@@ -52,21 +41,7 @@ class QuantizePerTensor(Layer):
         return TensorSpec(input.shape, self.dtype)
 
     def forward(self, input: Array) -> Array:
-        integers = rounded(input, np.float32(self.scale), self.zero_point, *_range(self.dtype)).astype(self.dtype)
-        result = integers.view(Quantised)
-        result.scale, result.zero_point = self.scale, self.zero_point
-        return result
-
-
-def _range(dtype: DType) -> tuple[int, int]:
-    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-
-
-def rounded(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:
-    """The integer nearest to x / scale + zero_point between low and high, as float64."""
-    with np.errstate(all="ignore"):
-        nearest = np.rint(cast(x, _FLOAT32) * (np.float32(1) / scale)).astype(np.float64) + zero_point
-    return np.asarray(np.clip(np.nan_to_num(nearest, nan=low, posinf=high, neginf=low), low, high))
+        return quantised(rounded(input, self.scale, self.zero_point, self.dtype), self.scale, self.zero_point)
 
 
 @register("torch.dequantize", "nn.quantized.DeQuantize")
@@ -78,13 +53,11 @@ class Dequantize(Layer):
     """
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(input.shape, _FLOAT32)
+        return TensorSpec(input.shape, FLOAT32)
 
     def forward(self, input: Array) -> Array:
-        if not isinstance(input, Quantised):
-            raise ShapeError("only quantised tensors can be dequantised", found=dtype_name(input.dtype))
-        distance = np.asarray(input).astype(np.int64) - input.zero_point
-        return np.asarray(distance.astype(np.float32) * np.float32(input.scale))
+        given = as_quantised(input)
+        return np.asarray(given.distances.astype(np.float32) * np.float32(given.scale))
 
 
 @register("aten::int_repr")
@@ -95,7 +68,7 @@ class IntRepr(Layer):
         return input
 
     def forward(self, input: Array) -> Array:
-        return input.view(np.ndarray)
+        return integers(input)
 
 
 @register("aten::fake_quantize_per_tensor_affine")
@@ -111,8 +84,8 @@ class FakeQuantize(Layer):
         return input
 
     def forward(self, input: Array) -> Array:
-        places = rounded(input, np.float32(self.scale), self.zero_point, self.quant_min, self.quant_max)
-        return cast((places - self.zero_point).astype(np.float32) * np.float32(self.scale), input.dtype)
+        nearest = places(input, np.float32(self.scale), self.zero_point, self.quant_min, self.quant_max)
+        return cast((nearest - self.zero_point).astype(np.float32) * np.float32(self.scale), input.dtype)
 
 
 @register(
@@ -132,9 +105,9 @@ class FakeQuantizeChannels(Layer):
 
     def forward(self, input: Array, scale: Array, zero_point: Array) -> Array:
         shape = self._along(input.shape, scale.shape, zero_point.shape)
-        scales, zeros = cast(scale, _FLOAT32).reshape(shape), zero_point.reshape(shape)
-        places = rounded(input, scales, zeros, self.quant_min, self.quant_max)
-        return cast((places - zeros).astype(np.float32) * scales, input.dtype)
+        scales, zeros = cast(scale, FLOAT32).reshape(shape), zero_point.reshape(shape)
+        nearest = places(input, scales, zeros, self.quant_min, self.quant_max)
+        return cast((nearest - zeros).astype(np.float32) * scales, input.dtype)
 
     def _along(self, input: Any, scale: Any, zero_point: Any) -> Any:
         """The shape in which scale and zero point are broadcast against the input."""

@@ -75,7 +75,11 @@ def test_what_does_not_fit_is_refused(
     ("type", "operands", "message"),
     [
         ("aten::one_hot", (np.array([4]), 4), "class out of range: found 4 to 4, expected 0 to 3"),
-        ("torch.dequantize", (np.zeros(3),), "only quantised tensors can be dequantised: found float64"),
+        (
+            "torch.dequantize",
+            (np.zeros(3),),
+            "input is not quantised: found float64, expected what torch.quantize_per_tensor makes",
+        ),
         ("aten::Int", (np.zeros(3),), "only one element makes a number: found [3]"),
         ("aten::poisson", (np.array([-1.0]), None), "rates must not be negative: found -1.0"),
         (
