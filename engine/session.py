@@ -135,7 +135,7 @@ class Session:
         return outputs
 
     def prepare(self, batch: int | None = None) -> None:
-        """Compile now what runs of the exported shapes, or of another batch size, will need; does nothing for open shapes.
+        """Compile now what runs of the exported shapes, or of another batch size, need; nothing for open shapes.
 
         Raises:
             CompileError: backend ``compiled`` and nothing can be compiled.

@@ -167,5 +167,5 @@ def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
     return [TensorSpec(array.shape, array.dtype) for array in inputs]
 
 
-def _first(reasons: Mapping[str, str] | Collection[str]) -> str:
-    return ", ".join(f"{name}: {reason}" for name, reason in list(dict(reasons).items())[:3]) or "an empty graph"
+def _first(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3]) or "an empty graph"

@@ -50,7 +50,7 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View]) -> MemoryPlan:
             continue
         life = lifetimes[storage]
         at = end
-        for low, high, other in sorted((each for each in placed if each[2].overlaps(life)), key=lambda each: each[0]):
+        for low, high, _ in sorted((each for each in placed if each[2].overlaps(life)), key=lambda each: each[0]):
             if at + storage.bytes <= low:
                 break
             at = max(at, high)

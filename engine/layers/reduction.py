@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.axes import sizes
+from engine.layers.axes import checked_axes, sizes
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.precision import working_dtype
@@ -73,6 +73,7 @@ class Reduction(Layer):
         return False
 
     def axes(self, rank: int) -> tuple[int, ...]:
+        """The axes that are reduced, counted from the front."""
         return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
 
     def _reduced(self, shape: Shape) -> Shape:

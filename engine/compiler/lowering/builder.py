@@ -156,7 +156,8 @@ class Lowering:
             return None
         source = layer.positional[index]
         if source.index is None:
-            return source.constant
+            constant: object = source.constant
+            return constant
         return self.value(op.inputs[source.index])
 
     def value(self, operand: RuntimeOperand) -> View | object:

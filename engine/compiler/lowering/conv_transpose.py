@@ -1,12 +1,13 @@
 """Transposed convolutions: for each phase of the stride an ordinary convolution that writes every stride-th pixel.
 
-Output y gets x[i] * w[k] where y = i * stride - padding + k. Outputs of one phase, y = phase + stride * j, meet only every
-stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a convolution with the taps in reverse.
+Output y gets x[i] * w[k] where y = i * stride - padding + k. Outputs of one phase, y = phase + stride * j, meet only
+every stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a convolution with the taps in reverse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -113,7 +114,7 @@ def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
         view = target.derive(_pixels(target.phantom, row, column, stride))
         if view is None:
             raise NotLoweredError("its phases do not lie in place")
-        epilogue, operands = lowering.epilogue(fused, lambda a, r=row, c=column: _pixels(a, r, c, stride))
+        epilogue, operands = lowering.epilogue(fused, partial(_pixels, row=row, column=column, stride=stride))
         _emit_phase(
             lowering,
             source,

@@ -1,4 +1,4 @@
-"""Which tensors lie channels-last: those that image operators make or use, and those element-wise operators join to them."""
+"""Which tensors lie channels-last: those that image operators make or use, and what is joined to them."""
 
 from __future__ import annotations
 

@@ -141,9 +141,9 @@ def lower_shuffle(lowering: Lowering, op: RuntimeOperator) -> None:
         raise NotLoweredError("there is no kernel for this rank")
     target = lowering.place(op.outputs[0], is_image=True)
     n, c, h, w = x.shape
+    order: tuple[int, ...]
     if isinstance(layer, shuffle.ChannelShuffle):
-        parts = (n, layer.groups, c // layer.groups, h, w)
-        source, order = x.phantom.reshape(parts), (0, 2, 1, 3, 4)
+        source, order = x.phantom.reshape(n, layer.groups, c // layer.groups, h, w), (0, 2, 1, 3, 4)
     elif isinstance(layer, shuffle.PixelShuffle):
         r = layer.upscale_factor
         source, order = x.phantom.reshape(n, c // (r * r), r, r, h, w), (0, 1, 4, 2, 5, 3)
