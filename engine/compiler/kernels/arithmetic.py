@@ -76,7 +76,7 @@ def reciprocal(f: Function, x: Value) -> Value:
 
 
 def rsqrt(f: Function, x: Value) -> Value:
-    """1 / sqrt(x), rounded twice as PyTorch's."""
+    """1 / sqrt(x) within 1.5 ulp, rounded twice as PyTorch's."""
     return reciprocal(f, sqrt(f, x))
 
 

@@ -86,7 +86,7 @@ def log1p(f: Function, x: Value) -> Value:
 
 
 def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
-    """log(1 + e**(beta x)) / beta within 2.5 ulp; x itself where beta * x > threshold."""
+    """log(1 + e**(beta x)) / beta within 2.5 ulp once beta * x is rounded; x itself where beta * x > threshold."""
     is_one = beta == like(x, 1.0)
     scaled = x if is_one else f.fmul(x, beta)
     result = f.fadd(maximum(f, scaled, like(x, 0.0)), log1p_exp_minus(f, absolute(f, scaled)))

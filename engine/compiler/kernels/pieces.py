@@ -22,12 +22,12 @@ def leaky_relu(f: Function, x: Value, slope: Value) -> Value:
 
 
 def hardsigmoid(f: Function, x: Value) -> Value:
-    """min(max(x + 3, 0), 6) / 6 within 1 ulp."""
+    """min(max(x + 3, 0), 6) / 6 within 1.5 ulp."""
     return f.fmul(between(f, f.fadd(x, like(x, 3.0)), 0.0, 6.0), like(x, 1 / 6))
 
 
 def hardswish(f: Function, x: Value) -> Value:
-    """x * min(max(x + 3, 0), 6) / 6 within 2 ulp."""
+    """x * min(max(x + 3, 0), 6) / 6 within 2.5 ulp."""
     return f.fmul(x, hardsigmoid(f, x))
 
 
