@@ -21,8 +21,6 @@ def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
         return op.source
     if isinstance(op.layer.layer, Expression):
         return _shorter(op, op.layer.layer, facts)
-    if op.layer.signature.is_variadic:
-        return op.source
     found = {index: entry for index in range(len(op.inputs)) if (entry := _parameter(op, index, facts)) is not None}
     if not found:
         return op.source
@@ -43,6 +41,8 @@ def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Para
     field = next((name for name, at in op.layer.dynamic.items() if at == index), None)
     if field is not None and _is_parameter(value):
         return field, tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
+    if op.layer.signature.is_variadic:
+        return None  # its inputs are told apart by their place
     sources = zip(op.layer.signature.operands, op.layer.positional, strict=True)
     operand = next((name for name, source in sources if source.index == index), None)
     is_number = isinstance(value, (int, float))

@@ -163,6 +163,19 @@ def test_a_type_with_positional_schemas_keeps_its_operands() -> None:
     assert_untouched(constant_folding, graph)
 
 
+def test_a_known_dim_of_an_operator_with_any_number_of_tensors_becomes_a_parameter() -> None:
+    graph = built(
+        INPUT,
+        op("prim::Constant", "one", "", "1", value=1),
+        op("torch.cat", "join", "0 0 1", "9", labels=(None, None, "dim")),
+        OUT,
+        _0=(2, 3),
+    )
+    made = applied(constant_folding, graph)
+    assert made.source.operators[-2].params == {"dim": 1}
+    assert made.source.operators[-2].inputs == ("0", "0")
+
+
 def test_a_cast_number_is_stored_as_the_tensor_it_becomes() -> None:
     graph = built(
         INPUT,

@@ -196,6 +196,49 @@ def test_a_tuple_that_is_unpacked_again_hands_its_items_on() -> None:
     assert names(applied(identity_removal, graph)) == ["relu", "pack", "sum"]
 
 
+def test_tensors_of_a_list_are_joined_one_by_one() -> None:
+    graph = built(
+        INPUT,
+        op("prim::Constant", "dim", "", "d", value=1),
+        op("prim::ListConstruct", "pack", "0 0 0", "1"),
+        op("torch.cat", "join", "1 d", "2", labels=("tensors", "dim")),
+        op("pnnx.Output", "out", "2"),
+        _0=(2, 3),
+    )
+    made = applied(identity_removal, graph)
+    assert made.operators[-2].source.inputs == ("0", "0", "0", "d")
+    assert made.operators[-2].source.labels == (None, None, None, "dim")
+
+
+def test_pieces_of_a_list_come_from_the_operator_that_cuts_them() -> None:
+    graph = built(
+        INPUT,
+        op("torch.chunk", "cut", "0", "1", chunks=2, dim=1),
+        op("prim::ListUnpack", "unpack", "1", "2 3"),
+        op("torch.sub", "difference", "2 3", "4"),
+        op("pnnx.Output", "out", "4"),
+        _0=(2, 4),
+        _2=(2, 2),
+    )
+    made = applied(identity_removal, graph)
+    assert names(made) == ["cut", "difference"]
+    assert made.source.operators[1].outputs == ("2", "3")
+
+
+@pytest.mark.parametrize("user", ["one piece", "the list too"])
+def test_a_list_that_stays_a_list_is_unpacked(user: str) -> None:
+    graph = built(
+        INPUT,
+        op("torch.chunk", "cut", "0", "1", chunks=1 if user == "one piece" else 2, dim=1),
+        op("prim::ListUnpack", "unpack", "1", "2" if user == "one piece" else "2 3"),
+        op("pnnx.Output", "out", "2"),
+        *([op("pnnx.Output", "out_1", "1")] if user == "the list too" else []),
+        _0=(2, 4),
+        _2=(2, 4) if user == "one piece" else (2, 2),
+    )
+    assert_untouched(identity_removal, graph)
+
+
 def test_a_shape_that_only_the_file_claims_proves_nothing() -> None:
     graph = built(
         INPUT,
