@@ -21,6 +21,15 @@ ALLOWED: dict[str, set[str]] = {
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
+    "engine.compiler.ir": set(),
+    "engine.compiler.host": {"engine.errors"},
+    "engine.compiler.machine": {"engine.compiler.host", "engine.errors"},
+    "engine.compiler.kernels": VOCABULARY | {"engine.compiler.host", "engine.compiler.ir"},
+    "engine.compiler.lowering": VOCABULARY
+    | {"engine.compiler.blueprint", "engine.compiler.host", "engine.compiler.kernels", "engine.compiler.storage"}
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion"},
+    "engine.compiler": VOCABULARY
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion", "engine.passes"},
     "engine.session": VOCABULARY | {"engine.graph"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
