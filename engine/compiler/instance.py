@@ -6,7 +6,6 @@ One run at a time; a session keeps several instances where runs overlap.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.compiler.allocation import allocate
 from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
 from engine.compiler.program import Program, aligned_bytes
 from engine.compiler.team import (
@@ -47,8 +47,8 @@ class Instance:
 
     def __init__(self, program: Program, threads: int = 1) -> None:
         self.program = program
-        self._arena = mmap.mmap(-1, max(program.blueprint.arena_bytes, 1))
-        self._arena_at = _address(np.frombuffer(self._arena, np.uint8))
+        self._arena = allocate(program.blueprint.arena_bytes)
+        self._arena_at = _address(self._arena)
         self._lock = threading.Lock()
         self._epoch = 0
         self._tables = _Tables(program, self._arena_at)
@@ -143,7 +143,7 @@ class Instance:
 
     def _block(self, address: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
         if address.home is Home.ARENA:
-            return np.frombuffer(self._arena, np.uint8)
+            return self._arena
         if address.home is Home.CONSTANT:
             return self.program.blueprint.constants
         array = inputs[address.port] if address.home is Home.INPUT else results[address.port]

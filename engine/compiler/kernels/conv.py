@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
 from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Loop, Module, Value, constant, vector
+from engine.compiler.ir import Function, Index, Loop, Module, Value, vector
 from engine.compiler.kernels.kernel import (
     CHUNK_FLOPS,
     Epilogue,
@@ -35,6 +36,10 @@ WEIGHT_BYTES = 384 * 1024
 # Chunks a kernel should fall into so that threads finish together.
 WANTED_CHUNKS = 16
 UNROLL = 4
+# Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
+WEIGHTS_AHEAD = 1024
+# A tensor of so many floats lies beyond the second-level cache when a kernel comes back to it.
+FAR_FLOATS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,9 @@ class Conv(Kernel):
         """Weights (O, I, KH, KW) and bias (O,) in the order the kernel streams them."""
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
         grouped = weight.reshape(self.groups, self.out_channels, self.in_channels, *self.kernel)
-        offsets = np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
+        offsets = (
+            np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
+        )
         first = 0
         for number, panel in enumerate(self.panels):
             count, width = sum(real for _, real in panel), sum(lanes for lanes, _ in panel)
@@ -157,7 +164,11 @@ class Conv(Kernel):
             with f.loop(first_tile, f.minimum(f.add(first_tile, some_tiles), tiles)) as each_tile:
                 n, h, w = self._origin(f, each_tile)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
-                arguments = [place(f, source, strides, n, h, w, 0), weight, place(f, target, self.target, n, h, w, channel)]
+                arguments = [
+                    place(f, source, strides, n, h, w, 0),
+                    weight,
+                    place(f, target, self.target, n, h, w, channel),
+                ]
                 for base, operand in zip(extras, self.epilogue.operands, strict=True):
                     arguments.append(place(f, base, operand, n, h, w, channel))
                 self._call(f, full, last, panel, arguments)
@@ -203,6 +214,8 @@ class Conv(Kernel):
         def multiply(at: Value, weight: Value, totals: list[Value]) -> list[Value]:
             """Add one input value of every pixel times the panel's weights."""
             rows = [f.load(kind, f.at(weight, first)) for kind, first in zip(kinds, starts, strict=True)]
+            for first in starts:
+                f.prefetch(f.at(weight, first + WEIGHTS_AHEAD))
             result = []
             for index, distance in enumerate(distances):
                 value = f.load("float", f.at(at, distance))
@@ -211,6 +224,7 @@ class Conv(Kernel):
                     result.append(f.fma(f.splat(value, lanes), rows[k], total))
             return result
 
+        self._prefetch(f, [target, *extras], pixels, starts)
         totals = self._emit_taps(f, image, f.at(weights, width), width, totals, multiply)
         for index, (row, column) in enumerate(pixels):
             for k, (_, real) in enumerate(panel):
@@ -222,6 +236,13 @@ class Conv(Kernel):
                 f.store_lanes(value, f.at(target, self.target.offset(0, row, column, starts[k])), real)
         f.finish()
         return name
+
+    def _prefetch(self, f: Function, bases: list[Value], pixels: list[tuple[int, int]], starts: list[int]) -> None:
+        """Fetch the lines the tile will write and read at its end, while it multiplies."""
+        for base, strides in zip(bases, (self.target, *self.epilogue.operands), strict=True):
+            if strides.w and self.batch * self.rows * strides.h >= FAR_FLOATS:
+                for (row, column), first in product(pixels, starts):
+                    f.prefetch(f.at(base, strides.offset(0, row, column, first)))
 
     def _emit_taps(
         self, f: Function, image: Value, weights: Value, width: int, totals: list[Value], multiply: object
