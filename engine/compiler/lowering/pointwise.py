@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 from engine.compiler.lowering.terms import lowers
 from engine.layers import arithmetic, cast, mathematics, pointwise
@@ -14,7 +17,7 @@ _SAME = (
     "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
 )  # fmt: skip
 KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min"}
-"""Functions of engine.expression and engine.layers -> what kernels call them; ``pow`` has a rule of its own."""
+"""Functions of engine.expression and engine.layers -> what kernels call them."""
 
 LARGEST_POWER = 8
 # Exponents for which PyTorch takes a shorter way, visible in the signs of zeros and in the last bit.
@@ -22,17 +25,13 @@ _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
 
 
 def function(name: str, *arguments: Expr) -> Expr | None:
-    """A function of engine.expression applied; None where kernels have none."""
-    if name == "pow":
-        return power(*arguments)
-    if name == "positive":
-        return arguments[0]
-    if name == "div":
-        return quotient(*arguments)
+    """A function of engine.expression or engine.layers applied; None where kernels have none."""
+    if name in COMPOSED:
+        return COMPOSED[name](*arguments)
     return Apply(KERNELS[name], arguments) if name in KERNELS else None
 
 
-def power(base: Expr, exponent: Expr) -> Expr | None:
+def power(base: Expr, exponent: Expr) -> Expr:
     """base ** exponent"""
     if isinstance(exponent, Number):
         if exponent.value == 1:
@@ -63,12 +62,41 @@ def quotient(dividend: Expr, divisor: Expr) -> Expr:
 _EXACT_DIVISORS = frozenset(2.0**k for k in range(-126, 127))
 
 
+def sinc(x: Expr) -> Expr:
+    """sin(pi x) / (pi x), 1 at 0"""
+    scaled = apply("mul", x, math.pi)
+    return apply("where", apply("eq", x, 0.0), 1.0, apply("div", apply("sin", scaled), scaled))
+
+
+def entropy(x: Expr) -> Expr:
+    """-x log(x), 0 at 0, -inf below"""
+    inside = apply("neg", apply("xlogy", x, x))
+    return apply("where", apply("lt", x, 0.0), float("-inf"), inside)
+
+
+COMPOSED: dict[str, Callable[..., Expr]] = {
+    "positive": lambda x: x,
+    "pow": power,
+    "div": quotient,
+    "sinc": sinc,
+    "special_entr": entropy,
+    "deg2rad": lambda x: apply("mul", x, math.pi / 180),
+    "rad2deg": lambda x: apply("mul", x, 180 / math.pi),
+    "ldexp": lambda x, exponent: apply("mul", x, apply("exp2", exponent)),
+}
+"""Functions that take more than a name."""
+
+
 def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
     assert isinstance(layer, pointwise.Unary | pointwise.Binary)
     return function(layer.function.name, *operands)
 
 
-lowers(*pointwise.Unary.__subclasses__(), *pointwise.Binary.__subclasses__())(_by_name)
+_CLASSES: tuple[type[pointwise.Unary | pointwise.Binary], ...] = (
+    *pointwise.Unary.__subclasses__(),
+    *pointwise.Binary.__subclasses__(),
+)
+lowers(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 
 
 def _times(x: Expr, factor: complex) -> Expr | None:

@@ -76,7 +76,10 @@ def prepares(*layers: type[Layer]) -> Callable[[Preparation], Preparation]:
 
 def per_channel(argument: Argument, rank: int) -> Argument | None:
     """A vector with an element a channel, broadcast along axis 1 of a tensor of that rank; None if it cannot be."""
-    if product(argument.shape) == 1 or rank == 2:
+    is_single = product(argument.shape) == 1
+    if argument.array is not None and is_single:
+        return Argument(argument.array.reshape(()))
+    if rank == 2 or (is_single and rank >= 1):
         return argument
     if argument.array is None or rank < 2:
         return None
