@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from engine.passes import PassReport
 from engine.tensor import Array
 
 
@@ -101,16 +102,30 @@ class Blueprint:
     """A compiled graph for inputs of one set of shapes.
 
     Args:
-        code: object code for the host it was made for.
+        code: object code for the host it was made for, in parts.
         constants: the packed weights, one aligned block of bytes.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
+        operators: names of those the passes left.
+        passes: what they did.
     """
 
-    code: bytes
+    code: tuple[bytes, ...]
     constants: Array
     steps: tuple[NativeStep, ...]
     segments: tuple[Segment, ...]
     arena_bytes: int
     outputs: tuple[Region | str, ...]
     reasons: dict[str, str]
+    operators: tuple[str, ...] = ()
+    passes: tuple[PassReport, ...] = ()
+
+    @property
+    def calls(self) -> frozenset[str]:
+        """Names of the operators that run on the reference."""
+        return frozenset(segment.call.operator for segment in self.segments if segment.call is not None)
+
+    @property
+    def needs_graph(self) -> bool:
+        """Whether a run needs more than this: layers of the graph, or values it holds."""
+        return bool(self.calls) or any(isinstance(output, str) for output in self.outputs)

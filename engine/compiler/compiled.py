@@ -10,10 +10,11 @@ from typing import Any
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cores import available_cores
+from engine.compiler.generation import make_blueprint
 from engine.compiler.host import Host, detect
 from engine.compiler.instance import Instance
 from engine.compiler.lowering import Lowering, Options
-from engine.compiler.program import Program, load, make_blueprint
+from engine.compiler.program import Program, load
 from engine.compiler.report import Report, report_run
 from engine.errors import CompileError, RunCancelledError
 from engine.graph import RuntimeGraph, RuntimeOperator
@@ -129,7 +130,7 @@ class CompiledGraph:
         values = graph.infer(specs)
         lowering = Lowering(graph.operators, values, self.host, Options(winograd=self._options.winograd))
         lowering.run()
-        blueprint = make_blueprint(lowering)
+        blueprint = make_blueprint(lowering, self._passes)
         if not blueprint.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return load(blueprint, self.host, _called(graph, blueprint), _known(graph, values))

@@ -1,0 +1,129 @@
+"""From lowered steps to a blueprint: generates and assembles kernels, packs constants, lays out memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from engine.compiler import machine
+from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.host import Host
+from engine.compiler.ir import Module
+from engine.compiler.lowering import Lowering
+from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
+from engine.compiler.memory import plan_memory, storages_of
+from engine.compiler.program import aligned_bytes
+from engine.compiler.progress import Progress, silent
+from engine.compiler.storage import ALIGNMENT, Storage, View
+from engine.compiler.team import team_code
+from engine.passes import PassReport
+from engine.tensor import Array
+
+
+def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progress: Progress = silent) -> Blueprint:
+    """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
+
+    Args:
+        passes: what was done to the graph before.
+        progress: told of every kernel.
+
+    Raises:
+        CompileError: generated code is not valid.
+    """
+    kept = [view for name in lowering.outputs if (view := _output(lowering, name)) is not None]
+    memory = plan_memory(lowering.steps, kept)
+    constants, places = _constants(lowering.steps)
+    starts = {**memory.offsets, **places}
+    return Blueprint(
+        code=tuple(_code(lowering.steps, lowering.host, progress)),
+        constants=constants,
+        steps=tuple(_native(step, starts) for step in lowering.steps if isinstance(step, KernelStep)),
+        segments=tuple(_segments(lowering.steps, starts)),
+        arena_bytes=memory.bytes,
+        outputs=tuple(_result(lowering, each, starts) for each in lowering.outputs),
+        reasons=dict(lowering.reasons),
+        operators=tuple(op.name for op in lowering.operators),
+        passes=tuple(passes),
+    )
+
+
+def _code(steps: Sequence[Step], host: Host, progress: Progress) -> Iterator[bytes]:
+    """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress."""
+    yield machine.assemble(team_code(host), host)
+    kernels = {step.kernel.name: step.kernel for step in steps if isinstance(step, KernelStep)}
+    for number, kernel in enumerate(kernels.values()):
+        progress("assembling", number, len(kernels))
+        module = Module()
+        kernel.emit(module, host)
+        yield machine.assemble(str(module), host)
+
+
+def _output(lowering: Lowering, output: View | str) -> View | None:
+    return lowering.views.get(output) if isinstance(output, str) else output
+
+
+def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int]) -> Region | str:
+    view = _output(lowering, output)
+    return _region(view, starts) if view is not None else str(output)
+
+
+def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
+    """All constant storages one after the other, each aligned; where each begins, in bytes."""
+    places: dict[Storage, int] = {}
+    end = 0
+    for step in steps:
+        for storage in storages_of(step):
+            if storage.home is Home.CONSTANT and storage not in places:
+                places[storage] = end
+                end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
+    block = aligned_bytes(end)
+    for storage, at in places.items():
+        if storage.data is not None:
+            block[at : at + storage.bytes] = storage.data.view(np.uint8)
+    return block, places
+
+
+def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
+    return Address(home=storage.home, port=max(storage.port, 0), offset=starts.get(storage, 0) + offset)
+
+
+def _region(view: View, starts: Mapping[Storage, int]) -> Region:
+    address = _address(view.storage, view.offset, starts)
+    return Region(address=address, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
+
+
+def _native(step: KernelStep, starts: Mapping[Storage, int]) -> NativeStep:
+    return NativeStep(
+        function=step.kernel.name,
+        kind=step.kernel.kind,
+        chunks=step.kernel.chunks,
+        arguments=tuple(_address(each.storage, each.offset, starts) for each in step.pointers),
+        operators=step.operators,
+        flops=step.kernel.flops,
+        bytes=step.bytes,
+    )
+
+
+def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segment]:
+    segments: list[Segment] = []
+    first = index = 0
+    for step in steps:
+        if isinstance(step, KernelStep):
+            index += 1
+            continue
+        if index > first:
+            segments.append(Segment(first=first, last=index))
+        segments.append(Segment(first=index, last=index, call=_call(step, starts)))
+        first = index
+    if index > first:
+        segments.append(Segment(first=first, last=index))
+    return segments
+
+
+def _call(step: ReferenceStep, starts: Mapping[Storage, int]) -> ReferenceCall:
+    return ReferenceCall(
+        operator=step.operator.name,
+        inputs=tuple(None if view is None else _region(view, starts) for view in step.inputs),
+        outputs=tuple(None if view is None else _region(view, starts) for view in step.outputs),
+    )
