@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,18 @@ def test_erf_is_odd_and_bounded(dtype: type) -> None:
     value = special.erf(x)
     assert np.array_equal(value, -special.erf(-x))
     assert np.abs(value).max() == 1
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 4e-7), (np.float64, 1e-15)])
+def test_gelu_is_the_argument_times_the_normal_distribution(dtype: type, tolerance: float) -> None:
+    x: Array = np.concatenate([np.linspace(-8, 8, 70_001), np.logspace(-30, 20, 101)]).astype(dtype)
+    expected = np.array([v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x.tolist()])
+    assert np.all(np.abs(special.gelu(x) - expected) <= tolerance * np.abs(x))
+
+
+def test_gelu_of_what_is_not_finite_follows_the_formula() -> None:
+    x: Array = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
+    np.testing.assert_array_equal(special.gelu(x), np.array([np.inf, np.nan, np.nan, -0.0], np.float32))
 
 
 def test_erfinv_undoes_erf() -> None:

@@ -13,7 +13,7 @@ from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
-from engine.special import erf
+from engine.special import gelu
 from engine.tensor import Array, Shape, TensorSpec
 
 
@@ -98,11 +98,9 @@ class GELU(Curve):
             raise ParameterError("unknown approximation", found=self.approximate, expected="none or tanh")
 
     def curve(self, x: Array) -> Array:
-        if self.approximate == "tanh":
-            sigmoid = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
-        else:
-            sigmoid = erf(x * math.sqrt(0.5))
-        return np.asarray(0.5 * x * (1 + sigmoid))
+        if self.approximate == "none":
+            return gelu(x)
+        return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 @register("nn.ELU", "F.elu")

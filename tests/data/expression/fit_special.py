@@ -1,4 +1,4 @@
-"""Print the coefficients of engine/special.py (needs mpmath): Chebyshev interpolants, and one rational for float32.
+"""Print the coefficients of engine/special.py (needs mpmath): Chebyshev interpolants, and one fit for float32.
 
 python fit_special.py
 """
@@ -56,23 +56,27 @@ def lgamma_quotient(x: mp.mpf) -> mp.mpf:
     return mp.loggamma(x) / ((x - 1) * (x - 2))
 
 
-def rational_erf() -> tuple[np.ndarray, np.ndarray]:
-    """P and Q with erf(x) = x P(x*x) / Q(x*x) for |x| <= 4 to 2.5e-8, by reweighted linear least squares."""
-    x = 2 - 2 * np.cos(np.pi * np.arange(1, 800) / 800)
-    s, f = x * x / 16, np.array([float(mp.erf(v) / v) for v in x])
-    q, weight, best = np.ones_like(s), np.ones_like(s), (np.inf, s, s)
-    for _ in range(60):
-        w = np.sqrt(weight) / (q * f)
-        columns = np.concatenate([s[:, None] ** np.arange(6), -f[:, None] * s[:, None] ** np.arange(1, 6)], 1)
+def erf_as_tanh(degree: int = 6, limit: float = 3.2) -> np.ndarray:
+    """P, lowest power first, with erf(x) = tanh(x P(x*x)) to 1e-7, by reweighted linear least squares.
+
+    Where erf nears 1 tanh forgives much, so that the fit may end at ``limit``; its leading coefficient must be positive
+    for the tanh to stay at 1 beyond.
+    """
+    x = limit / 2 * (1 - np.cos(np.pi * np.arange(1, 1200) / 1200))
+    erf, erfc = (np.array([float(f(v)) for v in x]) for f in (mp.erf, mp.erfc))
+    target = np.array([float(mp.atanh(mp.erf(v)) / v) for v in x])
+    slope = x * erfc * (1 + erf) / erf  # relative error of erf for an error of P
+    columns = (x * x / limit**2)[:, None] ** np.arange(degree + 1)
+    weight, best = np.ones_like(x), (np.inf, x)
+    for _ in range(600):
+        w = np.sqrt(weight) * slope
         scale = np.linalg.norm(columns * w[:, None], axis=0)
-        solution = np.linalg.lstsq(columns * w[:, None] / scale, f * w, rcond=None)[0] / scale
-        upper, lower = solution[:6], np.concatenate([[1.0], solution[6:]])
-        q = np.polyval(lower[::-1], s)
-        error = np.abs(np.polyval(upper[::-1], s) / q / f - 1)
-        best = min(best, (error.max(), upper, lower), key=lambda candidate: candidate[0])
+        solution = np.linalg.lstsq(columns * w[:, None] / scale, target * w, rcond=None)[0] / scale
+        error = np.abs(columns @ solution - target) * slope
+        best = min(best, (error.max(), solution), key=lambda candidate: candidate[0])
         weight = weight * (error / error.max() + 1e-3)
         weight /= weight.sum()
-    return best[1] / 16.0 ** np.arange(6), best[2] / 16.0 ** np.arange(6)
+    return best[1] / limit ** (2 * np.arange(degree + 1))
 
 
 def show(name: str, coefficients: list[mp.mpf] | np.ndarray) -> None:
@@ -80,9 +84,7 @@ def show(name: str, coefficients: list[mp.mpf] | np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    upper, lower = rational_erf()
-    show("_ERF_P32, highest power first", upper)
-    show("_ERF_Q32", lower)
+    show("_ERF_TANH, highest power first", erf_as_tanh())
     show("_ERF, in 2z - 1", interpolant(erf_over_x, 0, 1, 13))
     show("_ERFC", interpolant(scaled_erfc, -1, 1, 25))
     show("_LGAMMA, in 2x - 3", interpolant(lgamma_quotient, 1, 2, 21))
