@@ -17,10 +17,10 @@ from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, lanes_of
 from engine.compiler.kernels.expr import Expr, Operand, emit
 
-# What a chunk should at least take, in floating-point operations: some 20 µs of a core.
-CHUNK_FLOPS = 2_000_000
+# What a chunk should at least take, in floating-point operations: some 5 µs of a core.
+CHUNK_FLOPS = 500_000
 # What a chunk should at least move, in bytes, where arithmetic is cheap.
-CHUNK_BYTES = 128 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from functools import cached_property
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.expr import Expr, emit, weight
-from engine.compiler.kernels.kernel import CHUNK_BYTES, CHUNK_FLOPS, Kernel, start
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
+# What a chunk of arithmetic should at least take.
+MAP_FLOPS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class Map(Kernel):
     @cached_property
     def blocking(self) -> tuple[int, int]:
         """Rows, and elements of a row, that make a chunk."""
-        per_element = max(4 * (1 + len(self.operands)), CHUNK_BYTES * max(1, weight(self.tree)) // CHUNK_FLOPS)
+        per_element = max(4 * (1 + len(self.operands)), CHUNK_BYTES * max(1, weight(self.tree)) // MAP_FLOPS)
         wanted = max(1, CHUNK_BYTES // per_element)
         length = self.sizes[-1]
         if length > wanted:
