@@ -109,7 +109,7 @@ def _gelu32(x: Array) -> Array:
 
 @_blockwise(np.float64)
 def _gelu64(x: Array) -> Array:
-    return 0.5 * x * (1 + _erf64(x * math.sqrt(0.5)))
+    return np.asarray(0.5 * x * (1 + _erf64(x * math.sqrt(0.5))))
 
 
 def _odd_tanh(coefficients: Coefficients, x: Array) -> Array:
