@@ -1,6 +1,8 @@
-"""Smooth activations: sigmoid, tanh, the error function and what networks make of them. NaN stays NaN.
+"""Smooth activations: sigmoid, tanh, the error function and what networks make of them.
 
-Source: own minimax rationals (tests/data/compiler/fit_math.py); the formulas are engine.layers.activation's.
+NaN stays NaN; a zero may lose its sign. The formulas are engine.layers.activation's.
+
+Source: own minimax polynomial and rational (tests/data/compiler/fit_math.py).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def tanh(f: Function, x: Value) -> Value:
 
 
 def erf(f: Function, x: Value) -> Value:
-    """The error function within 3 ulp: 1 - e**-t with a polynomial for t."""
+    """The error function within 3.2 ulp: 1 - e**-t with a polynomial for t."""
     magnitude = minimum(f, absolute(f, x), like(x, _ERF_BOUND))
     exponent = f.fmul(negative(f, magnitude), polynomial(f, magnitude, _ERF))
     power, above = expm1_parts(f, exponent, doublings=0)
@@ -76,7 +78,7 @@ def gelu_tanh(f: Function, x: Value) -> Value:
 
 
 def mish(f: Function, x: Value) -> Value:
-    """x tanh(log(1 + e**x)) = x p / (p + 2), p = e (e + 2), e = e**x, within 4 ulp where e**x is a normal number."""
+    """x tanh(log(1 + e**x)) = x p / (p + 2), p = e (e + 2), e = e**x, within 4.5 ulp where e**x is a normal number."""
     power = exp_parts(f, between(f, x, -104.0, 20.0), doublings=-24)
     e = f.fmul(power.mantissa, power.scale)
     p = f.fmul(e, f.fadd(e, like(x, 2.0)))
