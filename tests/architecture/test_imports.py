@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.blueprint", "engine.compiler.host", "engine.compiler.kernels", "engine.compiler.storage"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion", "engine.passes"},
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.session": VOCABULARY | {"engine.graph"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
