@@ -1,7 +1,7 @@
-"""Direct convolution of channels-last images as a register-blocked product; a 1×1 convolution or a linear layer is a GEMM.
+"""Direct convolution of channels-last images as a register-blocked product; 1×1 and linear layers are a GEMM.
 
-A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the panel's
-weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in place: pixels
+A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the
+panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in place: pixels
 of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the image. Tiles that
 would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
 
@@ -12,22 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 
 from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Loop, Module, Value, vector
-from engine.compiler.kernels.kernel import (
-    CHUNK_FLOPS,
-    Epilogue,
-    Kernel,
-    Strides,
-    finish_channels,
-    place,
-    start,
-    vectors_of,
-)
+from engine.compiler.ir import Function, Index, Loop, Module, Value
+from engine.compiler.kernels.conv_tile import TileCode, emit_tile
+from engine.compiler.kernels.kernel import CHUNK_FLOPS, Epilogue, Kernel, Strides, place, start, vectors_of
 from engine.tensor import Array
 
 # What may stay in the second-level cache while a chunk runs.
@@ -35,9 +26,6 @@ IMAGE_BYTES = 192 * 1024
 WEIGHT_BYTES = 384 * 1024
 # Chunks a kernel should fall into so that threads finish together.
 WANTED_CHUNKS = 16
-UNROLL = 4
-# Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
-WEIGHTS_AHEAD = 1024
 # A tensor of so many floats lies beyond the second-level cache when a kernel comes back to it.
 FAR_FLOATS = 1 << 19
 
@@ -149,8 +137,8 @@ class Conv(Kernel):
         return packed
 
     def emit(self, module: Module, host: Host) -> None:
-        full = self._emit_tile(module, self.panels[0])
-        last = full if self.panels[-1] == self.panels[0] else self._emit_tile(module, self.panels[-1])
+        full = emit_tile(module, self._tile_of(self.panels[0]))
+        last = full if self.panels[-1] == self.panels[0] else emit_tile(module, self._tile_of(self.panels[-1]))
         f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
         tiles, panels = self.batch * self.tiling[0] * self.tiling[1], self.groups * len(self.panels)
         some_tiles, some_panels = self.blocking
@@ -174,6 +162,23 @@ class Conv(Kernel):
                 self._call(f, full, last, panel, arguments)
         f.finish()
 
+    def _tile_of(self, panel: tuple[tuple[int, int], ...]) -> TileCode:
+        kh, kw = self.kernel
+        is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
+        loops = [(kh, self.source.h * self.dilation[0]), *([] if is_run else [(kw, self.source.w * self.dilation[1])])]
+        return TileCode(
+            name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
+            rows=self.tile.rows,
+            columns=self.tile.columns,
+            panel=panel,
+            steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
+            loops=tuple(each for each in loops if each[0] > 1),
+            run=self.in_channels * (kw if is_run else 1),
+            target=self.target,
+            epilogue=self.epilogue,
+            is_far=self.batch * self.rows * self.columns * self.target.w >= FAR_FLOATS,
+        )
+
     def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
         """Image, row and column of a tile's first pixel; the last tile of a row or column is shifted back."""
         rest, across = f.divmod(tile.index, self.tiling[1])
@@ -193,124 +198,32 @@ class Conv(Kernel):
         with f.when(is_last):
             f.call(last, arguments)
 
-    def _emit_tile(self, module: Module, panel: tuple[tuple[int, int], ...]) -> str:
-        """The inner function: one tile, one panel. Arguments are addresses at its first pixel and channel."""
-        name = f"{self.name}_{'_'.join(str(real) for _, real in panel)}"
-        parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
-        parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
-        f = module.function(name, parameters)
-        f.linkage, f.attributes = "internal ", "nounwind noinline"
-        image, weights, target, *extras = f.parameters
-        kinds = [vector(lanes) for lanes, _ in panel]
-        width = sum(lanes for lanes, _ in panel)
-        starts = [sum(lanes for lanes, _ in panel[:k]) for k in range(len(panel))]
-        pixels = [(row, column) for row in range(self.tile.rows) for column in range(self.tile.columns)]
-        bias = [f.load(kind, f.at(weights, first)) for kind, first in zip(kinds, starts, strict=True)]
-        totals = [each for _ in pixels for each in bias]
-        distances = [
-            row * self.stride[0] * self.source.h + column * self.stride[1] * self.source.w for row, column in pixels
-        ]
 
-        def multiply(at: Value, weight: Value, totals: list[Value]) -> list[Value]:
-            """Add one input value of every pixel times the panel's weights."""
-            rows = [f.load(kind, f.at(weight, first)) for kind, first in zip(kinds, starts, strict=True)]
-            for first in starts:
-                f.prefetch(f.at(weight, first + WEIGHTS_AHEAD))
-            result = []
-            for index, distance in enumerate(distances):
-                value = f.load("float", f.at(at, distance))
-                for k, (lanes, _) in enumerate(panel):
-                    total = totals[index * len(panel) + k]
-                    result.append(f.fma(f.splat(value, lanes), rows[k], total))
-            return result
+def choose_tile(host: Host, rows: int, columns: int, out_channels: int, taps: int = 256) -> Tile:
+    """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
 
-        self._prefetch(f, [target, *extras], pixels, starts)
-        totals = self._emit_taps(f, image, f.at(weights, width), width, totals, multiply)
-        for index, (row, column) in enumerate(pixels):
-            for k, (_, real) in enumerate(panel):
-                addresses = [
-                    f.at(each, operand.offset(0, row, column, starts[k]))
-                    for each, operand in zip(extras, self.epilogue.operands, strict=True)
-                ]
-                value = finish_channels(f, self.epilogue, totals[index * len(panel) + k], addresses, real)
-                f.store_lanes(value, f.at(target, self.target.offset(0, row, column, starts[k])), real)
-        f.finish()
-        return name
-
-    def _prefetch(self, f: Function, bases: list[Value], pixels: list[tuple[int, int]], starts: list[int]) -> None:
-        """Fetch the lines the tile will write and read at its end, while it multiplies."""
-        for base, strides in zip(bases, (self.target, *self.epilogue.operands), strict=True):
-            if strides.w and self.batch * self.rows * strides.h >= FAR_FLOATS:
-                for (row, column), first in product(pixels, starts):
-                    f.prefetch(f.at(base, strides.offset(0, row, column, first)))
-
-    def _emit_taps(
-        self, f: Function, image: Value, weights: Value, width: int, totals: list[Value], multiply: object
-    ) -> list[Value]:
-        """The loops over rows of taps, taps of a row, and channels; runs that are contiguous become one loop."""
-        kh, kw = self.kernel
-        is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
-        run = self.in_channels * (kw if is_run else 1)
-        loops = [(kh, self.source.h * self.dilation[0])]
-        if not is_run:
-            loops.append((kw, self.source.w * self.dilation[1]))
-        return _nest(f, [each for each in loops if each[0] > 1], run, image, weights, width, totals, multiply)
-
-
-def _nest(
-    f: Function,
-    loops: list[tuple[int, int]],
-    run: int,
-    image: Value,
-    weights: Value,
-    width: int,
-    totals: list[Value],
-    multiply: object,
-) -> list[Value]:
-    """Loops over ``(count, distance)``, innermost the run of channels; weights are read in order throughout."""
-    if loops:
-        (count, distance), *inner = loops
-        floats = run * width
-        for times, _ in inner:
-            floats *= times
-        with f.loop(0, count, carry=totals) as loop:
-            at = f.at(image, f.mul(loop.index, distance))
-            weight = f.at(weights, f.mul(loop.index, floats))
-            loop.carry(_nest(f, inner, run, at, weight, width, loop.carried, multiply))
-        return loop.results
-    unroll = max(each for each in range(1, UNROLL + 1) if run % each == 0)
-    if run <= 2 * UNROLL:
-        unroll = run
-
-    def turn(index: Index, totals: list[Value]) -> list[Value]:
-        at, weight = f.at(image, index), f.at(weights, f.mul(index, width))
-        for k in range(unroll):
-            totals = multiply(f.at(at, k), f.at(weight, k * width), totals)  # type: ignore[operator]
-        return totals
-
-    if run == unroll:
-        return turn(0, totals)
-    with f.loop(0, run, unroll, carry=totals) as loop:
-        loop.carry(turn(loop.index, loop.carried))
-    return loop.results
-
-
-def choose_tile(host: Host, rows: int, columns: int, out_channels: int) -> Tile:
-    """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products."""
+    Args:
+        taps: products summed for one output value; with few of them the beginning and the end of a tile count.
+    """
     count = len(vectors_of(out_channels, host.lanes))
     best: tuple[float, Tile] | None = None
-    for vectors in (2, 3, 4, 1):
+    for vectors in (2, 3, 4, 1, 6, 8):
         if vectors > count and vectors > 1:
             continue
         limit = max(1, (host.registers - 1 - vectors) // vectors)
         for tile_rows in range(1, min(rows, limit) + 1):
             for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
+                tile = Tile(tile_rows, tile_columns, vectors)
                 tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
-                pixels = tile_rows * tile_columns
-                cycles = max(pixels * vectors, 8, (pixels + vectors) * 0.55) + 0.35 * vectors + 0.25
-                # a last panel with fewer vectors costs as many fewer products
                 whole, rest = divmod(count, vectors)
-                total = tiles * (whole * cycles + (max(pixels * rest, 8, (pixels + rest) * 0.55) + 0.6 if rest else 0))
-                if best is None or total < best[0] * 0.995:
-                    best = total, Tile(tile_rows, tile_columns, vectors)
+                total = tiles * (whole * _cycles(tile, vectors, taps) + (_cycles(tile, rest, taps) if rest else 0))
+                if best is None or total < best[0]:
+                    best = total, tile
     return best[1] if best else Tile(1, 1, 1)
+
+
+def _cycles(tile: Tile, vectors: int, taps: int) -> float:
+    """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
+    pixels = tile.rows * tile.columns
+    step = max(pixels * vectors, 4, (pixels + vectors) * 0.55) + 0.35 * vectors + 0.25
+    return taps * step + 60 + 2.5 * pixels * vectors

@@ -199,7 +199,7 @@ def direct(
         dilation=geometry.dilation,
         source=source,
         target=target,
-        tile=choose_tile(lowering.host, rows, columns, out_channels),
+        tile=choose_tile(lowering.host, rows, columns, out_channels, weight[0].size),
         lanes=lowering.host.lanes,
         epilogue=epilogue,
     )
