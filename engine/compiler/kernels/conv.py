@@ -1,9 +1,9 @@
 """Direct convolution of channels-last images as a register-blocked product; 1×1 and linear layers are a GEMM.
 
 A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the
-panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in place: pixels
-of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the image. Tiles that
-would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
+panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in
+place: pixels of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the
+image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
