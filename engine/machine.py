@@ -120,7 +120,11 @@ class Machine:
             self.prepare(graph, specs)
         if self.failure is not None:
             description["compiler"] = {"failure": self.failure}
-        elif specs is not None:
+        elif specs is None:
+            for row in description["operators"]:
+                if "kernel" in row:
+                    row["kernel"] = None
+        else:
             compiled = self._compiled(graph)
             description["compiler"] = compiled.annotate(compiled.program(specs), description["operators"])
 

@@ -84,7 +84,8 @@ def _rows(graph: RuntimeGraph, kernels: Sequence[Measured]) -> list[dict[str, An
 def _row(op: RuntimeOperator, kernels: Sequence[Measured], leader: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {"index": op.index, "name": op.name, "type": op.type}
     if not kernels:
-        return row | {"kernel": "none" if leader is None else "fused", "time_us": 0.0, "fused_into": leader}
+        joined = {"kernel": "none"} if leader is None else {"kernel": "fused", "fused_into": leader}
+        return row | joined | {"time_us": 0.0}
     time_us = sum(each.time_us for each in kernels)
     flops, moved = sum(each.flops for each in kernels), sum(each.bytes for each in kernels)
     row |= {"kernel": kernels[-1].kernel, "time_us": time_us}
