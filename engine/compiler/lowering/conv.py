@@ -10,6 +10,9 @@ from engine.compiler.kernels.conv import Conv, choose_tile
 from engine.compiler.kernels.depthwise import Depthwise
 from engine.compiler.kernels.depthwise_tile import choose_tile as choose_depthwise_tile
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.winograd import Winograd
+from engine.compiler.kernels import winograd_blocking
+from engine.compiler.kernels.winograd_blocking import choose_blocking
 from engine.compiler.lowering.builder import (
     BORDERS,
     NO_BORDER,
@@ -157,6 +160,21 @@ def _choose(
             lanes=lowering.host.lanes,
             epilogue=epilogue,
         )
+    output_tile = _winograd_tile(lowering, geometry, weight, shape)
+    if output_tile is not None:
+        return Winograd(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            in_channels=weight.shape[1],
+            out_channels=channels,
+            source=source,
+            target=target,
+            output_tile=output_tile,
+            blocking=choose_blocking(lowering.host, output_tile, rows, columns, weight.shape[1], channels, n),
+            lanes=lowering.host.lanes,
+            epilogue=epilogue,
+        )
     is_pointwise = geometry.kernel == (1, 1) and geometry.stride == (1, 1)
     if is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns):
         n, rows, columns = 1, 1, n * rows * columns
@@ -171,6 +189,19 @@ def _choose(
         target=target,
         epilogue=epilogue,
     )
+
+
+def _winograd_tile(
+    lowering: Lowering, geometry: Geometry, weight: Array, shape: tuple[int, int, int, int]
+) -> int | None:
+    """The tile of Winograd's algorithm, where it applies and is faster."""
+    is_plain = geometry.kernel == (3, 3) and geometry.stride == geometry.dilation == (1, 1) and geometry.groups == 1
+    if not is_plain or lowering.options.winograd == "off":
+        return None
+    n, channels, rows, columns = shape
+    if not hasattr(winograd_blocking, "choose"):
+        return 4 if min(weight.shape[1], channels) >= 16 and rows * columns >= 36 else None
+    return winograd_blocking.choose(lowering.host, rows, columns, weight.shape[1], channels, n)
 
 
 def direct(
