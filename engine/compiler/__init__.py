@@ -1,8 +1,12 @@
 """The compiler: from a graph to machine code through LLVM, and the memory and threads it runs with.
 
-graph -> lowering (operators to kernels) -> kernels (IR text) -> machine (object code) -> program -> instance
+graph -> lowering (operators to kernels) -> kernels (IR text) -> machine (object code) -> blueprint
+blueprint -> program (callable code) -> instance (memory and threads)
+
+A blueprint is plain data: the cache keeps it on disk, and a start from there needs none of what stands before it.
 """
 
-from engine.compiler.compiled import CompiledGraph, CompileOptions
+from engine.compiler.builder import CompileOptions
+from engine.compiler.compiled import CompiledGraph
 
 __all__ = ["CompileOptions", "CompiledGraph"]

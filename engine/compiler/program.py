@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from engine.compiler import machine
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.host import Host
 from engine.compiler.storage import ALIGNMENT
 from engine.graph.operator import RuntimeOperator
 from engine.tensor import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a program came about.
+
+    Args:
+        is_cached: whether it was found in the cache.
+        time_s: what it took, from optimising the graph or looking into the cache to code that can be called.
+        entry_bytes: size of its file in the cache; 0 where it is not kept.
+    """
+
+    is_cached: bool = False
+    time_s: float = 0.0
+    entry_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,20 +36,14 @@ class Program:
     Args:
         operators: those that run on the reference, by name.
         known: values of operands that are constant, by name.
+        origin: how it came about.
     """
 
     blueprint: Blueprint
     code: machine.Code
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
-
-
-def load(
-    blueprint: Blueprint, host: Host, operators: Mapping[str, RuntimeOperator], known: Mapping[str, object]
-) -> Program:
-    """Make a blueprint's code callable."""
-    code = machine.Code(blueprint.code, host)
-    return Program(blueprint=blueprint, code=code, operators=operators, known=known)
+    origin: Origin = field(default_factory=Origin)
 
 
 def aligned_bytes(count: int) -> Array:

@@ -1,0 +1,145 @@
+"""Programs of one graph: from the cache where it has them, compiled where it has not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.compiler import machine
+from engine.compiler.blueprint import Blueprint
+from engine.compiler.cache import DEFAULT_MAX_BYTES, Cache
+from engine.compiler.fingerprint import graph_digest, program_key
+from engine.compiler.generator import is_unchanged
+from engine.compiler.host import Host, detect
+from engine.compiler.program import Origin, Program
+from engine.compiler.progress import Progress, silent
+from engine.errors import CompileError
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.layers.container import Constant
+from engine.passes import PassReport, optimise
+from engine.tensor import TensorSpec, is_known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """How graphs are compiled.
+
+    Args:
+        threads: of a run; None for all cores this process may use.
+        winograd: ``auto`` or ``off``.
+        passes_off: names of passes to leave out.
+        host: the processor to generate for; None for this one.
+        cache: folder where what was compiled is kept and looked for; None for nowhere.
+        cache_max_bytes: of all that is kept there.
+    """
+
+    threads: int | None = None
+    winograd: str = "auto"
+    passes_off: frozenset[str] = field(default_factory=frozenset)
+    host: Host | None = None
+    cache: Path | None = None
+    cache_max_bytes: int = DEFAULT_MAX_BYTES
+
+
+class Builder:
+    """Makes the programs of a graph; one at a time.
+
+    Raises:
+        CompileError: there is no generator for this processor.
+    """
+
+    def __init__(self, graph: RuntimeGraph, options: CompileOptions) -> None:
+        self.host = options.host or detect()
+        self._graph = graph
+        self._options = options
+        self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
+        self._digest: bytes | None = None
+        self._optimised: RuntimeGraph | None = None
+        self._passes: list[PassReport] = []
+
+    def program(self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent) -> Program:
+        """The program for inputs of these shapes.
+
+        Args:
+            refresh: compile even what the cache has, and replace it there.
+
+        Raises:
+            CompileError: generated code is not valid, or no operator has a kernel.
+            EngineError: an operator does not accept these shapes.
+        """
+        start = time.perf_counter()
+        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress)
+        operators: Mapping[str, RuntimeOperator] = {}
+        known: Mapping[str, object] = {}
+        if blueprint.needs_graph:
+            graph = self._optimise(progress)
+            operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
+            known = _known(graph, specs)
+        code = machine.Code(blueprint.code, self.host)
+        time_s = time.perf_counter() - start
+        origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
+        return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
+
+    def _obtain(self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress) -> tuple[Blueprint, bool, int]:
+        """A blueprint, whether it was in the cache, and how many bytes it takes there."""
+        if self._cache is None:
+            return self._compile(specs, progress), False, 0
+        key = self._key(specs)
+        found = None if refresh else self._cache.load(key)
+        if found is not None and self._fits(found.blueprint, progress):
+            return found.blueprint, True, found.bytes
+        blueprint = self._compile(specs, progress)
+        if is_unchanged() and self._cache.save(key, blueprint):
+            # Mapped, its constants are shared with every process that runs it.
+            found = self._cache.load(key)
+            if found is not None:
+                return found.blueprint, False, found.bytes
+        return blueprint, False, 0
+
+    def _key(self, specs: Sequence[TensorSpec]) -> str:
+        if self._digest is None:
+            self._digest = graph_digest(self._graph)
+        passes_off = ", ".join(sorted(self._options.passes_off))
+        options = (self.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
+        return program_key(self._graph, self._digest, specs, *options)
+
+    def _fits(self, blueprint: Blueprint, progress: Progress) -> bool:
+        """Whether the operators it leaves to the reference are those of the graph, as the passes leave it today."""
+        if not blueprint.needs_graph:
+            return True
+        return blueprint.operators == tuple(op.name for op in self._optimise(progress).operators)
+
+    def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
+        # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
+        from engine.compiler.generation import make_blueprint
+        from engine.compiler.lowering import Lowering, Options
+
+        graph = self._optimise(progress)
+        progress("lowering", 0, 1)
+        lowering = Lowering(graph.operators, graph.infer(specs), self.host, Options(winograd=self._options.winograd))
+        lowering.run()
+        blueprint = make_blueprint(lowering, self._passes, progress)
+        if not blueprint.steps:
+            raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
+        return blueprint
+
+    def _optimise(self, progress: Progress) -> RuntimeGraph:
+        if self._optimised is None:
+            progress("passes", 0, 1)
+            self._optimised, self._passes = optimise(self._graph, self._options.passes_off)
+        return self._optimised
+
+
+def _known(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
+    """Values of operands that no run changes."""
+    known = {name: value for name, value in graph.infer(specs).items() if is_known(value)}
+    for op in graph.operators:
+        if op.layer is not None and isinstance(op.layer.layer, Constant):
+            known[op.outputs[0].name] = op.layer.forward([])
+    return known
+
+
+def _first(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3]) or "an empty graph"
