@@ -50,16 +50,26 @@ Wish = Callable[[RuntimeOperator], Border | None]
 RULES: dict[type[Layer], Rule] = {}
 BORDERS: dict[type[Layer], Wish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
+SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
+_SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
 
 
-def lowers(*layers: type[Layer], image: bool = False) -> Callable[[Rule], Rule]:
-    """Decorator: the rule for these layers; ``image`` says that they want channels-last operands."""
+def lowers(
+    *layers: type[Layer], image: bool = False, spatial_ranks: tuple[int, ...] | None = None
+) -> Callable[[Rule], Rule]:
+    """Decorator: the rule of these very classes, not of those derived from them.
+
+    Args:
+        image: they want channels-last operands.
+        spatial_ranks: of all that such layers may have, those the rule knows; None for all.
+    """
 
     def add(rule: Rule) -> Rule:
-        for layer in layers:
-            RULES[layer] = rule
-            if image:
-                IMAGE_LAYERS.add(layer)
+        RULES.update(dict.fromkeys(layers, rule))
+        if image:
+            IMAGE_LAYERS.update(layers)
+        if spatial_ranks is not None:
+            SPATIAL_RANKS.update(dict.fromkeys(layers, spatial_ranks))
         return rule
 
     return add
@@ -392,6 +402,7 @@ class Lowering:
                 rule = RULES[Layer]
             if rule is None:
                 raise NotLoweredError("there is no kernel for it")
+            _check_spatial_rank(_layer(op).layer)
             rule(self, op)
         except NotLoweredError as declined:
             self._undo(before, op, str(declined))
@@ -463,6 +474,13 @@ def image_strides(view: View) -> Strides:
     """The strides of a view shaped (n, c, h, w)."""
     n, c, h, w = view.strides
     return Strides(n, h, w, c)
+
+
+def _check_spatial_rank(layer: Layer) -> None:
+    known = SPATIAL_RANKS.get(type(layer))
+    rank: int | None = getattr(layer, "spatial_rank", None)
+    if known is not None and rank is not None and rank not in known:
+        raise NotLoweredError(f"there is no kernel for {_SPATIAL[rank]}")
 
 
 def _kind(op: RuntimeOperator) -> Layer | None:

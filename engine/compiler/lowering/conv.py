@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.compiler.kernels import winograd_blocking
 from engine.compiler.kernels.conv import Conv, choose_tile
 from engine.compiler.kernels.depthwise import Depthwise
 from engine.compiler.kernels.depthwise_tile import choose_tile as choose_depthwise_tile
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 from engine.compiler.kernels.winograd import Winograd
-from engine.compiler.kernels import winograd_blocking
 from engine.compiler.kernels.winograd_blocking import choose_blocking
 from engine.compiler.lowering.builder import (
     BORDERS,
@@ -42,8 +42,6 @@ class Geometry:
 
 
 def _geometry(layer: conv.Conv, kernel: tuple[int, ...]) -> Geometry:
-    if layer.spatial_rank > 2:
-        raise NotLoweredError("there is no kernel for volumes")
     if layer.padding_mode != "zeros" and any(map(any, layer.padding_of(kernel))):
         raise NotLoweredError(f"there is no kernel for padding_mode {layer.padding_mode}")
     windows = layer.windows_of(kernel)
@@ -79,7 +77,7 @@ def as_image(array: Array) -> Array:
     return array[:, :, None, :] if array.ndim == 3 else array
 
 
-@lowers(conv.Conv, image=True)
+@lowers(conv.Conv, image=True, spatial_ranks=(1, 2))
 def lower_conv(lowering: Lowering, op: RuntimeOperator) -> None:
     """A convolution of signals or images with the element-wise operators after it."""
     layer = op.layer.layer if op.layer is not None else None

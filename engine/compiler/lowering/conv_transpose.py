@@ -97,7 +97,7 @@ def _sizes(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 BORDERS[ConvTranspose] = _wanted_border
 
 
-@lowers(ConvTranspose, image=True)
+@lowers(ConvTranspose, image=True, spatial_ranks=(2,))
 def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
     """A transposed convolution of images with the element-wise operators after it."""
     layer = None if op.layer is None else op.layer.layer

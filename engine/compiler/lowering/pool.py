@@ -27,7 +27,7 @@ from engine.layers.pool import AvgPool
 Mode = Literal["max", "average"]
 
 
-@lowers(MaxPool, AvgPool, image=True)
+@lowers(MaxPool, AvgPool, image=True, spatial_ranks=(1, 2))
 def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
     """The largest or the mean element of every window."""
     layer: Any = None if op.layer is None else op.layer.layer
@@ -35,9 +35,6 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
         raise NotLoweredError("there is no kernel for the indices of maxima")
     x = _operand(lowering, op, layer.spatial_rank)
     out = _sizes(lowering, op)
-    windows = layer.windows
-    if layer.spatial_rank > 2:
-        raise NotLoweredError("there is no kernel for volumes")
     axes = [
         Axis(
             size=size,
@@ -47,7 +44,7 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
             dilation=window.dilation,
             padding=window.before,
         )
-        for size, count, window in zip(x.shape[2:], out, windows, strict=True)
+        for size, count, window in zip(x.shape[2:], out, layer.windows, strict=True)
     ]
     average = isinstance(layer, AvgPool)
     _emit(
@@ -61,12 +58,10 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
     )
 
 
-@lowers(AdaptiveAvgPool, image=True)
+@lowers(AdaptiveAvgPool, image=True, spatial_ranks=(1, 2))
 def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
     """The mean of windows that cover an image evenly."""
     layer: Any = None if op.layer is None else op.layer.layer
-    if layer.spatial_rank > 2:
-        raise NotLoweredError("there is no kernel for volumes")
     x, sizes = _operand(lowering, op, layer.spatial_rank), _sizes(lowering, op)
     if sizes == [1, 1]:
         emit_global_average(lowering, op, x)
