@@ -34,6 +34,7 @@ from engine.tensor import Array, parse_dtype
 
 # Looks at a counter before a thread sleeps; some 60 µs.
 SPINS = 1500
+NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
@@ -78,20 +79,22 @@ class Instance:
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {}
         for number, segment in enumerate(self.program.blueprint.segments):
-            stamps = None if times is None else np.zeros(segment.last + 1, np.int64)
             if segment.call is not None:
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 stamps = np.array([began, time.monotonic_ns()])
             else:
-                self._epoch += 1
-                at = None if stamps is None else stamps.ctypes.data
-                began = self._run(self._team_at, self._epoch << SEGMENT_BITS | number, at)
-                if stamps is not None:
-                    stamps = np.concatenate([[began], stamps[segment.first : segment.last]])
-            if times is not None and stamps is not None:
+                stamps = self._run_native(number, segment, times is not None)
+            if times is not None:
                 times.append((segment, stamps))
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
+
+    def _run_native(self, number: int, segment: Segment, is_timed: bool) -> Array:
+        """Run a segment's kernels; where it is timed, the clock before and after each of them."""
+        self._epoch += 1
+        at = self._tables.times.ctypes.data if is_timed else None
+        began = self._run(self._team_at, self._epoch << SEGMENT_BITS | number, at)
+        return np.array([began, *self._tables.times[segment.first : segment.last]]) if is_timed else NOT_TIMED
 
     def _outputs(self) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""
@@ -183,6 +186,7 @@ class _Tables:
             -1, 2
         )
         self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
+        self.times = np.zeros(max(1, len(steps)), np.int64)
         self.team = aligned_bytes(TEAM_BYTES)
         words = self.team.view(np.int64)
         words[STEPS // 8] = self.steps.ctypes.data

@@ -21,7 +21,7 @@ COUNTER_BYTES = 128
 TEAM_BYTES = 512
 # Words of the team's block, as byte offsets: the run that is asked for, threads asleep between runs, threads asleep
 # within a run and the word they sleep on, and the tables.
-GENERATION, IDLE, SLEEPERS, WAKE, STEPS, COUNTERS, SEGMENTS, SPIN = 0, 64, 128, 192, 256, 264, 272, 280
+GENERATION, IDLE, SLEEPERS, WAKE, STEPS, COUNTERS, SEGMENTS, SPIN, TIMES = 0, 64, 128, 192, 256, 264, 272, 280, 288
 
 # A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
 SEGMENT_BITS = 24
@@ -36,7 +36,11 @@ _PAUSE_DECLARATION = {
 
 
 def team_code(host: Host) -> str:
-    """IR of ``run(team, generation, times)`` and ``worker(team, seen)``."""
+    """IR of ``run(team, generation, times)``, ``worker(team, seen)`` and ``stop(team, generation, nothing)``.
+
+    ``times`` is null or a table with a place for every step, for the clock in ns when its last chunk was finished; it
+    must stay as long as the team.
+    """
     architecture = host.triple.split("-")[0]
     return _TEXT.format(
         pause=_PAUSE[architecture],
@@ -52,6 +56,7 @@ def team_code(host: Host) -> str:
         COUNTERS=COUNTERS,
         SEGMENTS=SEGMENTS,
         SPIN=SPIN,
+        TIMES=TIMES,
         STEP_BYTES=STEP_BYTES,
         COUNTER_BYTES=COUNTER_BYTES,
     )
@@ -83,7 +88,7 @@ define internal i64 @now() nounwind noinline {{
   ret i64 %t
 }}
 
-define internal void @walk(ptr %team, i64 %generation, ptr %times) nounwind noinline {{
+define internal void @walk(ptr %team, i64 %generation) nounwind noinline {{
 entry:
   %epoch = lshr i64 %generation, {bits}
   %segment = and i64 %generation, {mask}
@@ -96,6 +101,9 @@ entry:
   %segments = load ptr, ptr %segments.p, align 8
   %spin.p = getelementptr i8, ptr %team, i64 {SPIN}
   %spin = load i64, ptr %spin.p, align 8
+  %times.p = getelementptr i8, ptr %team, i64 {TIMES}
+  %times = load ptr, ptr %times.p, align 8
+  %untimed = icmp eq ptr %times, null
   %sleepers = getelementptr i8, ptr %team, i64 {SLEEPERS}
   %wake = getelementptr i8, ptr %team, i64 {WAKE}
   %first.i = shl i64 %segment, 1
@@ -106,7 +114,7 @@ entry:
   br label %step
 
 step:
-  %i = phi i64 [ %first, %entry ], [ %i.next, %advance ], [ %i.next, %stamp ]
+  %i = phi i64 [ %first, %entry ], [ %i.next, %advance ]
   %is.end = icmp uge i64 %i, %last
   br i1 %is.end, label %leave, label %begin
 
@@ -146,6 +154,12 @@ claim:
 
 work:
   call void %function(ptr %arguments, i64 %chunk)
+  br i1 %untimed, label %report, label %stamp
+
+stamp:
+  %t = call i64 @now()
+  %slot = getelementptr i64, ptr %times, i64 %i
+  store i64 %t, ptr %slot, align 8
   br label %report
 
 report:
@@ -209,13 +223,6 @@ slept:
 
 advance:
   %i.next = add i64 %i, 1
-  %untimed = icmp eq ptr %times, null
-  br i1 %untimed, label %step, label %stamp
-
-stamp:
-  %t = call i64 @now()
-  %slot = getelementptr i64, ptr %times, i64 %i
-  store i64 %t, ptr %slot, align 8
   br label %step
 
 leave:
@@ -224,6 +231,8 @@ leave:
 
 define i64 @run(ptr %team, i64 %generation, ptr %times) nounwind {{
 entry:
+  %times.p = getelementptr i8, ptr %team, i64 {TIMES}
+  store ptr %times, ptr %times.p, align 8
   %idle = getelementptr i8, ptr %team, i64 {IDLE}
   %untimed = icmp eq ptr %times, null
   br i1 %untimed, label %go, label %timed
@@ -244,7 +253,7 @@ call:
   br label %do
 
 do:
-  call void @walk(ptr %team, i64 %generation, ptr %times)
+  call void @walk(ptr %team, i64 %generation)
   ret i64 %start
 }}
 
@@ -301,7 +310,7 @@ called:
   br i1 %is.stop, label %leave, label %work
 
 work:
-  call void @walk(ptr %team, i64 %asked, ptr null)
+  call void @walk(ptr %team, i64 %asked)
   br label %listen
 
 leave:
