@@ -6,10 +6,12 @@ The compiler is imported only when a session wants it: without llvmlite the engi
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from engine.errors import CompileError, ParameterError
 from engine.graph import RuntimeGraph, execute
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 Backend = Literal["auto", "compiled", "reference"]
 Winograd = Literal["auto", "off"]
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, how many parts of it are done and how many there are."""
+
+CACHE_MAX_BYTES: Final = 4 << 30
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -35,39 +41,58 @@ class MeasuredRun:
     peak_bytes: int
 
 
-def make_machine(backend: str, threads: int | None, winograd: str, passes_off: Collection[str]) -> Machine | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineOptions:
+    """How a session's graphs are compiled; see Session."""
+
+    backend: str
+    threads: int | None
+    winograd: str
+    passes_off: frozenset[str]
+    cache: Path | None
+    cache_max_bytes: int
+
+
+def cache_folder(cache: str | os.PathLike[str] | None) -> Path | None:
+    """The folder that ``auto`` stands for, the one given, or None for none.
+
+    ``auto`` is ``pnnx-serve`` in the user's folder for caches, as the XDG base directory specification has it.
+    """
+    if cache != "auto":
+        return None if cache is None else Path(cache)
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        return (given if given.is_absolute() else Path.home() / ".cache") / "pnnx-serve"
+    except RuntimeError:  # a user without a name and without a home
+        return None
+
+
+def make_machine(options: MachineOptions) -> Machine | None:
     """The machine of a session, None for one that runs on the reference.
 
     Raises:
         ParameterError: an unknown backend, winograd mode or pass.
     """
-    if backend not in ("auto", "compiled", "reference"):
-        raise ParameterError("unknown backend", found=repr(backend), expected="auto, compiled or reference")
-    if winograd not in ("auto", "off"):
-        raise ParameterError("unknown winograd mode", found=repr(winograd), expected="auto or off")
-    unknown = sorted(set(passes_off) - set(PASSES))
+    if options.backend not in ("auto", "compiled", "reference"):
+        raise ParameterError("unknown backend", found=repr(options.backend), expected="auto, compiled or reference")
+    if options.winograd not in ("auto", "off"):
+        raise ParameterError("unknown winograd mode", found=repr(options.winograd), expected="auto or off")
+    unknown = sorted(options.passes_off - set(PASSES))
     if unknown:
         raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
-    if backend == "reference":
-        return None
-    return Machine(threads, winograd, frozenset(passes_off), must_compile=backend == "compiled")
+    return None if options.backend == "reference" else Machine(options)
 
 
 class Machine:
     """Compiles a session's graphs when they first run.
 
-    Args:
-        must_compile: whether what cannot be compiled is an error; it runs on the reference otherwise.
-
     Attributes:
         failure: why the graph runs on the reference after all; None while it does not.
     """
 
-    def __init__(self, threads: int | None, winograd: str, passes_off: frozenset[str], *, must_compile: bool) -> None:
-        self._threads = threads
-        self._winograd = winograd
-        self._passes_off = passes_off
-        self._must_compile = must_compile
+    def __init__(self, options: MachineOptions) -> None:
+        self._options = options
+        self._must_compile = options.backend == "compiled"
         self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
         self._lock = threading.Lock()
         self.failure: str | None = None
@@ -98,17 +123,31 @@ class Machine:
                 return _run_compiled(compiled, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)
 
-    def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
+    def prepare(
+        self,
+        graph: RuntimeGraph,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
         """Compile a graph for inputs of these shapes ahead of its first run.
+
+        Args:
+            refresh: compile even what was compiled before.
+
+        Returns:
+            What was made, as plain data; only ``failure`` where nothing was.
 
         Raises:
             CompileError: it must be compiled and cannot.
         """
         if self.failure is None:
             try:
-                self._compiled(graph).program(specs)
+                return self._compiled(graph).prepare(specs, refresh=refresh, progress=progress)
             except CompileError as error:
                 self._fall_back(error)
+        return {"failure": self.failure}
 
     def annotate(self, graph: RuntimeGraph, specs: Sequence[TensorSpec] | None, description: dict[str, Any]) -> None:
         """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
@@ -131,7 +170,7 @@ class Machine:
     def _compiled(self, graph: RuntimeGraph) -> CompiledGraph:
         with self._lock:
             if id(graph) not in self._graphs:
-                self._graphs[id(graph)] = graph, _compile(graph, self._threads, self._winograd, self._passes_off)
+                self._graphs[id(graph)] = graph, _compile(graph, self._options)
             return self._graphs[id(graph)][1]
 
     def _fall_back(self, error: CompileError) -> None:
@@ -143,12 +182,21 @@ class Machine:
             self.failure = str(error)
 
 
-def _compile(graph: RuntimeGraph, threads: int | None, winograd: str, passes_off: frozenset[str]) -> CompiledGraph:
+def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
     try:
         from engine.compiler import CompiledGraph, CompileOptions
     except ImportError as exc:
         raise CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc)) from exc
-    return CompiledGraph(graph, CompileOptions(threads=threads, winograd=winograd, passes_off=passes_off))
+    return CompiledGraph(
+        graph,
+        CompileOptions(
+            threads=options.threads,
+            winograd=options.winograd,
+            passes_off=options.passes_off,
+            cache=options.cache,
+            cache_max_bytes=options.cache_max_bytes,
+        ),
+    )
 
 
 def _run_compiled(

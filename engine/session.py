@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.errors import ParameterError
+from engine.errors import InputError, ParameterError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
 from engine.graph.watch import Watch
-from engine.machine import Backend, Machine, MeasuredRun, Winograd, join_rows, make_machine, rows_of
+from engine.machine import (
+    CACHE_MAX_BYTES,
+    Backend,
+    Machine,
+    MachineOptions,
+    MeasuredRun,
+    Progress,
+    Winograd,
+    cache_folder,
+    join_rows,
+    make_machine,
+    rows_of,
+)
 from engine.tensor import Array, TensorSpec
 
 
@@ -59,6 +72,9 @@ class Session:
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.
+        cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
+            user's folder for caches; None compiles anew in every process.
+        cache_max_bytes: of all that is kept there; what was not used for longest goes first.
 
     Raises:
         ParameterError: an unknown backend, winograd mode or pass.
@@ -73,12 +89,23 @@ class Session:
         *,
         winograd: Winograd = "auto",
         passes_off: Collection[str] = (),
+        cache: str | os.PathLike[str] | None = "auto",
+        cache_max_bytes: int = CACHE_MAX_BYTES,
     ) -> None:
         if threads is not None and threads < 1:
             raise ParameterError("threads must be positive", found=threads)
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
         self.threads = threads
-        self._machine = make_machine(backend, threads, winograd, passes_off)
+        self._machine = make_machine(
+            MachineOptions(
+                backend=backend,
+                threads=threads,
+                winograd=winograd,
+                passes_off=frozenset(passes_off),
+                cache=cache_folder(cache),
+                cache_max_bytes=cache_max_bytes,
+            )
+        )
         self._lock = threading.Lock()
         self._batching: Batching | None = None
         _ = graph.plan  # a graph that is not built is refused here
@@ -134,22 +161,38 @@ class Session:
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
 
-    def prepare(self, batch: int | None = None) -> None:
-        """Compile now what runs of the exported shapes, or of another batch size, need; nothing for open shapes.
+    def prepare(
+        self, batch: int | None = None, *, refresh: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any] | None:
+        """Compile now what runs of the exported shapes, or of another batch size, will need.
+
+        Args:
+            refresh: compile even what was compiled before, here or in the cache.
+            progress: told how far it is.
+
+        Returns:
+            What was made, as plain data, see docs/graph.md; None on the reference, and where sizes are open.
 
         Raises:
+            InputError: the graph takes no such batch.
             CompileError: backend ``compiled`` and nothing can be compiled.
         """
-        specs = [port.spec for port in self.graph.inputs]
-        known = [spec for spec in specs if spec is not None and (spec.is_static or batch is not None)]
-        if self._machine is None or len(known) != len(specs):
-            return
-        graph = self.graph
-        if batch is not None:
-            graph = self.batching.graph or self.graph
-            known = [TensorSpec((batch, *spec.shape[1:]), spec.dtype) for spec in known]
-        if all(spec.is_static for spec in known):
-            self._machine.prepare(graph, known)
+        graph, batch = (self.graph, None) if batch is None else self._graph_for(batch)
+        specs = [_with_batch(port.spec, batch) for port in graph.inputs if port.spec is not None]
+        is_known = len(specs) == len(graph.inputs) and all(spec.is_static for spec in specs)
+        if self._machine is None or not is_known:
+            return None
+        return self._machine.prepare(graph, specs, refresh=refresh, progress=progress)
+
+    def _graph_for(self, batch: int) -> tuple[RuntimeGraph, int | None]:
+        """The graph that runs a batch, and the batch it is given; None for the one it was exported with."""
+        is_exported = any(port.spec is not None and port.spec.shape[:1] == (batch,) for port in self.graph.inputs)
+        if is_exported:
+            return self.graph, None
+        if self.batching.mode == "fixed":
+            problem = f"the graph takes no other batch ({self.batching.reason})"
+            raise InputError(problem, found=batch, expected=self.batching.exported)
+        return (self.graph, None) if self.batching.graph is None else (self.batching.graph, batch)
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
@@ -192,6 +235,10 @@ class Session:
             if self._batching is None:
                 self._batching = decide(self.graph)
             return self._batching
+
+
+def _with_batch(spec: TensorSpec, batch: int | None) -> TensorSpec:
+    return spec if batch is None or not spec.shape else TensorSpec((batch, *spec.shape[1:]), spec.dtype)
 
 
 def _named(arrays: Sequence[Array]) -> Outputs:

@@ -71,8 +71,10 @@ class CompiledGraph:
         with self._lock:
             return self._instance(_key(specs), lambda: self._builder.program(specs))
 
-    def prepare(self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent) -> Program:
-        """The program for inputs of these shapes, made now if it is not yet.
+    def prepare(
+        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Make the program for inputs of these shapes, if it is not made yet; what was made, as plain data.
 
         Args:
             refresh: compile even what was compiled before, here or in the cache.
@@ -85,8 +87,8 @@ class CompiledGraph:
         with self._lock:
             if refresh and key in self._instances:
                 self._instances.pop(key).close()
-            make = partial(self._builder.program, specs, refresh=refresh, progress=progress)
-            return self._instance(key, make).program
+            make = partial(self._builder.program, specs, refresh=refresh, progress=progress or silent)
+            return describe(self._instance(key, make).program)
 
     def program(self, specs: Sequence[TensorSpec]) -> Program:
         """The program for inputs of these shapes."""

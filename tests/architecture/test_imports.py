@@ -30,7 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion"},
     "engine.compiler": VOCABULARY
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
-    "engine.session": VOCABULARY | {"engine.graph"},
+    "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},
+    "engine.session": VOCABULARY | {"engine.graph", "engine.machine"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},

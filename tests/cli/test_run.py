@@ -41,13 +41,13 @@ def test_outputs_are_described_and_saved(store: Path, capsys: pytest.CaptureFixt
     saved = dict(np.load("y.npz"))
     np.testing.assert_array_equal(saved["out0"], [WEIGHT @ [1, 2, 3] + BIAS])
     first, *rest = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"linear · reference back end · [\d.]+ (µs|ms|s)", first)
+    assert re.fullmatch(r"linear · compiled back end · [\d.]+ (µs|ms|s)", first)
     assert rest == ["out0  [1, 2] float32  min 24  max 52  mean 38"]
 
 
 def test_a_model_is_found_by_its_path(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{store}/linear/1/model.pnnx.param", "--input", save("x.npy", 0, 0, 0)]) == 0
-    assert capsys.readouterr().out.startswith("model · reference back end")
+    assert capsys.readouterr().out.startswith("model · compiled back end")
 
 
 def test_a_store_is_named_by_its_flag(store: Path, tmp_path: Path) -> None:
