@@ -134,12 +134,13 @@ def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
     """Which kernel computes an operator, or why none does."""
     if name in plan.reasons:
         return {"kernel": "reference", "why": plan.reasons[name]}
-    for step in reversed(plan.steps):
-        if name == step.operators[0]:
-            return {"kernel": step.kind}
-    for step in reversed(plan.steps):
-        if name in step.operators:
-            return {"kernel": "fused", "fused_into": step.operators[0]}
+    steps = [step for step in plan.steps if name in step.operators]
+    led = [step for step in steps if name == step.operators[0]]
+    if led:
+        # Before and after it there may be copies.
+        return {"kernel": max(reversed(led), key=lambda step: step.flops).kind}
+    if steps:
+        return {"kernel": "fused", "fused_into": steps[-1].operators[0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
 
 

@@ -88,7 +88,7 @@ def _row(op: RuntimeOperator, kernels: Sequence[Measured], leader: str | None) -
         return row | joined | {"time_us": 0.0}
     time_us = sum(each.time_us for each in kernels)
     flops, moved = sum(each.flops for each in kernels), sum(each.bytes for each in kernels)
-    row |= {"kernel": kernels[-1].kernel, "time_us": time_us}
+    row |= {"kernel": max(reversed(kernels), key=lambda each: each.flops).kernel, "time_us": time_us}
     if flops and time_us:
         row["gflops"] = flops / time_us / 1e3
     if moved and time_us:

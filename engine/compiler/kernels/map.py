@@ -64,7 +64,7 @@ class Map(Kernel):
 
     @property
     def flops(self) -> int:
-        return self.rows * self.sizes[-1] * max(1, weight(self.tree))
+        return self.rows * self.sizes[-1] * weight(self.tree)
 
     def emit(self, module: Module, host: Host) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
