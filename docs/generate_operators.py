@@ -1,4 +1,4 @@
-"""Write docs/operators.md from the registry: every operator type, and the layer that computes it.
+"""Write docs/operators.md from the registry: every operator type, the layer that computes it, how it is compiled.
 
     python docs/generate_operators.py
 
@@ -18,6 +18,9 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
+from engine.compiler.lowering import rearrange, terms
+from engine.compiler.lowering.builder import RULES, SPATIAL_RANKS
+from engine.layers.container import Constant
 from engine.layers.parameter import describe_kind
 from engine.layers.signature import REQUIRED, Signature
 
@@ -32,7 +35,13 @@ An operand with `= value` may be absent. Any operand may also be stored with the
 or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). Types that begin with
 `aten::` take everything in the order of PyTorch's own schema. *Fixed* parameters belong to the type; what is
 *not needed* is read over; *if* names the parameter that announces an attribute. Reference: runs on numpy, held
-against PyTorch's recorded answers. Compiled: runs as machine code.
+against PyTorch's recorded answers.
+
+Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
+kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where strides
+can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels. A rule may decline
+some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has nothing
+to do with tensors, is computed before the run.
 """
 _TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "reference", "compiled")
 
@@ -60,12 +69,25 @@ def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
     for each in signatures:
         rows.setdefault(_cells(each), []).append(f"`{each.type}`")
     for cells, types in rows.items():
-        yield [" ".join(types), *cells, "✔", "–"]
+        yield [" ".join(types), *cells]
 
 
 def _cells(signature: Signature) -> tuple[str, ...]:
     summary = (signature.layer.__doc__ or "").strip().split("\n\n")[0]
-    return _prose(summary), _operands(signature), _parameters(signature), _attributes(signature)
+    arguments = _operands(signature), _parameters(signature), _attributes(signature)
+    return _prose(summary), *arguments, "✔", compiled_as(signature)
+
+
+def compiled_as(signature: Signature) -> str:
+    """What the compiler has for a type: the rules of its layer's class."""
+    layer, rank = signature.layer, signature.presets.get("spatial_rank")
+    if issubclass(layer, Constant):
+        return "constant"
+    if rank is not None and rank not in SPATIAL_RANKS.get(layer, (rank,)):
+        return "–"
+    if layer in RULES:
+        return "view" if RULES[layer] is rearrange.lower_view else "kernel"
+    return "map" if layer in terms.RULES else "–"
 
 
 def _operands(signature: Signature) -> str:

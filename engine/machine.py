@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from engine.errors import CompileError, ParameterError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.watch import Watch
-from engine.passes import PASSES
+from engine.passes import LOWERING_PASSES, PASSES
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
@@ -77,9 +77,10 @@ def make_machine(options: MachineOptions) -> Machine | None:
         raise ParameterError("unknown backend", found=repr(options.backend), expected="auto, compiled or reference")
     if options.winograd not in ("auto", "off"):
         raise ParameterError("unknown winograd mode", found=repr(options.winograd), expected="auto or off")
-    unknown = sorted(options.passes_off - set(PASSES))
+    known = [*PASSES, *LOWERING_PASSES]
+    unknown = sorted(options.passes_off - set(known))
     if unknown:
-        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
+        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(known)}")
     return None if options.backend == "reference" else Machine(options)
 
 

@@ -18,7 +18,7 @@ from engine.compiler.progress import Progress, silent
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.container import Constant
-from engine.passes import PassReport, optimise
+from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.tensor import TensorSpec, is_known
 
 
@@ -118,9 +118,19 @@ class Builder:
 
         graph = self._optimise(progress)
         progress("lowering", 0, 1)
-        lowering = Lowering(graph.operators, graph.infer(specs), self.host, Options(winograd=self._options.winograd))
+        lowering = Lowering(
+            graph.operators,
+            graph.infer(specs),
+            [port.operand for port in graph.inputs],
+            [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"],
+            self.host,
+            Options(winograd=self._options.winograd, off=self._options.passes_off),
+        )
         lowering.run()
-        blueprint = make_blueprint(lowering, self._passes, progress)
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
+        blueprint = make_blueprint(lowering, [*self._passes, *fusions], progress)
         if not blueprint.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return blueprint
@@ -128,7 +138,7 @@ class Builder:
     def _optimise(self, progress: Progress) -> RuntimeGraph:
         if self._optimised is None:
             progress("passes", 0, 1)
-            self._optimised, self._passes = optimise(self._graph, self._options.passes_off)
+            self._optimised, self._passes = optimise(self._graph, self._options.passes_off - set(LOWERING_PASSES))
         return self._optimised
 
 

@@ -31,7 +31,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
     Raises:
         CompileError: generated code is not valid.
     """
-    kept = [view for name in lowering.outputs if (view := _output(lowering, name)) is not None]
+    kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     memory = plan_memory(lowering.steps, kept)
     constants, places = _constants(lowering.steps)
     starts = {**memory.offsets, **places}
@@ -41,7 +41,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
         steps=tuple(_native(step, starts) for step in lowering.steps if isinstance(step, KernelStep)),
         segments=tuple(_segments(lowering.steps, starts)),
         arena_bytes=memory.bytes,
-        outputs=tuple(_result(lowering, each, starts) for each in lowering.outputs),
+        outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
         operators=tuple(op.name for op in lowering.operators),
         passes=tuple(passes),

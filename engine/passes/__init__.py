@@ -7,6 +7,6 @@ graph, reports = optimise(graph, off=["expression_fusion"])
 from __future__ import annotations
 
 from engine.passes.optimiser import PASSES, Pass, optimise
-from engine.passes.report import PassReport
+from engine.passes.report import ACTIVATIONS, JOINS, LOWERING_PASSES, RESIDUALS, PassReport
 
-__all__ = ["PASSES", "Pass", "PassReport", "optimise"]
+__all__ = ["ACTIVATIONS", "JOINS", "LOWERING_PASSES", "PASSES", "RESIDUALS", "Pass", "PassReport", "optimise"]

@@ -8,13 +8,14 @@ since -0.0 + 0 is 0.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from engine.errors import EngineError
-from engine.expression import FUNCTIONS, Call, Input, List, Literal, Node, inputs, postorder
+from engine.expression import FUNCTIONS, Call, Input, Literal, Node, inputs, postorder
+from engine.passes.trees import rebuilt
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec, parse_dtype
 
 Known: TypeAlias = Mapping[Node, object]
@@ -125,13 +126,6 @@ class _Simplifier:
             return FUNCTIONS[node.function].infer(*items) if isinstance(node, Call) else items
 
 
-def rebuilt(node: Node, children: Sequence[Node]) -> Node:
-    """A node with other children; itself where they are the same."""
-    if all(new is old for new, old in zip(children, node.children, strict=True)):
-        return node
-    return Call(node.function, tuple(children)) if isinstance(node, Call) else List(tuple(children))
-
-
 def _keeps(call: Call, kept: Node, known: Known) -> bool:
     """Whether the result has the dtype and shape of an argument that is a tensor."""
     return isinstance(known[kept], TensorSpec) and known[call] == known[kept]
@@ -235,13 +229,3 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     **{name: (_cast,) for name in FUNCTIONS if name.startswith("torch.")},
 }
 """The rules of each function, tried in this order."""
-
-
-def uses(root: Node) -> Iterator[int]:
-    """The index of every input where it stands in the tree, repeated as often as it does."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Input):
-            yield node.index
-        pending.extend(node.children)

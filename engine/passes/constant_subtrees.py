@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace as with_fields
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from engine.expression import Call, Input, Node, evaluate, infer, inputs
 from engine.graph import RuntimeOperator
 from engine.layers.container import Expression
 from engine.passes.rewriting import Rewriter
-from engine.passes.static_arguments import reading, replaced
 from engine.passes.storage import bytes_of, is_small_enough, tensor
+from engine.passes.trees import reading, replaced
 from engine.pnnx import Operator
 from engine.tensor import CODES, Array, TensorSpec
 
@@ -38,8 +37,8 @@ def folded_subtrees(
             new.append(tensor(name, value))
     if not new:
         return op.source
-    wider = with_fields(op.source, inputs=(*op.source.inputs, *(each.name for each in new)))
-    shorter = reading(wider, replaced(layer.tree, others))
+    operands = (*op.source.inputs, *(each.name for each in new))
+    shorter = reading(op.source, replaced(layer.tree, others), operands)
     rewriter.replace(op, *new, shorter)
     return shorter
 

@@ -1,4 +1,7 @@
-"""Element-wise operators as expressions that give the same bits.
+"""Element-wise operators as expressions that give the same numbers.
+
+All bits are the same but one: a zero that lies on a bound, as in ``relu(-0.0)``, may have either sign, which neither
+PyTorch nor numpy settles.
 
 Only what is one function of the language, or a bound on each side, is expressed. Sigmoids, softplus and their like stay
 operators: the compiler has functions of its own for them, better than a tree of exponentials and quotients.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.expression import Call, Input, List, Node, format, postorder
+from engine.expression import Call, Input, List, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.container import Expression
-from engine.passes.algebra import rounds_down, simplified, uses
+from engine.passes.algebra import rounds_down, simplified
 from engine.passes.expressing import tree_of
 from engine.passes.facts import Facts, only_consumer
 from engine.passes.rewriting import Rewriter
-from engine.passes.static_arguments import replaced
-from engine.pnnx import Graph, Operator
+from engine.passes.trees import reading, renumbered, replaced, uses
+from engine.pnnx import Graph
 
 LONGEST: Final = 64
 """Calls of an expression beyond which nothing more is merged into it."""
@@ -68,8 +68,7 @@ class _Map:
         """An operator by itself."""
         operands = tuple({operand.name: operand for operand in op.inputs}.values())
         numbers = {index: operands.index(operand) for index, operand in enumerate(op.inputs)}
-        others: dict[Node, Node] = {Input(old): Input(new) for old, new in numbers.items()}
-        return cls(op=op, tree=replaced(tree, others), operands=operands)
+        return cls(op=op, tree=renumbered(tree, numbers), operands=operands)
 
     @property
     def calls(self) -> int:
@@ -122,8 +121,4 @@ def _emit(map: _Map, rewriter: Rewriter, facts: Facts) -> None:
     is_expression = op.layer is not None and isinstance(op.layer.layer, Expression)
     if not map.absorbed and (not is_expression or tree == map.tree):
         return
-    used = sorted(set(uses(tree)))
-    others: dict[Node, Node] = {Input(old): Input(new) for new, old in enumerate(used)}
-    inputs = tuple(map.operands[index].name for index in used)
-    text = format(replaced(tree, others))
-    rewriter.replace(op, Operator("pnnx.Expression", op.name, inputs, op.source.outputs, {"expr": text}))
+    rewriter.replace(op, reading(op.source, tree, [operand.name for operand in map.operands]))

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from engine import pnnx
+
+ACTIVATIONS: Final = "activation_into_producer"
+RESIDUALS: Final = "residual_into_producer"
+JOINS: Final = "join_in_place"
+LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS)
+"""What the compiler does while it lowers a graph, reported and left out like a pass: element-wise operators become part
+of the kernel that makes their operand, alone or together with another tensor; parts of a concatenation are computed in
+their place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

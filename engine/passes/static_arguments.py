@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace as with_fields
 
-from engine.expression import Input, Literal, Node, format, inputs, postorder
+from engine.expression import Input, Literal, Node, postorder
 from engine.graph import RuntimeOperator
 from engine.layers import Signature
 from engine.layers.container import Expression
-from engine.passes.algebra import explicit, rebuilt, simplified
+from engine.passes.algebra import explicit, simplified
 from engine.passes.facts import Facts, is_pure
+from engine.passes.trees import reading, rebuilt
 from engine.pnnx import Operator, Parameter
 from engine.tensor import UNKNOWN
 
@@ -66,7 +66,7 @@ def _shorter(op: RuntimeOperator, layer: Expression, facts: Facts) -> Operator:
     known = [facts.known(operand) for operand in op.inputs]
     tree = explicit(layer.tree, known, op.outputs[0].annotation)
     tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation, rules={})
-    return op.source if tree == layer.tree else reading(op.source, tree)
+    return op.source if tree == layer.tree else reading(op.source, tree, op.source.inputs)
 
 
 def _with_literals(root: Node, known: list[object]) -> Node:
@@ -75,25 +75,4 @@ def _with_literals(root: Node, known: list[object]) -> Node:
         value = known[node.index] if isinstance(node, Input) else None
         is_number = isinstance(value, (bool, int, float))
         done[node] = Literal(value) if is_number else rebuilt(node, [done[child] for child in node.children])  # type: ignore[arg-type]
-    return done[root]
-
-
-def reading(op: Operator, tree: Node) -> Operator:
-    """An expression operator with another tree, without the inputs it does not read."""
-    used = sorted(inputs(tree))
-    text = format(renumbered(tree, {old: new for new, old in enumerate(used)}))
-    kept = tuple(op.inputs[index] for index in used)
-    return with_fields(op, inputs=kept, labels=(None,) * len(kept), params={**op.params, "expr": text})
-
-
-def renumbered(root: Node, numbers: Mapping[int, int]) -> Node:
-    """A tree that reads other inputs: ``@k`` becomes ``@numbers[k]``."""
-    return replaced(root, {Input(old): Input(new) for old, new in numbers.items()})
-
-
-def replaced(root: Node, others: Mapping[Node, Node]) -> Node:
-    """A tree with other nodes in the place of some; what is put in is not looked into."""
-    done: dict[Node, Node] = {}
-    for node in postorder(root):
-        done[node] = others[node] if node in others else rebuilt(node, [done[child] for child in node.children])
     return done[root]

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.kernels": VOCABULARY | {"engine.compiler.host", "engine.compiler.ir"},
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.host", "engine.compiler.kernels", "engine.compiler.storage"}
-    | {"engine.expression", "engine.graph", "engine.layers", "engine.promotion"},
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.promotion"},
     "engine.compiler": VOCABULARY
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},

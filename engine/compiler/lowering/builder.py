@@ -9,70 +9,47 @@ reference layer, with the reason.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from engine.compiler.blueprint import Home
 from engine.compiler.host import Host
-from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.copying import make_transpose
-from engine.compiler.lowering.elementwise import Lowered, expression_of
+from engine.compiler.lowering.elementwise import Lowered, expression_of, settled
 from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import Place, find_places
-from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
+from engine.compiler.lowering.rules import (
+    BORDERS,
+    FLOAT32,
+    IMAGE_LAYERS,
+    NO_BORDER,
+    RULES,
+    SEE_THROUGH,
+    Border,
+    NotLoweredError,
+    check_spatial_rank,
+)
+from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step, pointer
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.layers.binding import BoundLayer
 from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
+from engine.passes import JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
 
+L = TypeVar("L", bound=Layer)
+
 _log = logging.getLogger("pnnx_serve.engine")
-
-FLOAT32 = np.dtype(np.float32)
-Border = tuple[int, int, int, int]
-NO_BORDER: Border = (0, 0, 0, 0)
-
-
-class NotLoweredError(Exception):
-    """A rule declines an operator; the text is the reason users read."""
-
-
-Rule = Callable[["Lowering", RuntimeOperator], None]
-Wish = Callable[[RuntimeOperator], Border | None]
-RULES: dict[type[Layer], Rule] = {}
-BORDERS: dict[type[Layer], Wish] = {}
-IMAGE_LAYERS: set[type[Layer]] = set()
-SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
-_SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
-
-
-def lowers(
-    *layers: type[Layer], image: bool = False, spatial_ranks: tuple[int, ...] | None = None
-) -> Callable[[Rule], Rule]:
-    """Decorator: the rule of these very classes, not of those derived from them.
-
-    Args:
-        image: they want channels-last operands.
-        spatial_ranks: of all that such layers may have, those the rule knows; None for all.
-    """
-
-    def add(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(layers, rule))
-        if image:
-            IMAGE_LAYERS.update(layers)
-        if spatial_ranks is not None:
-            SPATIAL_RANKS.update(dict.fromkeys(layers, spatial_ranks))
-        return rule
-
-    return add
 
 
 @dataclass(slots=True)
@@ -81,27 +58,11 @@ class Options:
 
     Args:
         winograd: ``auto`` or ``off``.
-        fuse: whether element-wise operators join the kernel that makes their operand.
+        off: names of what is left out; see engine.passes.LOWERING_PASSES.
     """
 
     winograd: str = "auto"
-    fuse: bool = True
-
-
-@dataclass(slots=True)
-class Fused:
-    """A kernel's result with the element-wise operators that follow it.
-
-    Args:
-        operand: what is finally stored.
-        tree: operand 0 is the kernel's own result, operand k is ``views[k - 1]``.
-        operators: names of what was absorbed.
-    """
-
-    operand: RuntimeOperand
-    tree: Expr
-    views: list[View]
-    operators: list[str]
+    off: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -111,33 +72,58 @@ class Lowering:
     Args:
         operators: in execution order.
         values: what is known of every operand: a static TensorSpec for what can lie in memory.
+        inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
+
+    Attributes:
+        steps: what was lowered so far.
+        views: where operands lie.
+        constants: values of operands that no run changes.
+        results: of every output its view, or the operand's name where its value is kept.
+        reasons: operator -> why it is left to the reference.
+        fusions: names of the operators that joined others, by the name of the pass.
     """
 
     operators: Sequence[RuntimeOperator]
     values: Mapping[str, object]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
     host: Host
     options: Options = field(default_factory=Options)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[View | str] = field(default_factory=list)
-    aliases: dict[str, list[str]] = field(default_factory=dict)
-    _absorbed: set[str] = field(default_factory=set)
+    results: list[View | str] = field(default_factory=list)
+    fusions: dict[str, list[str]] = field(default_factory=dict)
+    absorbed: set[str] = field(default_factory=set)
     _places: dict[str, Place] = field(default_factory=dict)
     _images: set[str] = field(default_factory=set)
     _shared: dict[int, View] = field(default_factory=dict)
 
     def run(self) -> None:
         """Lower every operator."""
-        self._places = find_places(self.operators, self.spec)
+        if JOINS not in self.options.off:
+            self._places = find_places(self.operators, self.spec)
         self._images = find_images(self.operators, self.spec, IMAGE_LAYERS, self._keeps_order)
         for op in self.operators:
-            if op.name not in self._absorbed:
+            if op.name not in self.absorbed:
                 self._lower(op)
+        self.results = [self._result(port, name) for port, name in enumerate(self.outputs)]
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
+
+    def layer(self, op: RuntimeOperator, kind: type[L]) -> L:
+        """The layer of an operator, the parameters that arrive as operands filled in.
+
+        Raises:
+            NotLoweredError: only a run can tell a parameter.
+        """
+        bound: BoundLayer = _layer(op)
+        layer = settled(bound, [self._as_argument(each) for each in op.inputs])
+        if layer is None:
+            raise NotLoweredError("one of its parameters is known only in a run")
+        assert isinstance(layer, kind)
+        return layer
 
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         """Shape and dtype of an operand that can lie in memory."""
@@ -169,6 +155,10 @@ class Lowering:
             constant: object = source.constant
             return constant
         return self.value(op.inputs[source.index])
+
+    def arguments(self, op: RuntimeOperator) -> list[View | object]:
+        """All arguments of forward, each as ``argument`` has it."""
+        return [self.argument(op, index) for index, _ in enumerate(_layer(op).positional)]
 
     def value(self, operand: RuntimeOperand) -> View | object:
         """What an operand is while lowering: constant array, Python value, or view."""
@@ -214,6 +204,15 @@ class Lowering:
         """Add a kernel."""
         self.steps.append(KernelStep(kernel=kernel, pointers=tuple(pointers), operators=tuple(operators), bytes=bytes))
 
+    def image(self, op: RuntimeOperator, x: View, border: Border = NO_BORDER) -> View:
+        """An operand lying channels-last with at least these zeros around it; a copy where it does not."""
+        has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
+        if has_room and (x.strides[1] == 1 or x.shape[1] == 1):
+            return x
+        copy = channels_last(x.shape, border)
+        self.copy(x, copy, [op.name])
+        return copy
+
     def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
         """Add a copy between views of one shape."""
         turned = make_transpose(source.shape, source.strides, target.strides, self.host.lanes)
@@ -240,7 +239,7 @@ class Lowering:
             if view is not None and (view.is_channels_last or not is_image):
                 return view
         if not is_image and self.is_output(operand):
-            return row_major(shape, FLOAT32, Home.OUTPUT, self._port(operand))
+            return row_major(shape, FLOAT32, Home.OUTPUT, self.outputs.index(operand.name))
         return channels_last(shape, self.border_for(operand)) if is_image else row_major(shape, FLOAT32)
 
     def joined(self, operand: RuntimeOperand) -> View:
@@ -251,7 +250,7 @@ class Lowering:
 
     def is_output(self, operand: RuntimeOperand) -> bool:
         """Whether an operand is returned by the graph, once."""
-        return sum(op.type == "pnnx.Output" for op in operand.consumers) == 1
+        return self.outputs.count(operand.name) == 1
 
     def is_image(self, operand: RuntimeOperand) -> bool:
         """Whether an operand should lie channels-last."""
@@ -264,7 +263,7 @@ class Lowering:
         )
         borders = [NO_BORDER, *(self._border_in_place(part, operand) for part in parts)]
         for op in operand.consumers:
-            if op.layer is None:
+            if op.layer is None or op.layer.dynamic:
                 continue
             kind = type(op.layer.layer)
             if kind in BORDERS and op.inputs[0] is operand:
@@ -279,77 +278,6 @@ class Lowering:
         place = self._places.get(part.name)
         return self.border_for(part) if place is not None and place.joined is joined and place.axis == 1 else NO_BORDER
 
-    # -- element-wise operators that follow ---------------------------------------------------------------------------
-
-    def absorb(self, op: RuntimeOperator) -> Fused:
-        """The result of ``op`` with the element-wise operators after it, as far as one kernel can hold them."""
-        fused = Fused(op.outputs[0], Operand(0), [], [op.name])
-        while self.options.fuse and self.absorb_next(fused):
-            pass
-        return fused
-
-    def absorb_next(self, fused: Fused) -> bool:
-        operand = fused.operand
-        users = list({id(op): op for op in operand.consumers}.values())
-        if not users or any(op.layer is None or len(op.outputs) != 1 for op in users) or len(users) > 2:
-            return False
-        known: dict[str, Expr] = {operand.name: fused.tree}
-        views, names = list(fused.views), []
-        if len(users) == 2:
-            first, last = users if users[0].outputs[0] in users[1].inputs else reversed(users)
-            if first.outputs[0].consumers != [last] or not self.extend(first, known, views):
-                return False
-            names.append(first.name)
-            users = [last]
-        if not self.extend(users[0], known, views):
-            return False
-        names.append(users[0].name)
-        fused.operand, fused.views = users[0].outputs[0], views
-        fused.tree = known[fused.operand.name]
-        fused.operators += names
-        self._absorbed.update(names)
-        return True
-
-    def extend(self, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
-        """Add an operator's result to the known trees; views of further operands are appended."""
-        lowered = self.elementwise(op)
-        spec = self.spec(op.outputs[0])
-        carried = [self.spec(each) for each in op.inputs if each.name in known]
-        if lowered is None or spec is None or any(each is None or each.shape != spec.shape for each in carried):
-            return False
-        arguments: list[Expr] = []
-        added = list(views)
-        for each in lowered.inputs:
-            if isinstance(each, int) and op.inputs[each].name in known:
-                arguments.append(known[op.inputs[each].name])
-                continue
-            argument = self._elementwise_operand(op, each, added)
-            if argument is None:
-                return False
-            arguments.append(argument)
-        known[op.outputs[0].name] = substitute(lowered.tree, arguments)
-        views[:] = added
-        return True
-
-    def _elementwise_operand(self, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:
-        """A number, or a new operand whose view is appended; None if it is not computed yet."""
-        try:
-            value = self.value(op.inputs[each]) if isinstance(each, int) else each
-        except NotLoweredError:
-            return None
-        if isinstance(value, bool | int | float):
-            return Number(float(value))
-        if isinstance(value, np.ndarray):
-            if value.size == 1:
-                return Number(float(value.reshape(())))
-            if value.dtype != FLOAT32:
-                return None
-            value = self.view_of(value)
-        if not isinstance(value, View) or value.dtype != FLOAT32:
-            return None
-        views.append(value)
-        return Operand(len(views))
-
     def elementwise(self, op: RuntimeOperator) -> Lowered | None:
         """The expression an operator stands for, if it is a float32 map."""
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
@@ -362,29 +290,14 @@ class Lowering:
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
         return TensorSpec(value.shape, value.dtype) if isinstance(value, TensorSpec) else value
 
-    def epilogue(self, fused: Fused, as_image: Callable[[Array], Array]) -> tuple[Epilogue, list[Pointer]]:
-        """The epilogue and its pointers; ``as_image`` shows an array of the result's shape as (n, c, h, w)."""
-        spec = self.float_spec(fused.operand)
-        shape = tuple(dim or 0 for dim in spec.shape)
-        strides, pointers = [], []
-        for view in fused.views:
-            spread = view.derive(as_image(np.broadcast_to(view.phantom, shape)))
-            if spread is None:
-                raise NotLoweredError("an operand of the epilogue does not lie in the result's order")
-            strides.append(image_strides(spread))
-            pointers.append(pointer(spread))
-        return Epilogue(fused.tree, tuple(strides)), pointers
-
     # -- the walk -----------------------------------------------------------------------------------------------------
 
     def _lower(self, op: RuntimeOperator) -> None:
         if op.type == "pnnx.Input":
             self._input(op)
-        elif op.type == "pnnx.Output":
-            self._output(op)
         elif op.layer is not None and isinstance(op.layer.layer, Constant):
             self.constants[op.outputs[0].name] = op.layer.forward([])
-        elif not self._is_all_known(op):
+        elif op.layer is not None and not self._is_all_known(op):
             self._lower_by_rule(op)
 
     def _keeps_order(self, op: RuntimeOperator) -> bool:
@@ -396,13 +309,13 @@ class Lowering:
 
     def _lower_by_rule(self, op: RuntimeOperator) -> None:
         rule = RULES.get(type(_layer(op).layer))
-        before = len(self.steps), set(self._absorbed)
+        before = len(self.steps), set(self.absorbed)
         try:
             if rule is None and self.elementwise(op) is not None:
                 rule = RULES[Layer]
             if rule is None:
                 raise NotLoweredError("there is no kernel for it")
-            _check_spatial_rank(_layer(op).layer)
+            check_spatial_rank(_layer(op).layer)
             rule(self, op)
         except NotLoweredError as declined:
             self._undo(before, op, str(declined))
@@ -414,7 +327,7 @@ class Lowering:
 
     def _undo(self, before: tuple[int, set[str]], op: RuntimeOperator, reason: str) -> None:
         del self.steps[before[0] :]
-        self._absorbed = before[1]
+        self.absorbed = before[1]
         self._keep(op, reason)
 
     def _keep(self, op: RuntimeOperator, reason: str) -> None:
@@ -436,51 +349,21 @@ class Lowering:
     def _input(self, op: RuntimeOperator) -> None:
         operand = op.outputs[0]
         spec = self.spec(operand)
-        self.inputs.append(operand.name)
-        if spec is None:
-            return
-        port = len(self.inputs) - 1
-        self.define(operand, row_major(tuple(dim or 0 for dim in spec.shape), spec.dtype, Home.INPUT, port))
+        if spec is not None:
+            shape = tuple(dim or 0 for dim in spec.shape)
+            self.define(operand, row_major(shape, spec.dtype, Home.INPUT, self.inputs.index(operand.name)))
 
-    def _output(self, op: RuntimeOperator) -> None:
-        """An output that kernels did not write in place is copied to its own memory."""
-        operand = op.inputs[0]
-        view = self.views.get(operand.name)
-        port = len(self.outputs)
+    def _result(self, port: int, name: str) -> View | str:
+        """An output that kernels did not write in its own memory is copied there."""
+        view = self.views.get(name)
         if view is None or view.dtype != FLOAT32 or view.phantom.size == 0:
-            self.outputs.append(operand.name)
-        elif view.storage.home is Home.OUTPUT and view.is_row_major and view.phantom.size == view.storage.phantom.size:
-            self.outputs.append(view)
-        else:
-            result = row_major(view.shape, FLOAT32, Home.OUTPUT, port)
-            self.copy(view, result, [op.name])
-            self.outputs.append(result)
-
-    def _port(self, operand: RuntimeOperand) -> int:
-        outputs = [op.inputs[0] for op in self.operators if op.type == "pnnx.Output"]
-        return outputs.index(operand)
-
-
-SEE_THROUGH: set[type[Layer]] = set()
-"""Layers that only choose channels: a border wanted by their users is wanted of their operand."""
-
-
-def pointer(view: View) -> Pointer:
-    """The address of a view's first element."""
-    return Pointer(view.storage, view.offset)
-
-
-def image_strides(view: View) -> Strides:
-    """The strides of a view shaped (n, c, h, w)."""
-    n, c, h, w = view.strides
-    return Strides(n, h, w, c)
-
-
-def _check_spatial_rank(layer: Layer) -> None:
-    known = SPATIAL_RANKS.get(type(layer))
-    rank: int | None = getattr(layer, "spatial_rank", None)
-    if known is not None and rank is not None and rank not in known:
-        raise NotLoweredError(f"there is no kernel for {_SPATIAL[rank]}")
+            return name
+        is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
+        if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
+            return view
+        result = row_major(view.shape, FLOAT32, Home.OUTPUT, port)
+        self.copy(view, result, [name])
+        return result
 
 
 def _kind(op: RuntimeOperator) -> Layer | None:

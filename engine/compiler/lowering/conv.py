@@ -13,18 +13,11 @@ from engine.compiler.kernels.depthwise_tile import choose_tile as choose_depthwi
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 from engine.compiler.kernels.winograd import Winograd
 from engine.compiler.kernels.winograd_blocking import choose_blocking
-from engine.compiler.lowering.builder import (
-    BORDERS,
-    NO_BORDER,
-    Border,
-    Fused,
-    Lowering,
-    NotLoweredError,
-    lowers,
-    pointer,
-)
-from engine.compiler.lowering.steps import Pointer
-from engine.compiler.storage import View, channels_last, constant, row_major
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
+from engine.compiler.lowering.steps import Pointer, pointer
+from engine.compiler.storage import View, constant, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.layers import conv, linear
 from engine.tensor import Array
@@ -80,32 +73,22 @@ def as_image(array: Array) -> Array:
 @lowers(conv.Conv, image=True, spatial_ranks=(1, 2))
 def lower_conv(lowering: Lowering, op: RuntimeOperator) -> None:
     """A convolution of signals or images with the element-wise operators after it."""
-    layer = op.layer.layer if op.layer is not None else None
+    layer = lowering.layer(op, conv.Conv)
     weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)
-    if not isinstance(layer, conv.Conv) or weight is None:
+    if weight is None:
         raise NotLoweredError("its weights are computed")
     x = lowering.tensor(op, 0)
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     lowering.float_spec(op.outputs[0])
     geometry = _geometry(layer, weight.shape[2:])
-    source = with_border(lowering, x, geometry.border, op)
+    source = lowering.image(op, x, geometry.border)
     if weight.ndim == 3:
         weight = weight[:, :, None, :]
-    fused = lowering.absorb(op)
+    fused = absorb(lowering, op)
     target = lowering.place(fused.operand, is_image=True)
     emit_conv(lowering, source, target, fused, geometry, weight, bias)
     lowering.define(fused.operand, target)
-
-
-def with_border(lowering: Lowering, x: View, border: Border, op: RuntimeOperator) -> View:
-    """The operand lying channels-last with enough zeros around it; a copy where it does not."""
-    has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
-    if has_room and (x.strides[1] == 1 or x.shape[1] == 1):
-        return x
-    copy = channels_last(x.shape, border)
-    lowering.copy(x, copy, [op.name])
-    return copy
 
 
 def emit_conv(
@@ -118,13 +101,13 @@ def emit_conv(
     bias: Array | None,
 ) -> None:
     """The kernel that suits a convolution best, from a view that has its border to one channels-last."""
-    epilogue, operands = lowering.epilogue(fused, as_image)
+    tail, operands = epilogue(lowering, fused, as_image)
     image, result = as_image(x.phantom), as_image(y.phantom)
     source, target = _raw_strides(image), _raw_strides(result)
     top, left = geometry.border[:2]
     first = Pointer(x.storage, x.offset - 4 * (top * source.h + left * source.w))
     n, channels, rows, columns = result.shape
-    kernel: Kernel = _choose(lowering, geometry, weight, source, target, epilogue, (n, channels, rows, columns))
+    kernel: Kernel = _choose(lowering, geometry, weight, source, target, tail, (n, channels, rows, columns))
     packed = constant(kernel.pack(weight, bias))  # type: ignore[attr-defined]
     pointers = [first, pointer(packed), pointer(y), *operands]
     traffic = x.phantom.nbytes + y.phantom.nbytes + packed.phantom.nbytes
@@ -262,12 +245,12 @@ def lower_linear(lowering: Lowering, op: RuntimeOperator) -> None:
         rows = _as_rows(copy)
     if rows is None:
         raise NotLoweredError("its operand does not lie in rows")
-    fused = lowering.absorb(op)
+    fused = absorb(lowering, op)
     target = lowering.place(fused.operand, is_image=False)
     result = _as_rows(target)
     if result is None:
         raise NotLoweredError("its result does not lie in rows")
-    epilogue, operands = lowering.epilogue(fused, _rows_as_image)
+    tail, operands = epilogue(lowering, fused, _rows_as_image)
     count = rows.shape[0]
     geometry = Geometry(kernel=(1, 1), stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=1)
     kernel = direct(
@@ -279,7 +262,7 @@ def lower_linear(lowering: Lowering, op: RuntimeOperator) -> None:
         geometry=geometry,
         source=Strides(0, 0, rows.strides[0]),
         target=Strides(0, 0, result.strides[0]),
-        epilogue=epilogue,
+        epilogue=tail,
     )
     packed = constant(kernel.pack(weight[:, :, None, None], bias))
     traffic = x.phantom.nbytes + target.phantom.nbytes + packed.phantom.nbytes

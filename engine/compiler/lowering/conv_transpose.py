@@ -13,9 +13,11 @@ from itertools import product
 import numpy as np
 
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.lowering.builder import BORDERS, NO_BORDER, Border, Lowering, NotLoweredError, lowers, pointer
-from engine.compiler.lowering.conv import Geometry, direct, with_border
-from engine.compiler.lowering.steps import Pointer
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.conv import Geometry, direct
+from engine.compiler.lowering.fusion import absorb, epilogue
+from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
+from engine.compiler.lowering.steps import Pointer, pointer
 from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers.conv_transpose import ConvTranspose
@@ -100,21 +102,21 @@ BORDERS[ConvTranspose] = _wanted_border
 @lowers(ConvTranspose, image=True, spatial_ranks=(2,))
 def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
     """A transposed convolution of images with the element-wise operators after it."""
-    layer = None if op.layer is None else op.layer.layer
+    layer = lowering.layer(op, ConvTranspose)
     weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
-    if not isinstance(layer, ConvTranspose) or weight is None or len(x.shape) != 4:
+    if weight is None or len(x.shape) != 4:
         raise NotLoweredError("there is no kernel without a batch dimension")
     rows, columns = _axes(layer, weight.shape[2:], _sizes(spec.shape))
-    source = with_border(lowering, x, _border(rows, columns, x.shape[2:]), op)
-    fused = lowering.absorb(op)
+    source = lowering.image(op, x, _border(rows, columns, x.shape[2:]))
+    fused = absorb(lowering, op)
     target = lowering.place(fused.operand, is_image=True)
     stride = spread(layer.stride, 2, "stride")
     for row, column in product(rows, columns):
         view = target.derive(_pixels(target.phantom, row, column, stride))
         if view is None:
             raise NotLoweredError("its phases do not lie in place")
-        epilogue, operands = lowering.epilogue(fused, partial(_pixels, row=row, column=column, stride=stride))
+        tail, operands = epilogue(lowering, fused, partial(_pixels, row=row, column=column, stride=stride))
         _emit_phase(
             lowering,
             source,
@@ -123,7 +125,7 @@ def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
             _bank(weight, layer.groups, row, column),
             bias,
             layer.groups,
-            epilogue,
+            tail,
             operands,
             fused.operators,
         )

@@ -29,6 +29,7 @@ __all__ = [
     "expressions",
     "lowers",
     "pointwise",
+    "settled",
     "ternary",
 ]
 
@@ -58,7 +59,7 @@ def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None
     Raises:
         EngineError: the operands do not fit the layer.
     """
-    layer = _settled(bound, inputs)
+    layer = settled(bound, inputs)
     if layer is None or type(layer) not in RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
         return None
     given = [Argument(source.value(inputs), source.index) for source in bound.positional]
@@ -67,8 +68,15 @@ def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None
     return None if arguments is None else _lowered(layer, arguments)
 
 
-def _settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
-    """The layer with the parameters that arrive as operands filled in; None if only a run can tell them."""
+def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
+    """The layer with the parameters that arrive as operands filled in; None if only a run can tell them.
+
+    Args:
+        inputs: what is known of each operand of the operator, as ``expression_of`` takes it.
+
+    Raises:
+        EngineError: a parameter is not what the layer takes.
+    """
     if not bound.dynamic:
         return bound.layer
     if not is_known([inputs[index] for index in bound.dynamic.values()]):

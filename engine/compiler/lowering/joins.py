@@ -37,7 +37,7 @@ def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
 
 def _place_parts(op: RuntimeOperator, spec_of: SpecOf, places: dict[str, Place]) -> None:
     spec = spec_of(op.outputs[0])
-    if spec is None or op.layer is None or not isinstance(op.layer.layer, Cat):
+    if spec is None or op.layer is None or op.layer.dynamic or not isinstance(op.layer.layer, Cat):
         return
     axis, first = op.layer.layer.dim % max(spec.rank, 1), 0
     for operand in op.inputs:

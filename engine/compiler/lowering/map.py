@@ -6,7 +6,10 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.builder import Fused, Lowering, NotLoweredError, lowers, pointer
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.fusion import Fused, absorb_all, extend
+from engine.compiler.lowering.rules import NotLoweredError, lowers
+from engine.compiler.lowering.steps import pointer
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.layers.layer import Layer
@@ -16,8 +19,7 @@ from engine.layers.layer import Layer
 def lower_map(lowering: Lowering, op: RuntimeOperator) -> None:
     """An element-wise operator and those after it."""
     fused = _begin(lowering, op)
-    while lowering.options.fuse and lowering.absorb_next(fused):
-        pass
+    absorb_all(lowering, fused)
     spec = lowering.float_spec(fused.operand)
     shape = tuple(dim or 0 for dim in spec.shape)
     spread = [_spread(view, shape) for view in fused.views]
@@ -36,7 +38,7 @@ def _begin(lowering: Lowering, op: RuntimeOperator) -> Fused:
     """The operator alone; operand 0 of its tree does not exist."""
     known: dict[str, Expr] = {}
     views: list[View] = []
-    if not lowering.extend(op, known, views):
+    if not extend(lowering, op, known, views):
         raise NotLoweredError("an operand is not a float32 tensor in memory")
     return Fused(op.outputs[0], known[op.outputs[0].name], views, [op.name])
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from engine.compiler.kernels.kernel import Strides
-from engine.compiler.kernels.pool import Pool
+from engine.compiler.kernels.pool import Pool as PoolKernel
 from engine.compiler.kernels.pool_axis import Axis
-from engine.compiler.lowering.builder import (
-    Fused,
-    Lowering,
-    NotLoweredError,
-    image_strides,
-    lowers,
-    pointer,
-)
+from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.conv import as_image
+from engine.compiler.lowering.fusion import Fused, absorb, epilogue
 from engine.compiler.lowering.rows import emit_global_average
-from engine.compiler.storage import View, channels_last
+from engine.compiler.lowering.rules import NotLoweredError, lowers
+from engine.compiler.lowering.steps import dense_strides, pointer
+from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.layers.adaptive_pool import AdaptiveAvgPool
 from engine.layers.max_pool import MaxPool
-from engine.layers.pool import AvgPool
+from engine.layers.pool import AvgPool, Pool
 
 Mode = Literal["max", "average"]
 
@@ -30,7 +25,7 @@ Mode = Literal["max", "average"]
 @lowers(MaxPool, AvgPool, image=True, spatial_ranks=(1, 2))
 def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
     """The largest or the mean element of every window."""
-    layer: Any = None if op.layer is None else op.layer.layer
+    layer = lowering.layer(op, Pool)
     if len(op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
         raise NotLoweredError("there is no kernel for the indices of maxima")
     x = _operand(lowering, op, layer.spatial_rank)
@@ -46,22 +41,17 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
         )
         for size, count, window in zip(x.shape[2:], out, layer.windows, strict=True)
     ]
-    average = isinstance(layer, AvgPool)
-    _emit(
-        lowering,
-        op,
-        x,
-        "average" if average else "max",
-        axes,
-        counts_padding=layer.count_include_pad if average else True,
-        divisor=layer.divisor_override if average else None,
-    )
+    if isinstance(layer, AvgPool):
+        counts_padding, divisor = layer.count_include_pad, layer.divisor_override
+        _emit(lowering, op, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
+    else:
+        _emit(lowering, op, x, "max", axes)
 
 
 @lowers(AdaptiveAvgPool, image=True, spatial_ranks=(1, 2))
 def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
     """The mean of windows that cover an image evenly."""
-    layer: Any = None if op.layer is None else op.layer.layer
+    layer = lowering.layer(op, AdaptiveAvgPool)
     x, sizes = _operand(lowering, op, layer.spatial_rank), _sizes(lowering, op)
     if sizes == [1, 1]:
         emit_global_average(lowering, op, x)
@@ -91,19 +81,16 @@ def _emit(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> None:
-    if x.strides[1] != 1 and x.shape[1] != 1:
-        copy = channels_last(x.shape)
-        lowering.copy(x, copy, [op.name])
-        x = copy
-    fused = lowering.absorb(op)
+    x = lowering.image(op, x)
+    fused = absorb(lowering, op)
     target, result = _result(lowering, fused, len(x.shape))
     image = x.derive(as_image(x.phantom))
     if image is None:
         raise NotLoweredError("its operand is no image")
     n, channels = image.shape[:2]
     down, across = [Axis(size=1, count=1), *axes][-2:]
-    epilogue, operands = lowering.epilogue(fused, as_image)
-    kernel = Pool(
+    tail, operands = epilogue(lowering, fused, as_image)
+    kernel = PoolKernel(
         mode=mode,
         batch=n,
         channels=channels,
@@ -111,20 +98,14 @@ def _emit(
         across=across,
         counts_padding=counts_padding,
         divisor=divisor,
-        source=_dense(image),
-        target=_dense(result),
+        source=dense_strides(image),
+        target=dense_strides(result),
         lanes=lowering.host.lanes,
-        epilogue=epilogue,
+        epilogue=tail,
     )
     traffic = x.phantom.nbytes + target.phantom.nbytes
     lowering.emit(kernel, [pointer(image), pointer(result), *operands], fused.operators, traffic)
     lowering.define(fused.operand, target)
-
-
-def _dense(view: View) -> Strides:
-    """Strides of (n, c, h, w) with channels side by side, also where there is one."""
-    strides = image_strides(view)
-    return Strides(strides.n, strides.h, strides.w)
 
 
 def _result(lowering: Lowering, fused: Fused, rank: int) -> tuple[View, View]:
@@ -132,6 +113,6 @@ def _result(lowering: Lowering, fused: Fused, rank: int) -> tuple[View, View]:
     spec = lowering.float_spec(fused.operand)
     target = lowering.place(fused.operand, is_image=spec.rank == rank)
     seen = target.derive(as_image(target.phantom))
-    if seen is None or (seen.strides[1] != 1 and seen.shape[1] != 1):
+    if seen is None:
         raise NotLoweredError("its result does not lie channels-last")
     return target, seen

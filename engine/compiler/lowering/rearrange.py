@@ -5,14 +5,15 @@ The layer itself tells: it runs on the operand's phantom, and if numpy answers w
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from engine.compiler.lowering.builder import SEE_THROUGH, Lowering, NotLoweredError, lowers
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.rules import SEE_THROUGH, NotLoweredError, lowers
 from engine.compiler.storage import View, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.layers import expand, identity, join, permute, shape, shuffle, slicing, split
+from engine.layers.layer import Layer
+from engine.passes import JOINS
 
 RESHAPES = (shape.Reshape, shape.ReshapeAs, shape.Flatten, shape.Ravel, shape.Unflatten, shape.Squeeze, shape.Unsqueeze)
 VIEWS = (
@@ -42,14 +43,11 @@ SEE_THROUGH.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, spl
 @lowers(*VIEWS)
 def lower_view(lowering: Lowering, op: RuntimeOperator) -> None:
     """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
-    layer = op.layer
-    if layer is None:
-        raise NotLoweredError("it computes nothing")
-    x = lowering.value(op.inputs[0])
+    layer, arguments = lowering.layer(op, Layer), lowering.arguments(op)
+    x = arguments[0]
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
-    values = [_known(lowering, operand, x if index == 0 else None) for index, operand in enumerate(op.inputs)]
-    results = layer.forward(values)
+    results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
     if len(several) != len(op.outputs):
         raise NotLoweredError("its results come as a list")
@@ -59,13 +57,6 @@ def lower_view(lowering: Lowering, op: RuntimeOperator) -> None:
     for operand, view in zip(op.outputs, views, strict=True):
         if view is not None:
             lowering.define(operand, view)
-
-
-def _known(lowering: Lowering, operand: Any, x: View | None) -> Any:
-    if x is not None:
-        return x.phantom
-    value = lowering.value(operand)
-    return value.phantom if isinstance(value, View) else value
 
 
 def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
@@ -88,24 +79,23 @@ def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
 @lowers(join.Cat)
 def lower_cat(lowering: Lowering, op: RuntimeOperator) -> None:
     """A concatenation; parts that were computed in their place need no copy."""
-    layer = op.layer.layer if op.layer is not None else None
-    if not isinstance(layer, join.Cat) or any(source.index is None for source in op.layer.positional):  # type: ignore[union-attr]
-        raise NotLoweredError("its parts are no plain operands")
     spec = lowering.float_spec(op.outputs[0])
-    parts = [lowering.tensor(op, index) for index in range(len(op.inputs))]
-    axis = layer.dim % spec.rank
+    parts = [lowering.tensor(op, index) for index, _ in enumerate(lowering.arguments(op))]
+    axis = lowering.layer(op, join.Cat).dim % spec.rank
     together = _together(parts, axis)
     if together is not None and op.outputs[0].name not in lowering.views:
         lowering.define(op.outputs[0], together)
         return
     target, first = lowering.joined(op.outputs[0]), 0
-    for part in parts:
+    for index, part in enumerate(parts):
         slices = [slice(None)] * spec.rank
         slices[axis] = slice(first, first + part.shape[axis])
         place = target.derive(target.phantom[tuple(slices)])
         if place is None:
             raise NotLoweredError("its parts have no place")
-        if not _is_same(place, part):
+        if _is_same(place, part):
+            lowering.fusions.setdefault(JOINS, []).append(op.inputs[index].name)
+        else:
             lowering.copy(part, place, [op.name])
         first += part.shape[axis]
     lowering.define(op.outputs[0], target)
@@ -135,8 +125,7 @@ def _together(parts: list[View], axis: int) -> View | None:
 @lowers(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
 def lower_shuffle(lowering: Lowering, op: RuntimeOperator) -> None:
     """Channels to other channels or to pixels: a copy between two views of six dimensions."""
-    x = lowering.tensor(op, 0)
-    layer = op.layer.layer if op.layer is not None else None
+    x, layer = lowering.tensor(op, 0), lowering.layer(op, Layer)
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for this rank")
     target = lowering.place(op.outputs[0], is_image=True)

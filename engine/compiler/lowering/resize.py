@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.resize import Resize
-from engine.compiler.lowering.builder import Fused, Lowering, NotLoweredError, image_strides, lowers, pointer
-from engine.compiler.storage import View, channels_last, constant
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.rules import NotLoweredError, lowers
+from engine.compiler.lowering.steps import dense_strides, pointer
+from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers.interpolation import Taps
 from engine.layers.resample import Antialiased, Resample
@@ -16,14 +18,14 @@ from engine.layers.resample import Antialiased, Resample
 @lowers(Resample, Antialiased, image=True)
 def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
     """An image resampled along both axes with the element-wise operators after it."""
-    layer = None if op.layer is None else op.layer.layer
+    layer = lowering.layer(op, Resample)
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
-    if not isinstance(layer, Resample) or len(x.shape) != 4:
+    if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for signals and volumes")
     (_, down), (_, across) = sorted(layer.taps(x.phantom, spec.shape[2:]), key=lambda each: each[0])
     if down.used is not None or across.used is not None:
         raise NotLoweredError("there is no kernel for taps of varying number")
-    fused = lowering.absorb(op)
+    fused = absorb(lowering, op)
     if len(fused.operators) == 1 and _repeats(down, x.shape[2]) and _repeats(across, x.shape[3]):
         _emit_copy(lowering, op, x)
     else:
@@ -51,12 +53,9 @@ def _emit_copy(lowering: Lowering, op: RuntimeOperator, x: View) -> None:
 
 
 def _emit_resize(lowering: Lowering, op: RuntimeOperator, x: View, down: Taps, across: Taps, fused: Fused) -> None:
-    if x.strides[1] != 1 and x.shape[1] != 1:
-        copy = channels_last(x.shape)
-        lowering.copy(x, copy, [op.name])
-        x = copy
+    x = lowering.image(op, x)
     target = lowering.place(fused.operand, is_image=True)
-    epilogue, operands = lowering.epilogue(fused, lambda array: array)
+    tail, operands = epilogue(lowering, fused, lambda array: array)
     is_weighted = down.weights is not None or across.weights is not None
     kernel = Resize(
         batch=x.shape[0],
@@ -65,10 +64,10 @@ def _emit_resize(lowering: Lowering, op: RuntimeOperator, x: View, down: Taps, a
         channels=x.shape[1],
         taps=(len(down.indices), len(across.indices)),
         is_weighted=is_weighted,
-        source=_dense(x),
-        target=_dense(target),
+        source=dense_strides(x),
+        target=dense_strides(target),
         lanes=lowering.host.lanes,
-        epilogue=epilogue,
+        epilogue=tail,
     )
     table = constant(kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in (down, across))))
     traffic = x.phantom.nbytes + target.phantom.nbytes
@@ -79,8 +78,3 @@ def _emit_resize(lowering: Lowering, op: RuntimeOperator, x: View, down: Taps, a
 def _weights(taps: Taps) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     weights = np.ones(taps.indices.shape) if taps.weights is None else taps.weights
     return weights.astype(np.float32)
-
-
-def _dense(view: View) -> Strides:
-    strides = image_strides(view)
-    return Strides(strides.n, strides.h, strides.w)

@@ -6,15 +6,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.reduce import GlobalAverage
 from engine.compiler.kernels.rows import RowReduction
 from engine.compiler.kernels.softmax import Softmax
-from engine.compiler.lowering.builder import Fused, Lowering, NotLoweredError, image_strides, lowers, pointer
-from engine.compiler.storage import View, channels_last, row_major
+from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.rules import NotLoweredError, lowers
+from engine.compiler.lowering.steps import dense_strides, pointer
+from engine.compiler.storage import View, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.layers import softmax
 from engine.layers.extremum import AMax, AMin
+from engine.layers.layer import Layer
 from engine.layers.reduction import Mean, Reduction, Sum
 from engine.tensor import Array
 
@@ -25,7 +28,7 @@ MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", AMax: "max", AMi
 @lowers(softmax.Softmax, softmax.LogSoftmax)
 def lower_softmax(lowering: Lowering, op: RuntimeOperator) -> None:
     """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
-    layer: Any = None if op.layer is None else op.layer.layer
+    layer: Any = lowering.layer(op, Layer)
     x = lowering.tensor(op, 0)
     lowering.float_spec(op.outputs[0])
     if not x.shape:
@@ -96,7 +99,7 @@ def _rows(x: View, axis: int) -> View | None:
 @lowers(*MODES)
 def lower_reduction(lowering: Lowering, op: RuntimeOperator) -> None:
     """A reduction of the last dimensions, or the mean over the pixels of images."""
-    layer: Any = None if op.layer is None else op.layer.layer
+    layer = lowering.layer(op, Reduction)
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
     axes = sorted(layer.axes(len(x.shape)))
     if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
@@ -136,24 +139,20 @@ def _matrix(x: View, count: int) -> View | None:
 
 def emit_global_average(lowering: Lowering, op: RuntimeOperator, x: View) -> None:
     """The mean over all pixels, to (N, C) or (N, C, 1, 1), with the element-wise operators after it."""
-    if x.strides[1] != 1 and x.shape[1] != 1:
-        copy = channels_last(x.shape)
-        lowering.copy(x, copy, [op.name])
-        x = copy
-    fused = lowering.absorb(op)
+    x = lowering.image(op, x)
+    fused = absorb(lowering, op)
     target, result = _means(lowering, fused)
-    epilogue, operands = lowering.epilogue(fused, _with_pixels)
+    tail, operands = epilogue(lowering, fused, _with_pixels)
     n, channels, rows, columns = x.shape
-    source, strides = image_strides(x), image_strides(result)
     kernel = GlobalAverage(
         batch=n,
         rows=rows,
         columns=columns,
         channels=channels,
-        source=Strides(source.n, source.h, source.w),
-        target=Strides(strides.n, 0, 0),
+        source=dense_strides(x),
+        target=dense_strides(result),
         lanes=lowering.host.lanes,
-        epilogue=epilogue,
+        epilogue=tail,
     )
     traffic = x.phantom.nbytes + target.phantom.nbytes
     lowering.emit(kernel, [pointer(x), pointer(result), *operands], fused.operators, traffic)
@@ -165,7 +164,7 @@ def _means(lowering: Lowering, fused: Fused) -> tuple[View, View]:
     spec = lowering.float_spec(fused.operand)
     target = lowering.place(fused.operand, is_image=spec.rank == 4)
     seen = target.derive(_with_pixels(target.phantom))
-    if seen is None or (seen.strides[1] != 1 and seen.shape[1] != 1):
+    if seen is None:
         raise NotLoweredError("its result does not lie channels-last")
     return target, seen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.compiler.storage import Storage, View
 from engine.graph.operator import RuntimeOperator
 
@@ -49,3 +49,20 @@ class ReferenceStep:
 
 
 Step = KernelStep | ReferenceStep
+
+
+def pointer(view: View) -> Pointer:
+    """The address of a view's first element."""
+    return Pointer(view.storage, view.offset)
+
+
+def image_strides(view: View) -> Strides:
+    """The strides of a view shaped (n, c, h, w)."""
+    n, c, h, w = view.strides
+    return Strides(n, h, w, c)
+
+
+def dense_strides(view: View) -> Strides:
+    """The strides of a view shaped (n, c, h, w) whose channels are side by side, also where there is one."""
+    n, _, h, w = view.strides
+    return Strides(n, h, w)
