@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from engine.compiler.lowering import rearrange, terms
-from engine.compiler.lowering.builder import RULES, SPATIAL_RANKS
+from engine.compiler.lowering.rules import RULES, SPATIAL_RANKS
 from engine.layers.container import Constant
 from engine.layers.parameter import describe_kind
 from engine.layers.signature import REQUIRED, Signature
