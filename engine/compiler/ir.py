@@ -230,7 +230,7 @@ class Function:
         self.call(f"llvm.masked.store.{_mangled(value.type)}.p0", arguments)
 
     def reserve(self, count: int, size: int = FLOAT_BYTES) -> Value:
-        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; only at a function's beginning."""
+        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning."""
         return self.op("ptr", f"alloca [{count * size} x i8], align 64")
 
     def prefetch(self, address: Value, locality: int = 3) -> None:

@@ -1,7 +1,7 @@
 """Element-wise expressions, as kernels carry them: what happens to a value between register and memory.
 
-A tree of numbers, operands and applied functions. The same tree is the epilogue of a convolution, where operand 0 is the
-accumulator, and the body of a map. ``emit`` writes it for vectors of any width; every function is in ``FUNCTIONS``.
+A tree of numbers, operands and applied functions. The same tree is the epilogue of a convolution, where operand 0 is
+the accumulator, and the body of a map. ``emit`` writes it for vectors of any width; every function is in ``FUNCTIONS``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Emitter: TypeAlias = Callable[..., Value]
 
 def apply(name: str, *arguments: Expr | float) -> Expr:
     """A function applied to expressions and numbers: ``apply("max", x, 0.0)``."""
-    return Apply(name, tuple(each if isinstance(each, Number | Operand | Apply) else Number(each) for each in arguments))
+    trees = (each if isinstance(each, Number | Operand | Apply) else Number(each) for each in arguments)
+    return Apply(name, tuple(trees))
 
 
 def substitute(tree: Expr, values: Sequence[Expr]) -> Expr:
