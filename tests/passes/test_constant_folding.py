@@ -209,6 +209,44 @@ def test_a_part_of_an_expression_that_reads_constants_only_is_stored() -> None:
     assert made.source.annotations["pnnx_fold_e"] == TensorSpec((2, 3), F32)
 
 
+def test_a_part_of_an_expression_that_would_grow_too_large_stays() -> None:
+    count = 600
+    graph = built(
+        INPUT,
+        constant("a", np.ones((count, 1), F32)),
+        constant("b", np.ones((1, count), F32)),
+        op("pnnx.Expression", "e", "0 a b", "9", expr="mul(@0,add(@1,@2))"),
+        OUT,
+        _0=(1, count),
+    )
+    assert_untouched(constant_folding, graph)
+
+
+def test_a_part_of_an_expression_that_fails_is_left_to_fail_in_the_run() -> None:
+    graph = built(
+        INPUT,
+        constant(data=np.array([0, 1])),
+        op("pnnx.Expression", "e", "0 c", "9", expr="add(@0,floor_divide(3,@1))"),
+        OUT,
+        _0=(2,),
+    )
+    assert_untouched(constant_folding, graph)
+
+
+def test_a_name_that_is_taken_is_not_given_again() -> None:
+    graph = built(
+        INPUT,
+        constant(),
+        op("pnnx.Expression", "pnnx_fold_1", "0 c", "2", expr="add(@0,@1)"),
+        op("torch.t", "turned", "c", "1"),
+        op("pnnx.Expression", "sum", "2 1", "9", expr="add(@0,size(@1,0))"),
+        op("pnnx.Output", "out_1", "1"),
+        OUT,
+        _0=(2, 3),
+    )
+    assert names(applied(constant_folding, graph)) == ["c", "pnnx_fold_1", "pnnx_fold_1_1", "sum"]
+
+
 def test_a_one_element_constant_becomes_a_number_in_the_next_round() -> None:
     graph = built(
         INPUT,
