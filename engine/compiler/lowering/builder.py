@@ -21,6 +21,7 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.copying import make_transpose
+from engine.compiler.lowering.elementwise import RULES as ELEMENTWISE_RULES
 from engine.compiler.lowering.elementwise import Lowered, expression_of, settled
 from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import Place, find_places
@@ -45,7 +46,7 @@ from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
 from engine.passes import JOINS
-from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
+from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known
 
 L = TypeVar("L", bound=Layer)
 
@@ -140,7 +141,7 @@ class Lowering:
         if spec is None:
             raise NotLoweredError("its shape is known only in a run")
         if spec.dtype != FLOAT32:
-            raise NotLoweredError(f"there are no {spec.dtype.name} kernels")
+            raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
         if spec.size == 0:
             raise NotLoweredError("it has no elements")
         return spec
@@ -176,8 +177,12 @@ class Lowering:
         value = self.argument(op, index)
         if isinstance(value, np.ndarray):
             value = self.view_of(value)
-        if not isinstance(value, View) or value.dtype != FLOAT32 or value.phantom.size == 0:
-            raise NotLoweredError("an operand is no float32 tensor")
+        if not isinstance(value, View):
+            raise NotLoweredError("an operand is no tensor")
+        if value.dtype != FLOAT32:
+            raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
+        if value.phantom.size == 0:
+            raise NotLoweredError("an operand has no elements")
         return value
 
     def weight(self, op: RuntimeOperator, index: int, optional: bool = False) -> Array | None:
@@ -309,12 +314,12 @@ class Lowering:
 
     def _lower_by_rule(self, op: RuntimeOperator) -> None:
         rule = RULES.get(type(_layer(op).layer))
-        before = len(self.steps), set(self.absorbed)
+        before = len(self.steps), set(self.absorbed), {name: list(ops) for name, ops in self.fusions.items()}
         try:
             if rule is None and self.elementwise(op) is not None:
                 rule = RULES[Layer]
             if rule is None:
-                raise NotLoweredError("there is no kernel for it")
+                raise NotLoweredError(self._why_no_rule(op))
             check_spatial_rank(_layer(op).layer)
             rule(self, op)
         except NotLoweredError as declined:
@@ -325,9 +330,16 @@ class Lowering:
             _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
             self._undo(before, op, f"its lowering failed with {type(exc).__name__}")
 
-    def _undo(self, before: tuple[int, set[str]], op: RuntimeOperator, reason: str) -> None:
-        del self.steps[before[0] :]
-        self.absorbed = before[1]
+    def _why_no_rule(self, op: RuntimeOperator) -> str:
+        if type(_kind(op)) not in ELEMENTWISE_RULES:
+            return "there is no kernel for it"
+        specs = [spec for each in (*op.outputs, *op.inputs) if (spec := self.spec(each)) is not None]
+        others = [dtype_name(spec.dtype) for spec in specs if spec.dtype != FLOAT32]
+        return f"there are no {others[0]} kernels" if others else "its operands or parameters are not those of a map"
+
+    def _undo(self, before: tuple[int, set[str], dict[str, list[str]]], op: RuntimeOperator, reason: str) -> None:
+        n_steps, self.absorbed, self.fusions = before
+        del self.steps[n_steps:]
         self._keep(op, reason)
 
     def _keep(self, op: RuntimeOperator, reason: str) -> None:
