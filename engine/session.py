@@ -26,7 +26,7 @@ from engine.machine import (
     make_machine,
     rows_of,
 )
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, TensorSpec, format_shape
 
 
 class Outputs(list[Array]):
@@ -162,11 +162,18 @@ class Session:
         return outputs
 
     def prepare(
-        self, batch: int | None = None, *, refresh: bool = False, progress: Progress | None = None
+        self,
+        batch: int | None = None,
+        *,
+        specs: Sequence[TensorSpec] | None = None,
+        refresh: bool = False,
+        progress: Progress | None = None,
     ) -> dict[str, Any] | None:
-        """Compile now what runs of the exported shapes, or of another batch size, will need.
+        """Compile now what runs of the exported shapes, or of others, will need.
 
         Args:
+            batch: another batch size than theirs.
+            specs: of the inputs, in graph order; the exported ones without it.
             refresh: compile even what was compiled before, here or in the cache.
             progress: told how far it is.
 
@@ -177,22 +184,25 @@ class Session:
             InputError: the graph takes no such batch.
             CompileError: backend ``compiled`` and nothing can be compiled.
         """
-        graph, batch = (self.graph, None) if batch is None else self._graph_for(batch)
-        specs = [_with_batch(port.spec, batch) for port in graph.inputs if port.spec is not None]
-        is_known = len(specs) == len(graph.inputs) and all(spec.is_static for spec in specs)
-        if self._machine is None or not is_known:
+        wanted = [port.spec for port in self.graph.inputs] if specs is None else specs
+        known = [_with_batch(spec, batch) for spec in wanted if spec is not None]
+        if self._machine is None or len(known) != len(wanted) or not all(spec.is_static for spec in known):
             return None
-        return self._machine.prepare(graph, specs, refresh=refresh, progress=progress)
+        graph, known = self._graph_for(known)
+        return self._machine.prepare(graph, known, refresh=refresh, progress=progress)
 
-    def _graph_for(self, batch: int) -> tuple[RuntimeGraph, int | None]:
-        """The graph that runs a batch, and the batch it is given; None for the one it was exported with."""
-        is_exported = any(port.spec is not None and port.spec.shape[:1] == (batch,) for port in self.graph.inputs)
-        if is_exported:
-            return self.graph, None
+    def _graph_for(self, specs: list[TensorSpec]) -> tuple[RuntimeGraph, list[TensorSpec]]:
+        """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts."""
+        batches = {spec.shape[0] for spec in specs if spec.shape}
+        exported = {port.spec.shape[0] for port in self.graph.inputs if port.spec is not None and port.spec.shape}
+        if None in exported or batches == exported:
+            return self.graph, specs
         if self.batching.mode == "fixed":
             problem = f"the graph takes no other batch ({self.batching.reason})"
-            raise InputError(problem, found=batch, expected=self.batching.exported)
-        return (self.graph, None) if self.batching.graph is None else (self.batching.graph, batch)
+            raise InputError(problem, found=format_shape(specs[0].shape))
+        if self.batching.graph is not None:
+            return self.batching.graph, specs
+        return self.graph, [_with_batch(spec, self.batching.exported) for spec in specs]
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
