@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,7 +33,9 @@ from engine.compiler.lowering.rules import (
     RULES,
     SEE_THROUGH,
     Border,
+    NotFusedError,
     NotLoweredError,
+    Rule,
     check_spatial_rank,
 )
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step, pointer
@@ -45,7 +47,7 @@ from engine.layers.binding import BoundLayer
 from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
-from engine.passes import JOINS
+from engine.passes import JOINS, RESIDUALS
 from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known
 
 L = TypeVar("L", bound=Layer)
@@ -313,34 +315,54 @@ class Lowering:
         return bool(op.outputs) and all(is_known(self.values.get(each.name, UNKNOWN)) for each in op.outputs)
 
     def _lower_by_rule(self, op: RuntimeOperator) -> None:
-        rule = RULES.get(type(_layer(op).layer))
-        before = len(self.steps), set(self.absorbed), {name: list(ops) for name, ops in self.fusions.items()}
+        before = self._state()
         try:
+            rule = RULES.get(type(_layer(op).layer))
             if rule is None and self.elementwise(op) is not None:
                 rule = RULES[Layer]
             if rule is None:
                 raise NotLoweredError(self._why_no_rule(op))
             check_spatial_rank(_layer(op).layer)
-            rule(self, op)
+            self._apply(rule, op)
         except NotLoweredError as declined:
-            self._undo(before, op, str(declined))
+            self._restore(before)
+            self._keep(op, str(declined))
         except EngineError:
             raise
         except Exception as exc:  # a defect of a rule costs speed, not the answer
             _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
-            self._undo(before, op, f"its lowering failed with {type(exc).__name__}")
+            self._restore(before)
+            self._keep(op, f"its lowering failed with {type(exc).__name__}")
+
+    def _apply(self, rule: Rule, op: RuntimeOperator) -> None:
+        """Let a rule make an operator's kernel, without residuals where those do not lie in its result's order."""
+        before, options = self._state(), self.options
+        try:
+            rule(self, op)
+        except NotFusedError:
+            self._restore(before)
+            self.options = replace(options, off={*options.off, RESIDUALS})
+            rule(self, op)
+        finally:
+            self.options = options
+
+    def _state(self) -> tuple[int, set[str], dict[str, list[str]]]:
+        """What a rule adds to before it may decline after all."""
+        return len(self.steps), set(self.absorbed), {name: list(ops) for name, ops in self.fusions.items()}
+
+    def _restore(self, state: tuple[int, set[str], dict[str, list[str]]]) -> None:
+        n_steps, self.absorbed, self.fusions = state
+        del self.steps[n_steps:]
 
     def _why_no_rule(self, op: RuntimeOperator) -> str:
         if type(_kind(op)) not in ELEMENTWISE_RULES:
             return "there is no kernel for it"
         specs = [spec for each in (*op.outputs, *op.inputs) if (spec := self.spec(each)) is not None]
         others = [dtype_name(spec.dtype) for spec in specs if spec.dtype != FLOAT32]
-        return f"there are no {others[0]} kernels" if others else "its operands or parameters are not those of a map"
-
-    def _undo(self, before: tuple[int, set[str], dict[str, list[str]]], op: RuntimeOperator, reason: str) -> None:
-        n_steps, self.absorbed, self.fusions = before
-        del self.steps[n_steps:]
-        self._keep(op, reason)
+        if others:
+            return f"there are no {others[0]} kernels"
+        is_empty = any(spec.size == 0 for spec in specs)
+        return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
 
     def _keep(self, op: RuntimeOperator, reason: str) -> None:
         """Leave an operator to its reference layer."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
 from engine.compiler.kernels.kernel import Epilogue
-from engine.compiler.lowering.rules import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules import FLOAT32, NotFusedError, NotLoweredError
 from engine.compiler.lowering.steps import Pointer, image_strides, pointer
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
@@ -132,7 +132,7 @@ def epilogue(lowering: Lowering, fused: Fused, as_image: Callable[[Array], Array
     for view in fused.views:
         spread = view.derive(as_image(np.broadcast_to(view.phantom, shape)))
         if spread is None:
-            raise NotLoweredError("an operand of the epilogue does not lie in the result's order")
+            raise NotFusedError("an operand of the epilogue does not lie in the result's order")
         strides.append(image_strides(spread))
         pointers.append(pointer(spread))
     return Epilogue(fused.tree, tuple(strides)), pointers

@@ -22,6 +22,10 @@ class NotLoweredError(Exception):
     """A rule declines an operator; the text is the reason users read."""
 
 
+class NotFusedError(NotLoweredError):
+    """A rule declines an operator together with a tensor that its epilogue would read; alone it may take it."""
+
+
 Rule = Callable[["Lowering", RuntimeOperator], None]
 Wish = Callable[[RuntimeOperator], Border | None]
 RULES: dict[type[Layer], Rule] = {}
