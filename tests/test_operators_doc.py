@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import engine
-from docs.generate_operators import PAGE, render
+from docs.generate_operators import PAGE, compiled_as, render
+from engine.compiler.host import describe
+from engine.compiler.lowering import Lowering
+from engine.layers.arithmetic import RSub
+from engine.layers.cast import To, TypeAs
+from tests.layers.samples import Sample, all_samples
 
 CATALOGUE = Path(__file__).parent / "data" / "catalogue.txt"
 
@@ -37,3 +44,27 @@ def test_every_layer_says_what_it_computes() -> None:
         layer.__name__ for layer in layers if (layer.__doc__ or f"{layer.__name__}(").startswith(f"{layer.__name__}(")
     ]
     assert silent == []
+
+
+def operators(sample: Sample) -> Iterator[tuple[tuple[type, object], str, bool]]:
+    """Of each operator of a sample the layer with its spatial rank, what the page says, and whether it is lowered."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = engine.load(*sample.extract(Path(folder)))
+        values = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
+        ports = ([port.operand for port in ports] for ports in (graph.inputs, graph.outputs))
+        lowering = Lowering(graph.operators, values, *ports, host=describe("avx2"))
+        lowering.run()
+        made = {*lowering.views, *lowering.constants}
+        for op in graph.operators:
+            if op.layer is not None:
+                signature = op.layer.signature
+                is_made = op.name in lowering.absorbed or any(each.name in made for each in op.outputs)
+                kind = signature.layer, signature.presets.get("spatial_rank")
+                yield kind, compiled_as(signature), is_made and op.name not in lowering.reasons
+
+
+def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_lowered() -> None:
+    found = [each for sample in all_samples() for each in operators(sample)]
+    lowered = {kind for kind, _, is_lowered in found if is_lowered}
+    recorded_in_other_dtypes = {(layer, None) for layer in (RSub, To, TypeAs)}
+    assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | recorded_in_other_dtypes
