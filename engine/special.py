@@ -46,6 +46,19 @@ _ERFC: Final[Coefficients] = (
     -0.009746579552504244, 0.028362277418940665, -0.058693398590212366, 0.09230432116037876, -0.10880393014171785,
     0.08227673849014516, 0.003585415485463775, -0.14024059858554697, 1.2375126308378275,
 )  # fmt: skip
+# erfinv(y) / y in w / 2.5 - 1, w = -log(1 - y*y) <= 5.
+_ERFINV: Final[Coefficients] = (
+    4.455502041853586e-06, -3.333668023235368e-05, 2.4390115560760592e-05, 0.0002840682437147928,
+    -0.0008357945005424916, -0.00048434490177890003, 0.00852569234233724, -0.01957419535690098, -0.02610825025337576,
+    0.6166007235686378, 1.501409351110792,
+)  # fmt: skip
+# The same in sqrt(w) / 2 - 2.1, for the larger w of float64.
+_ERFINV_TAIL: Final[Coefficients] = (
+    -0.00032907369458776343, 4.551131202283439e-05, 0.0018593266574727385, -0.0014918925847785566,
+    -0.002362854660077148, 0.003530030808837686, -0.0015101300375312619, 0.001062912550118251, -0.0017806930940958276,
+    0.0018826713971651947, -0.00227393624842252, 0.003638684935059255, -0.005216781617248656, 0.0032301280520317106,
+    2.0198046759047448, 4.041726358611006,
+)  # fmt: skip
 # lgamma(x) / ((x - 1)(x - 2)) in 2x - 3, for 1 <= x <= 2.
 _LGAMMA: Final[Coefficients] = (
     1.1273354955165048e-11, -3.533898162275879e-11, 5.18198984494436e-11, -1.6393816009998903e-10,
@@ -143,17 +156,39 @@ def _erfc_positive(x: Array) -> Array:
     return np.asarray(gauss * _polynomial(_ERFC, (x - 3.75) / (x + 3.75)) / (1 + 2 * x))
 
 
-@_blockwise(np.float64)
 def erfinv(y: Array) -> Array:
     """The x with erf(x) = y: infinite at -1 and 1, NaN beyond."""
+    return _erfinv64(y) if np.asarray(y).dtype == np.float64 else _erfinv32(y)
+
+
+@_blockwise(np.float64)
+def _erfinv32(y: Array) -> Array:
+    return _with_ends(_near_erfinv(np.abs(y)), y)
+
+
+@_blockwise(np.float64)
+def _erfinv64(y: Array) -> Array:
     magnitude = np.abs(y)
-    log = np.log1p(-magnitude * magnitude)
-    centre = 2 / (math.pi * 0.147) + log / 2  # Winitzki's approximation, good to 2e-3; each step cubes the error
-    x = np.sqrt(np.maximum(np.sqrt(centre * centre - log / 0.147) - centre, 0))
-    for _ in range(3):
-        residual = np.where(magnitude < 0.5, _erf64(x) - magnitude, (1 - magnitude) - _erfc_positive(x))
-        step = residual * (math.sqrt(math.pi) / 2) * np.exp(x * x)
-        x = x - step / (1 + x * step)
+    x = _near_erfinv(magnitude)
+    # Halley's step, which cubes the error.
+    residual = np.where(magnitude < 0.5, _erf64(x) - magnitude, (1 - magnitude) - _erfc_positive(x))
+    step = residual * (math.sqrt(math.pi) / 2) * np.exp(x * x)
+    return _with_ends(x - step / (1 + x * step), y)
+
+
+def _near_erfinv(y: Array) -> Array:
+    """erfinv to 1e-8, for 0 <= y < 1."""
+    w = -np.log((1 - y) * (1 + y))
+    quotient = _polynomial(_ERFINV, w / 2.5 - 1)
+    tail = w > 5
+    if tail.any():
+        quotient[tail] = _polynomial(_ERFINV_TAIL, np.sqrt(w[tail]) / 2 - 2.1)
+    return np.asarray(y * quotient)
+
+
+def _with_ends(x: Array, y: Array) -> Array:
+    """erfinv from its values for |y|, and at the ends of its domain."""
+    magnitude = np.abs(y)
     x = np.where(magnitude == 1, np.inf, np.where(magnitude > 1, np.nan, x))
     return np.copysign(x, y)
 

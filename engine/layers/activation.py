@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axis import checked_axis
+from engine.layers.bounds import at_least, at_most
 from engine.layers.elementwise import Curve
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
@@ -38,7 +39,7 @@ class LogSigmoid(Curve):
     """log(1 / (1 + exp(-x))), written so that nothing overflows: min(x, 0) - log1p(exp(-|x|))."""
 
     def curve(self, x: Array) -> Array:
-        return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+        return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
 @register("nn.Tanh", "F.tanh")
@@ -110,7 +111,7 @@ class ELU(Curve):
     alpha: float = 1.0
 
     def curve(self, x: Array) -> Array:
-        return np.maximum(x, 0) + self.alpha * np.expm1(np.minimum(x, 0))
+        return at_least(x, 0) + self.alpha * np.expm1(at_most(x, 0))
 
 
 @register("nn.CELU", "F.celu")
@@ -124,7 +125,7 @@ class CELU(Curve):
             raise ParameterError("alpha must not be zero", found=self.alpha)
 
     def curve(self, x: Array) -> Array:
-        return np.maximum(x, 0) + self.alpha * np.expm1(np.minimum(x, 0) / self.alpha)
+        return at_least(x, 0) + self.alpha * np.expm1(at_most(x, 0) / self.alpha)
 
 
 @register("nn.SELU", "F.selu")
@@ -133,7 +134,7 @@ class SELU(Curve):
 
     def curve(self, x: Array) -> Array:
         alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-        return scale * np.maximum(x, 0) + (scale * alpha) * np.expm1(np.minimum(x, 0))
+        return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
 
 
 @register("nn.GLU", "F.glu")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.layer import Layer
-from engine.layers.max_pool import INDEX, WithIndices, flat_index, lowest
+from engine.layers.max_pool import INDEX, WithIndices
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, image
@@ -86,15 +85,18 @@ class AdaptiveAvgPool(AdaptivePool):
         self.infer(input)
         x = cast(input, working_dtype(input.dtype))
         with np.errstate(all="ignore"):
-            for axis, segments in enumerate(self.segments(input), start=input.ndim - self.spatial_rank):
-                x = _mean(x, axis, *segments)
+            segments = self.segments(input)
+            if all(len(starts) == 1 for starts, _ in segments):
+                return cast(x.mean(tuple(range(-self.spatial_rank, 0)), keepdims=True), input.dtype)
+            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
+                x = _mean(x, axis, *bounds)
         return cast(x, input.dtype)
 
 
 def _mean(x: Array, axis: int, starts: Array, ends: Array) -> Array:
     """The mean of each segment of an axis."""
-    if len(starts) == 1:
-        return np.asarray(x.mean(axis, keepdims=True))
+    if len(starts) and x.shape[axis] % len(starts) == 0:
+        return np.asarray(_cut(x, axis, len(starts)).mean(axis + 1))
     lengths = _along(ends - starts, axis, x.ndim)
     total: Array = x.take(starts, axis)
     for step in range(1, int(lengths.max(initial=0))):
@@ -129,24 +131,58 @@ class AdaptiveMaxPool(AdaptivePool, WithIndices):
 
     def forward(self, input: Array) -> Any:
         self.infer(input)
-        values, indices = _maxima(cast(input, working_dtype(input.dtype)), self.segments(input))
+        x, segments = cast(input, working_dtype(input.dtype)), self.segments(input)
+        if self.returns == 0:
+            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
+                x = _maximum(x, axis, *bounds)
+            return cast(x, input.dtype)
+        values, indices = _maxima(x, segments)
         return (cast(values, input.dtype), indices)[self.returns]
 
 
+def _maximum(x: Array, axis: int, starts: Array, ends: Array) -> Array:
+    """The largest element of each segment of an axis."""
+    if len(starts) and x.shape[axis] % len(starts) == 0:
+        return np.asarray(_cut(x, axis, len(starts)).max(axis + 1))
+    result: Array = x.take(starts, axis)
+    for step in range(1, int((ends - starts).max(initial=0))):
+        np.maximum(result, x.take(np.minimum(starts + step, ends - 1), axis), out=result)
+    return result
+
+
 def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The largest element of each window and its flat index: the first of several, the last NaN."""
+    """The largest element of each window and its flat index: the first of several, the last NaN.
+
+    Found an axis at a time, the last one first: rows are compared by their largest elements, an earlier row counting
+    more, and so the first in the window is found.
+    """
     rank = len(segments)
     sizes = x.shape[-rank:]
-    first = flat_index([starts for starts, _ in segments], sizes)
-    values = np.full((*x.shape[:-rank], *first.shape), lowest(x.dtype), x.dtype)
-    indices = np.broadcast_to(first, values.shape).copy()
-    flat = x.reshape(*x.shape[:-rank], math.prod(sizes))
-    for steps in product(*(range(int((ends - starts).max(initial=0))) for starts, ends in segments)):
-        # A window shorter than the longest sees its last element again, which changes nothing.
-        places = [np.minimum(starts + step, ends - 1) for step, (starts, ends) in zip(steps, segments, strict=True)]
-        index = flat_index(places, sizes)
-        element = flat[..., index]
+    indices = np.broadcast_to(np.arange(math.prod(sizes)).reshape(sizes), x.shape)
+    for axis, (starts, ends) in reversed(list(enumerate(segments, start=x.ndim - rank))):
+        x, indices = _largest(x, indices, axis, starts, ends)
+    return x, indices
+
+
+def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """The largest element of each segment of an axis, and what ``indices`` has in its place."""
+    if len(starts) and x.shape[axis] % len(starts) == 0 and not np.isnan(x).any():
+        cut = _cut(x, axis, len(starts))
+        places = np.expand_dims(cut.argmax(axis + 1), axis + 1)
+        pairs = (cut, _cut(indices, axis, len(starts)))
+        values, found = (np.take_along_axis(each, places, axis + 1).squeeze(axis + 1) for each in pairs)
+        return values, found
+    values, found = x.take(starts, axis), indices.take(starts, axis)
+    for step in range(1, int((ends - starts).max(initial=0))):
+        # A segment shorter than the longest sees its last element again, which changes nothing.
+        places = np.minimum(starts + step, ends - 1)
+        element = x.take(places, axis)
         better = (element > values) | (element != element)
         np.copyto(values, element, where=better)
-        np.copyto(indices, index, where=better)
-    return values, indices
+        np.copyto(found, indices.take(places, axis), where=better)
+    return values, found
+
+
+def _cut(x: Array, axis: int, count: int) -> Array:
+    """An axis cut into so many segments of one length: (..., count, length, ...)."""
+    return x.reshape(*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1 :])

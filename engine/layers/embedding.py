@@ -94,26 +94,21 @@ class EmbeddingBag(Layer):
         rows = cast(_rows(weight, indices[:end]), working_dtype(weight.dtype))
         if per_sample_weights is not None:
             rows = rows * cast(per_sample_weights, rows.dtype)[:end, None]
-        counted = self._counted(indices[:end], len(weight))
-        sizes = np.bincount(bag[counted], minlength=bags)
-        result = self._pool(rows[counted], bag[counted], sizes)
-        return cast(result, weight.dtype), bag, sizes, sizes
+        rows_bag = bag
+        if self.padding_idx is not None:
+            counted = indices[:end] != (self.padding_idx % len(weight) if len(weight) else self.padding_idx)
+            rows, rows_bag = rows[counted], bag[counted]
+        sizes = np.bincount(rows_bag, minlength=bags)
+        return cast(self._pool(rows, rows_bag, sizes), weight.dtype), bag, sizes, sizes
 
     def _pool(self, rows: Array, bag: Array, sizes: Array) -> Array:
-        result = np.full((len(sizes), rows.shape[1]), -np.inf if self.mode == 2 else 0, rows.dtype)
-        if self.mode == 2:
-            np.maximum.at(result, bag, rows)
-            result[sizes == 0] = 0
-            return result
-        np.add.at(result, bag, rows)
+        result = np.zeros((len(sizes), rows.shape[1]), rows.dtype)
+        if len(rows):  # the rows of a bag stand together
+            starts = np.flatnonzero(np.diff(bag, prepend=-1))
+            result[bag[starts]] = (np.maximum if self.mode == 2 else np.add).reduceat(rows, starts, axis=0)
         if self.mode == 1:
             result /= np.maximum(sizes, 1).astype(rows.dtype)[:, None]
         return result
-
-    def _counted(self, indices: Array, table: int) -> Array:
-        if self.padding_idx is None:
-            return np.ones(indices.shape, np.bool_)
-        return np.asarray(indices != (self.padding_idx % table if table else self.padding_idx))
 
     def _bags(self, offsets: Dim) -> Dim:
         return offsets if offsets is None or not self.include_last_offset else max(offsets - 1, 0)
@@ -140,4 +135,4 @@ def _rows(weight: Array, indices: Array) -> Array:
     if outside.any():
         found = indices[outside].flat[0]
         raise ShapeError("index is outside of the table", found=found, expected=f"0 to {len(weight) - 1}")
-    return np.asarray(weight[indices])
+    return np.asarray(weight.take(indices, axis=0))

@@ -10,6 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.activation import GELU
 from engine.layers.axis import may_match
+from engine.layers.bounds import at_least
 from engine.layers.heads import Heads
 from engine.layers.layer import Layer
 from engine.layers.layer_norm import LayerNorm
@@ -134,7 +135,7 @@ class TransformerEncoderLayer(Layer):
 
     def _feed_forward(self, x: Array, weight_1: Array, bias_1: Array, weight_2: Array, bias_2: Array) -> Array:
         inner = apply_linear(x, *[cast(each, x.dtype) for each in (weight_1, bias_1)])
-        active = GELU().curve(inner) if self.use_gelu else np.maximum(inner, 0)
+        active = GELU().curve(inner) if self.use_gelu else at_least(inner, 0)
         return apply_linear(active, *[cast(each, x.dtype) for each in (weight_2, bias_2)])
 
     def _masks(self, mask: Array | None, length: int) -> tuple[Array | None, Array | None]:

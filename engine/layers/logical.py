@@ -31,7 +31,12 @@ class Logical(Layer):
 
     def forward(self, input: Array | Number, other: Array | Number) -> Array:
         broadcast_shapes(np.shape(input), np.shape(other))
-        return np.asarray(type(self).combine(np.not_equal(input, 0), np.not_equal(other, 0)))
+        return np.asarray(type(self).combine(_truth(input), _truth(other)))
+
+
+def _truth(value: Array | Number) -> Any:
+    """Whether each element is not zero; bools as they are, for comparing them with 0 is slow."""
+    return value if isinstance(value, bool) or getattr(value, "dtype", None) == BOOL else np.not_equal(value, 0)
 
 
 _LOGIC: Final = {

@@ -14,7 +14,7 @@ from engine.layers.overload import Overloaded
 from engine.layers.precision import working_dtype
 from engine.layers.reduction import INT64, Reduction
 from engine.layers.registry import register
-from engine.layers.sorting import order
+from engine.layers.sorting import kth_places, order
 from engine.layers.ternary import between
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
@@ -51,7 +51,7 @@ class Median(_Chosen):
     """The middle element, the lower of two; NaN if there is one."""
 
     def _choose(self, rows: Array) -> Array:
-        middle = order(rows, rows.ndim - 1)[..., (rows.shape[-1] - 1) // 2]
+        middle = kth_places(rows, (rows.shape[-1] - 1) // 2)
         missing = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, np.bool_)
         return np.where(missing.any(-1), missing.argmax(-1), middle)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axis import may_equal
+from engine.layers.bounds import at_least, at_most, clamped
 from engine.layers.elementwise import Curve, Elementwise
 from engine.layers.layer import Layer
 from engine.layers.precision import widened
@@ -21,10 +22,10 @@ class ReLU(Elementwise):
     makes_new = True
 
     def forward(self, input: Array) -> Array:
-        return np.maximum(input, np.zeros((), input.dtype))
+        return at_least(input, np.zeros((), input.dtype))
 
     def forward_in_place(self, input: Array) -> Array:
-        return np.maximum(input, np.zeros((), input.dtype), out=input)
+        return at_least(input, np.zeros((), input.dtype), out=input)
 
 
 @register("nn.Hardtanh", "F.hardtanh")
@@ -43,11 +44,11 @@ class Hardtanh(Elementwise):
 
     def forward(self, input: Array) -> Array:
         low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
-        return np.minimum(np.maximum(input, low), high)
+        return clamped(input, low, high)
 
     def forward_in_place(self, input: Array) -> Array:
         low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
-        return np.minimum(np.maximum(input, low, out=input), high, out=input)
+        return clamped(input, low, high, out=input)
 
 
 @register("nn.Threshold", "F.threshold")
@@ -148,7 +149,7 @@ class Softshrink(Curve):
 
 def _bent(x: Array, slope: Array | float) -> Array:
     """x where x > 0, else slope * x; numpy selects slower than it computes."""
-    result = np.minimum(x, 0)
+    result = at_most(x, 0)
     result *= slope
-    result += np.maximum(x, 0)
+    result += at_least(x, 0)
     return result

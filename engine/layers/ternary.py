@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.bounds import clamped
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.reduction import check_ordered
@@ -47,11 +48,14 @@ class Clamp(Layer):
     def forward(self, input: Array, min: Any = None, max: Any = None) -> Array:
         dtype = self.infer(input, min, max).dtype  # type: ignore[arg-type]
         result = cast(input, dtype)
+        low, high = (None if each is None else cast(each, dtype) for each in (min, max))
         with np.errstate(all="ignore"):
-            if min is not None:
-                result = np.maximum(result, cast(min, dtype))
-            if max is not None:
-                result = np.minimum(result, cast(max, dtype))
+            if low is not None and high is not None and low.ndim == high.ndim == 0:
+                return clamped(result, low, high)
+            if low is not None:
+                result = np.maximum(result, low)
+            if high is not None:
+                result = np.minimum(result, high)
         return np.asarray(result)
 
 

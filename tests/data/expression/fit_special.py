@@ -56,6 +56,14 @@ def lgamma_quotient(x: mp.mpf) -> mp.mpf:
     return mp.loggamma(x) / ((x - 1) * (x - 2))
 
 
+def erfinv_over_y(w: mp.mpf) -> mp.mpf:
+    """erfinv(y) / y in w = -log(1 - y*y)."""
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    y = mp.sqrt(1 - mp.exp(-w))
+    return mp.erfinv(y) / y
+
+
 def erf_as_tanh(degree: int = 6, limit: float = 3.2) -> np.ndarray:
     """P, lowest power first, with erf(x) = tanh(x P(x*x)) to 1e-7, by reweighted linear least squares.
 
@@ -87,4 +95,7 @@ if __name__ == "__main__":
     show("_ERF_TANH, highest power first", erf_as_tanh())
     show("_ERF, in 2z - 1", interpolant(erf_over_x, 0, 1, 13))
     show("_ERFC", interpolant(scaled_erfc, -1, 1, 25))
+    show("_ERFINV, in w / 2.5 - 1", interpolant(erfinv_over_y, 0, 5, 11))
+    low, high = mp.mpf("2.2"), mp.mpf("6.2")  # of sqrt(w): from a little below sqrt(5) to the last y before 1
+    show("_ERFINV_TAIL, in sqrt(w) / 2 - 2.1", interpolant(lambda s: erfinv_over_y(s * s), low, high, 16))
     show("_LGAMMA, in 2x - 3", interpolant(lgamma_quotient, 1, 2, 21))

@@ -9,6 +9,9 @@ from torch import nn
 
 SIGNAL, IMAGE, VOLUME = torch.randn(2, 3, 11), torch.randn(2, 3, 9, 8), torch.randn(1, 2, 5, 6, 4)
 NAN = torch.tensor([[[1.0, float("nan"), 3.0, -float("inf"), 300.0, float("nan"), -300.0, float("inf"), 0.0]]])
+# Where several elements are the largest, and where some are NaN; the size divides into 1 and 4, not into 3.
+TIES = torch.randint(0, 3, (2, 3, 8, 8)).float()
+HOLES = torch.where(torch.rand(2, 3, 8, 8) < 0.1, torch.nan, TIES)
 
 SAMPLES = [
     Sample("nn_adaptive_avg_pool1d", nn.AdaptiveAvgPool1d(4), (SIGNAL,)),
@@ -52,5 +55,11 @@ SAMPLES = [
     Sample("F_adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (5, 3)), (IMAGE,)),
     Sample("F_adaptive_max_pool2d_bf16", lambda x: F.adaptive_max_pool2d(x, 2), (IMAGE.bfloat16(),)),
     Sample("F_adaptive_max_pool2d_indices", lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True)[1], (IMAGE[0],)),
+    *[
+        Sample(f"F_adaptive_max_pool2d_{name}_to_{size}", lambda x, size=size: F.adaptive_max_pool2d(x, size, return_indices=True), (x,))
+        for name, x in (("ties", TIES), ("nan", HOLES))
+        for size in (1, 3, 4)
+    ],
+    Sample("F_adaptive_max_pool2d_global", lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_avg_pool2d(x, 1)), (HOLES,)),
     Sample("F_adaptive_max_pool3d", lambda x: F.adaptive_max_pool3d(x, (None, 2, 1)), (VOLUME,)),
 ]

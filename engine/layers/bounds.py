@@ -1,0 +1,36 @@
+"""Numbers as bounds of arrays; NaN stays NaN.
+
+numpy clips float32 and float64 several times as fast as it finds the larger of an array and a number, so they are
+clipped, with an infinity for the bound that is not there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.tensor import Array
+
+_CLIPPED: Final = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def at_least(x: Array, low: Any, out: Array | None = None) -> Array:
+    """max(x, low) for a number of the dtype of x, or a Python one."""
+    if x.dtype in _CLIPPED:
+        return np.asarray(x.clip(low, np.inf, out=out))
+    return np.asanyarray(np.maximum(x, low, out=out))
+
+
+def at_most(x: Array, high: Any, out: Array | None = None) -> Array:
+    """min(x, high), likewise."""
+    if x.dtype in _CLIPPED:
+        return np.asarray(x.clip(-np.inf, high, out=out))
+    return np.asanyarray(np.minimum(x, high, out=out))
+
+
+def clamped(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
+    """min(max(x, low), high), likewise."""
+    if x.dtype in _CLIPPED:
+        return np.asarray(x.clip(low, high, out=out))
+    return np.asanyarray(np.minimum(np.maximum(x, low, out=out), high, out=out))
