@@ -38,16 +38,31 @@ def assemble(text: str, host: Host) -> bytes:
         CompileError: LLVM refuses the text; a defect of a generator.
     """
     machine = target_machine(host)
-    context = llvm.create_context()
+    code: bytes = machine.emit_object(_parse(text, host, machine))
+    return code
+
+
+def assembly(text: str, host: Host) -> str:
+    """What ``assemble`` makes, in the processor's assembly language, for people to read.
+
+    Raises:
+        CompileError: LLVM refuses the text.
+    """
+    machine = target_machine(host)
+    code: str = machine.emit_assembly(_parse(text, host, machine))
+    return code
+
+
+def _parse(text: str, host: Host, machine: Any) -> Any:
+    """IR text as LLVM's module, verified. None of its optimisation passes is run: generators write what they mean."""
     try:
-        module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=context)
+        module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=llvm.create_context())
         module.verify()
     except RuntimeError as error:
         raise CompileError(f"generated code is not valid: {error}") from None
     module.triple = host.triple
     module.data_layout = str(machine.target_data)
-    code: bytes = machine.emit_object(module)
-    return code
+    return module
 
 
 class Code:
