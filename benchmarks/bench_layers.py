@@ -1,0 +1,56 @@
+"""Single operators: the numpy layer that defines an operator, beside PyTorch's kernel, one thread each.
+
+    python -m benchmarks.bench_layers [--only norm softmax] [--rounds 15]
+
+Holds every answer against PyTorch's, then times both in turn. Writes a Markdown table, slowest first, and the same as
+JSON. benchmarks/README.md says what is measured and what is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="bench_layers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="cases with this in family or name (all)")
+    found.add_argument("--rounds", type=int, default=15, help="turns of both (15)")
+    found.add_argument("--check-only", action="store_true", help="hold the answers against PyTorch's, time nothing")
+    found.add_argument(
+        "--output", type=Path, default=Path(__file__).with_name("results") / "layers", help="without .md or .json"
+    )
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """1 when an answer was wrong."""
+    options = parser().parse_args(arguments)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    from benchmarks import machine  # these import numpy, which reads the variables
+    from benchmarks.layers import catalogue, measure, report
+
+    records, load = [], os.getloadavg()[0]
+    for case in catalogue.select(options.only):
+        record = measure.measure(case, 0 if options.check_only else options.rounds)
+        print(report.line(record), flush=True)
+        records.append(record)
+    if not options.check_only:
+        facts = machine.describe(["ours", "torch"]) | {"load": round(max(load, os.getloadavg()[0]), 2)}
+        report.save(options.output, facts, records)
+        print(f"written: {options.output}.md, {options.output}.json")
+    return int(any(record.failure for record in records))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
