@@ -44,7 +44,11 @@ def details(entry: Entry, store: Store) -> dict[str, Any]:
 
 
 def _short(version: Version) -> dict[str, Any]:
-    return {"version": version.number, "state": version.state, "reason": version.reason}
+    row: dict[str, Any] = {"version": version.number, "state": version.state, "reason": version.reason}
+    if version.model is not None:
+        session = version.model.session
+        row |= {"backend": session.backend, "compile_failure": session.compile_failure}
+    return row
 
 
 def _long(version: Version) -> dict[str, Any]:
@@ -53,7 +57,6 @@ def _long(version: Version) -> dict[str, Any]:
         row |= {
             "inputs": _ports(version, "inputs"),
             "outputs": _ports(version, "outputs"),
-            "backend": version.model.session.backend,
             "threads": version.model.session.threads,
             "load_ms": round(version.load_s * 1e3, 1),
             "running": version.lane.running,

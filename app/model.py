@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,8 @@ from app.config import ModelConfig
 from app.errors import InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
+from app.progress import CompileProgress
+from app.sessions import open_session
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.statistics import Timing
@@ -79,7 +80,7 @@ class Model:
         self.name = name
         self.config = config
         self.labels = labels
-        self.session = engine.Session(graph, backend=settings.backend, threads=config.threads or threads)
+        self.session = open_session(graph, settings, config.threads or threads)
         self.preprocessor = find_preprocessor(graph.inputs, config, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -143,11 +144,33 @@ class Model:
         self.session.run(inputs)
         return self.session.run(inputs, profile=True).profile or []
 
-    def warm_up(self) -> bool:
-        """Run once on zeros, predictions included: False when the graph leaves sizes open.
+    def compile(
+        self,
+        batch: int | None = None,
+        *,
+        refresh: bool = False,
+        progress: CompileProgress | None = None,
+    ) -> dict[str, Any] | None:
+        """Compile what runs of one item, or of a batch, will need; ``Session.prepare`` says what it returns.
 
-        A batch of two is run as well, because the engine settles at the first batch how it runs them; a model that
-        takes none is served all the same.
+        None as well where the graph and the config leave a size open.
+
+        Raises:
+            EngineError: the model takes no such batch, or cannot be compiled though it must.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            return None
+        specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
+        return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress)
+
+    def warm_up(self, progress: CompileProgress | None = None) -> bool:
+        """Compile, and run once on zeros, predictions included: False when the graph leaves sizes open.
+
+        How other batches than the exported one run is settled as well, which the first of them would have to wait for.
+
+        Args:
+            progress: told how far compiling is.
 
         Raises:
             EngineError: the model cannot run.
@@ -156,9 +179,9 @@ class Model:
         inputs = self.example_inputs()
         if inputs is None:
             return False
+        self.compile(progress=progress)
         self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
-        with suppress(engine.EngineError):
-            self.session.run({name: np.concatenate([x, x]) if x.ndim else x for name, x in inputs.items()})
+        _ = self.session.batching
         return True
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:

@@ -48,7 +48,10 @@ class PortRow(Schema):
 
 
 class VersionRow(Schema):
-    """A version of a model; one that is ready has inputs, outputs and statistics as well."""
+    """A version of a model; one that is ready has inputs, outputs and statistics as well.
+
+    backend: what runs it, ``compiled`` or ``reference``; compile_failure: why nothing could be compiled.
+    """
 
     version: int
     state: Literal["loading", "ready", "failed"]

@@ -22,7 +22,7 @@ PREFIX: Final = "PNNX_SERVE_"
 # these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
 _SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
 
-_LISTS: Final = ("cors_origins", "plugins")
+_LISTS: Final = ("cors_origins", "passes_off", "plugins")
 
 
 class SettingsError(Exception):
@@ -51,6 +51,17 @@ class Settings(BaseModel):
     backend: Literal["auto", "compiled", "reference"] = _row("auto", "choice", "How models run.")
     threads: int | None = _row(
         None, "threads", "Upper limit of compute threads; unset: all this process may use.", ge=1
+    )
+    winograd: Literal["auto", "off"] = _row(
+        "auto", "choice", "off: convolutions are summed directly, which is slower and closer to the reference."
+    )
+    passes_off: tuple[str, ...] = _row((), "names", "Graph optimisations to leave out, by comma; see passes.md.")
+    cache: bool = _row(True, "flag", "Keep what is compiled on disk, and start from there.")
+    cache_dir: Path | None = _row(
+        None, "folder", "Where it is kept; unset: pnnx-serve in the user's folder for caches."
+    )
+    cache_max_bytes: int = _row(
+        4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
     )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
     strict: bool = _row(

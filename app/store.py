@@ -16,6 +16,7 @@ import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
 from app.lane import Lane
 from app.model import Model
+from app.progress import compiling
 from app.repository import ModelFiles, VersionFiles, scan
 from app.settings import Settings
 from app.statistics import Statistics
@@ -204,7 +205,8 @@ class Store:
                 log.warning("model '%s' version %d: %s", files.name, version.number, warning)
             model = Model(files.name, graph, files.config, files.labels, threads=self._threads, settings=self._settings)
             if self._settings.warmup:
-                model.warm_up()
+                with compiling(files.name) as progress:
+                    model.warm_up(progress)
         except (engine.EngineError, ConfigError) as exc:
             version.fail(str(exc))
         except Exception:  # a fault of ours must not take the other models down

@@ -38,6 +38,7 @@ from engine.graph import (
     SuspectedLoss,
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
+from engine.machine import measure_peak
 from engine.session import Outputs, Session
 from engine.tensor import TensorSpec
 
@@ -76,6 +77,7 @@ __all__ = [
     "compare",
     "explain",
     "load",
+    "measure_peak",
     "register",
     "registry",
 ]

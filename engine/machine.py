@@ -183,11 +183,31 @@ class Machine:
             self.failure = str(error)
 
 
+def measure_peak(seconds: float = 0.2) -> float:
+    """What one core can do at most: floating-point operations a second of fused multiply-adds on registers, measured.
+
+    Args:
+        seconds: how long to measure.
+
+    Raises:
+        CompileError: there is no compiler, or none for this processor.
+    """
+    try:
+        from engine.compiler import peak
+    except ImportError as exc:
+        raise _no_compiler(exc) from exc
+    return peak.measure_peak(seconds)
+
+
+def _no_compiler(exc: ImportError) -> CompileError:
+    return CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc))
+
+
 def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
     try:
         from engine.compiler import CompiledGraph, CompileOptions
     except ImportError as exc:
-        raise CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc)) from exc
+        raise _no_compiler(exc) from exc
     return CompiledGraph(
         graph,
         CompileOptions(

@@ -115,6 +115,11 @@ class Session:
         """What runs the graph: ``compiled`` or ``reference``."""
         return "reference" if self._machine is None or self._machine.failure is not None else "compiled"
 
+    @property
+    def compile_failure(self) -> str | None:
+        """Why the reference runs a graph that should be compiled; None while nothing has failed."""
+        return None if self._machine is None else self._machine.failure
+
     def run(
         self,
         inputs: Sequence[Any] | Mapping[str, Any] | Array,

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from app.cli.options import MODEL_HELP, add_setting, read_settings
-from app.cli.terminal import progress
+from app.progress import progress
 
 SUMMARY: Final = "say whether models can be served, and if not, every reason"
 EXAMPLES: Final = """  pnnx-serve check digits

@@ -6,8 +6,9 @@ import argparse
 import sys
 from typing import Final
 
-from app.cli.options import MODEL_HELP, UsageError, add_setting, read_settings
-from app.cli.terminal import progress
+from app.cli.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+from app.progress import progress
+from app.threads import thread_budget
 
 SUMMARY: Final = "find the operator where a model's numbers leave a reference"
 EXAMPLES: Final = """  pnnx-serve compare resnet18 --reference ref.npz
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--atol", type=float, default=1e-6, metavar="ERROR", help="allowed absolute error. Default: 1e-6."
     )
-    for name in ("store", "plugins", "backend", "threads"):
+    for name in ("store", "plugins", *COMPUTING):
         add_setting(parser, name)
 
 
@@ -44,11 +45,13 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name}: found {value}, expected a number that is not negative")
     import engine  # imports numpy, and so do these
     from app.cli import divergence, models, recording
+    from app.sessions import open_session
 
     recorded = recording.read(args.reference)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        session = engine.Session(models.load(models.newest(found)), backend=settings.backend)
+        graph = models.load(models.newest(found))
+        session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with progress(f"comparing {found.name}"):
         comparison = engine.compare(session, recorded, rtol=args.rtol, atol=args.atol)
     sys.stdout.write(divergence.report(comparison, f"{found.name} · {session.backend} back end"))

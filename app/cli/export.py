@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.cli.options import UsageError, add_setting, read_settings
-from app.cli.terminal import progress
+from app.progress import progress
 
 if TYPE_CHECKING:
     import exporter

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.cli.options import MODEL_HELP, UsageError, add_setting, read_settings
-from app.cli.terminal import progress, write_result
+from app.cli.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+from app.cli.terminal import write_result
+from app.progress import compiling, progress
+from app.threads import thread_budget
 
 SUMMARY: Final = "show the graph of a model: operators, shapes, weights, times"
 EXAMPLES: Final = """  pnnx-serve graph digits
@@ -29,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
-    for name in ("store", "plugins", "backend", "threads"):
+    for name in ("store", "plugins", *COMPUTING):
         add_setting(parser, name)
 
 
@@ -43,6 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     import engine  # imports numpy, and so do these
     from app.cli import models
     from app.render import render, with_times
+    from app.sessions import open_session
 
     found = models.find(args.model, settings)
     version = models.newest(found)
@@ -54,7 +57,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.explain:
         write_result(engine.explain(graph).encode(), args.output)
         return 0
-    description = {**engine.Session(graph, backend=settings.backend).describe(), "name": found.name}
+    session = open_session(graph, settings, thread_budget(settings.threads).threads)
+    with compiling(found.name) as show:
+        session.prepare(progress=show)
+    description = {**session.describe(), "name": found.name}
     if args.profile:
         with progress(f"measuring {found.name}"):
             description = with_times(description, models.prepare(found, graph, settings).profile())

@@ -10,6 +10,8 @@ from app.plugins import load_plugins
 from app.settings import Settings, variable
 from app.threads import limit_threads, thread_budget
 
+# What decides how a model computes: for verbs that run one.
+COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
 MODEL_HELP: Final = "name of a model in the store, or path of a .pnnx.param file"
 
 
@@ -29,7 +31,7 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
     elif get_origin(field.annotation) is Literal:
         parser.add_argument(flag, choices=get_args(field.annotation), help=text)
     elif get_origin(field.annotation) is tuple:
-        flags = (flag.removesuffix("s"), flag)
+        flags = dict.fromkeys((flag.removesuffix("s"), flag))
         parser.add_argument(*flags, dest=name, action="append", metavar=unit.upper(), help=text)
     else:
         parser.add_argument(flag, metavar=unit.upper(), help=text)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from app.cli.options import MODEL_HELP, add_setting, read_settings
-from app.cli.terminal import progress
+from app.cli.options import COMPUTING, MODEL_HELP, add_setting, read_settings
+from app.progress import progress
 
 SUMMARY: Final = "run a model once, without a server"
 EXAMPLES: Final = """  pnnx-serve run digits --image seven.png
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
     parser.add_argument("--draw", metavar="FILE", help="save the picture with what was found in it as this .png file")
     parser.add_argument("--top-k", type=int, metavar="CLASSES", help="how many classes a classifier names")
-    for name in ("store", "plugins", "backend", "threads"):
+    for name in ("store", "plugins", *COMPUTING):
         add_setting(parser, name)
 
 

@@ -176,7 +176,7 @@ def test_settings_drain_delay_s_and_shutdown_timeout_s_let_requests_finish(store
 
 def test_a_client_that_goes_away_frees_its_place(store: Path) -> None:
     request = write_slow_model(store, 1000)
-    with process(store, max_in_flight=1) as server:
+    with process(store, max_in_flight=1, backend="reference") as server:
         with httpx.Client(base_url=server.url, timeout=30) as client:
             with pytest.raises(httpx.ReadTimeout):
                 client.post("/models/slow/infer", timeout=0.5, **request)

@@ -109,6 +109,57 @@ def test_setting_backend_is_handed_to_the_engine(tmp_path: Path) -> None:
         assert client.get("/models/shades").json()["versions"][0]["backend"] == "reference"
 
 
+def convolving(store: Path) -> None:
+    """A convolution large enough for Winograd's algorithm to be worth its while."""
+    params = "bias=False in_channels=32 out_channels=32 kernel_size=(3,3) stride=(1,1) padding=(1,1) dilation=(1,1)"
+    lines = through("nn.Conv2d", "(1,32,28,28)f32")
+    lines[1] += f" {params} groups=1 padding_mode=zeros @weight=(32,32,3,3)f32"
+    write_model(store, "blur", lines, {"op.weight": np.ones((32, 32, 3, 3), np.float32)})
+
+
+def compiler(store: Path, **settings: Any) -> dict[str, Any]:
+    """What GET /graph says of how the model was compiled."""
+    with serving(store, **settings) as client:
+        found: dict[str, Any] = client.get("/graph").json()["compiler"]
+    return found
+
+
+def test_setting_winograd_is_handed_to_the_engine(tmp_path: Path) -> None:
+    convolving(tmp_path)
+    kernels = []
+    for winograd in ("auto", "off"):
+        with serving(tmp_path, winograd=winograd) as client:
+            kernels.append(client.get("/graph").json()["operators"][1]["kernel"])
+    assert kernels == ["winograd", "conv"]
+
+
+def test_setting_passes_off_leaves_passes_out(tmp_path: Path) -> None:
+    convolving(tmp_path)
+    ran = [row["name"] for row in compiler(tmp_path)["passes"]]
+    left = [row["name"] for row in compiler(tmp_path, passes_off=("fold_scale", "expression_fusion"))["passes"]]
+    assert left == [name for name in ran if name not in ("fold_scale", "expression_fusion")]
+    with serving(tmp_path, passes_off=("nothing",)) as client:
+        assert "no such pass: found nothing" in client.get("/models/blur").json()["reason"]
+
+
+def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.compiler.builder.is_unchanged", lambda: True)
+    store, folder = tmp_path / "store", tmp_path / "cache"
+    convolving(store)
+    found = [compiler(store, cache_dir=folder, cache=cache)["is_cached"] for cache in (False, True, True)]
+    assert found == [False, False, True]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_setting_cache_max_bytes_bounds_what_is_kept(tmp_path: Path) -> None:
+    store, folder = tmp_path / "store", tmp_path / "cache"
+    convolving(store)
+    assert compiler(store, cache_dir=folder, cache_max_bytes=10)["entry_bytes"] == 0
+    assert not folder.exists() or list(folder.iterdir()) == []
+
+
 def test_setting_threads_limits_each_run(tmp_path: Path) -> None:
     write_classifier(tmp_path)
     with serving(tmp_path, threads=1) as client:

@@ -223,7 +223,7 @@ def test_a_fault_in_one_model_stops_no_other(
     write_model(tmp_path, "a", ADD)
     write_model(tmp_path, "b", ADD)
     real = Model.warm_up
-    monkeypatch.setattr(Model, "warm_up", lambda model: 1 // 0 if model.name == "a" else real(model))
+    monkeypatch.setattr(Model, "warm_up", lambda model, *rest: 1 // 0 if model.name == "a" else real(model, *rest))
     rows = served(tmp_path)
     assert (rows["a"]["state"], rows["b"]["state"]) == ("failed", "ready")
     assert rows["a"]["reason"] == "version 1: internal error while loading; the server's log says more"

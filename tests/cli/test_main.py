@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import VERBS, main, terminal
+from app.cli import VERBS, main
+from app.progress import compiling, progress
 from app.threads import BLAS_VARIABLES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -168,12 +169,24 @@ def test_progress_is_shown_on_a_terminal_and_wiped(monkeypatch: pytest.MonkeyPat
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress("loading digits"):
+    with progress("loading digits"):
         assert screen.getvalue() == "loading digits ..."
     assert screen.getvalue().endswith("\r\x1b[2K")
 
 
 def test_progress_is_quiet_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.progress("loading digits"):
+    with progress("loading digits"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_progress_of_the_compiler_overwrites_itself_and_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with compiling("digits") as show:
+        assert screen.getvalue() == ""
+        show("lowering", 0, 1)
+        show("assembling", 1, 3)
+    wipe = "\r\x1b[2K"
+    assert screen.getvalue() == f"compiling digits: lowering ...{wipe}compiling digits: assembling 2 of 3 ...{wipe}"

@@ -1,0 +1,55 @@
+"""What is shown while something takes long: one line on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+CompileProgress: TypeAlias = Callable[[str, int, int], None]
+"""What the engine calls: what is being done, how many parts of it are done, how many there are."""
+
+_WIPE: Final = "\r\x1b[2K"
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[None]:
+    """Show what is being done, on stderr, until it is done."""
+    with _line() as show:
+        show(doing)
+        yield
+
+
+@contextmanager
+def compiling(name: str) -> Iterator[CompileProgress]:
+    """Show how far the compiler is with a model, once it tells; nothing where it has nothing to do."""
+    with _line() as show:
+        yield lambda doing, done, of: show(f"compiling {name}: {doing}" + (f" {done + 1} of {of}" if of > 1 else ""))
+
+
+@contextmanager
+def rounds(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Show which of many equal parts is being done."""
+    with _line() as show:
+        yield lambda done, of: show(f"{doing}: {done + 1} of {of}")
+
+
+@contextmanager
+def _line() -> Iterator[Callable[[str], None]]:
+    """A line of the terminal that can be written again and again; wiped at the end if it was written."""
+    is_watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    written = ""
+
+    def show(text: str) -> None:
+        nonlocal written
+        if is_watched and text != written:
+            print(f"{_WIPE if written else ''}{text} ...", end="", file=sys.stderr, flush=True)
+            written = text
+
+    try:
+        yield show
+    finally:
+        if written:
+            print(_WIPE, end="", file=sys.stderr, flush=True)
