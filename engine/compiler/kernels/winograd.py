@@ -1,9 +1,9 @@
 """Winograd's F(m×m, 3×3) convolution of stride 1, channels-last, fused so that a block of tiles stays in the cache.
 
-A chunk takes a block of output tiles and a group of output channels. It transforms the (m + 2)² pixels under each tile,
-multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked product,
-and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of the thread.
-Meanwhile it fetches the pixels of the block after it, and the lines it is going to write.
+A chunk takes a block of output tiles and a group of output channels. It transforms the (m + 2)² pixels under each
+tile, multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
+product, and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of
+the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
 
 Where an image is no multiple of the tile the last tile is shifted back and some pixels are computed twice; where it is
 smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched.
@@ -15,21 +15,19 @@ memory with the image, nor with operands: pixels that are computed twice read th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-
-import numpy as np
+from dataclasses import dataclass
 
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start, vectors_of
-from engine.compiler.kernels.winograd_blocking import Blocking
-from engine.compiler.kernels.winograd_stages import UNROLL, Scratch, emit_input, emit_output, emit_product, spread
-from engine.compiler.kernels.winograd_transforms import transform_filters
-from engine.tensor import Array
+from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.winograd_blocking import FETCH_TILES
+from engine.compiler.kernels.winograd_geometry import Geometry, width_of
+from engine.compiler.kernels.winograd_stages import LINE_FLOATS, UNROLL, emit_input, emit_output, emit_product
 
+# Weights that do not stay in the second-level cache are fetched so far ahead, if products leave the time for it.
+FETCHED_FLOATS = 128 * 1024
+FETCH_FLOATS = 3 * 1024
 _POINTER_BYTES = 8
-_LINE_FLOATS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,111 +44,10 @@ class _Chunk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Winograd(Kernel):
-    """A 3×3 convolution of stride 1, dilation 1 and one group.
-
-    Args:
-        batch, rows, columns: of the output.
-        source: strides of the padded image, (rows + 2) × (columns + 2); it begins at the image's first pixel.
-        target: strides of the output.
-        output_tile: m, 2, 4 or 6; see choose().
-        blocking: how the work falls into chunks and registers; see choose_blocking().
-        lanes: of the vectors, as in Host.
-    """
+class Winograd(Geometry):
+    """A 3×3 convolution of stride 1, dilation 1 and one group; its geometry says what it is made of."""
 
     kind = "winograd"
-    batch: int
-    rows: int
-    columns: int
-    in_channels: int
-    out_channels: int
-    source: Strides
-    target: Strides
-    output_tile: int
-    blocking: Blocking
-    lanes: int
-    epilogue: Epilogue = field(default_factory=Epilogue)
-
-    @cached_property
-    def tiling(self) -> tuple[int, int]:
-        """Tiles down and across an image."""
-        return -(-self.rows // self.output_tile), -(-self.columns // self.output_tile)
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of all images."""
-        return self.batch * self.tiling[0] * self.tiling[1]
-
-    @cached_property
-    def groups(self) -> list[list[tuple[tuple[int, int], ...]]]:
-        """The vectors (lanes, channels) of the output channels by group and panel; the last group may be smaller."""
-        vectors, size, panels = vectors_of(self.out_channels, self.lanes), self.blocking.vectors, self.blocking.panels
-        every = [tuple(vectors[k : k + size]) for k in range(0, len(vectors), size)]
-        return [every[k : k + panels] for k in range(0, len(every), panels)]
-
-    @cached_property
-    def widths(self) -> tuple[int, int]:
-        """Floats that the output channels of the first and the last group take, empty lanes included."""
-        first, last = (sum(_width(panel) for panel in group) for group in (self.groups[0], self.groups[-1]))
-        return first, last
-
-    @property
-    def bias_floats(self) -> int:
-        """Where the packed weights begin; the bias comes before them."""
-        return _LINE_FLOATS * -(-(self.widths[0] * (len(self.groups) - 1) + self.widths[1]) // _LINE_FLOATS)
-
-    @property
-    def depths(self) -> int:
-        """Blocks the input channels fall into."""
-        return -(-self.in_channels // self.blocking.depth)
-
-    @cached_property
-    def scratch(self) -> Scratch:
-        """The memory of a chunk."""
-        vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.lanes)
-        return Scratch(
-            output_tile=self.output_tile,
-            tiles=self.blocking.tiles,
-            pitch=spread(_width(vectors)),
-            sum_pitch=spread(self.widths[0]),
-        )
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of tiles; the last is shifted back to be whole."""
-        return -(-self.tiles // self.blocking.tiles)
-
-    @property
-    def chunks(self) -> int:
-        return len(self.groups) * self.blocks
-
-    @property
-    def flops(self) -> int:
-        """Operations of the direct convolution this replaces, so that rates compare."""
-        return 2 * self.batch * self.rows * self.columns * self.out_channels * self.in_channels * 9
-
-    def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, 3, 3), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
-
-        Order: bias; by group, block of input channels, position and panel: (input channel, output channel).
-        """
-        floats = self.scratch.positions * self.in_channels * (self.widths[0] * (len(self.groups) - 1) + self.widths[1])
-        packed = np.zeros(self.bias_floats + floats, np.float32)
-        if bias is not None:
-            packed[: self.out_channels] = bias
-        at, channel = self.bias_floats, 0
-        for group in self.groups:
-            count = sum(real for panel in group for _, real in panel)
-            filters = transform_filters(weight[channel : channel + count], self.output_tile).astype(np.float32)
-            ends = np.cumsum([_width(panel) for panel in group])
-            filters = np.pad(filters, ((0, 0), (0, 0), (0, ends[-1] - count)))
-            for first in range(0, self.in_channels, self.blocking.depth):
-                panels = np.split(filters[:, first : first + self.blocking.depth], ends[:-1], axis=2)
-                part = np.concatenate([each.reshape(len(each), -1) for each in panels], axis=1)
-                packed[at : at + part.size] = part.ravel()
-                at += part.size
-            channel += count
-        return packed
 
     def emit(self, module: Module, host: Host) -> None:
         s, tiles = self.scratch, self.blocking.tiles
@@ -181,16 +78,32 @@ class Winograd(Kernel):
         f.finish()
 
     def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
-        """The functions of the stages; of products and outputs one, and one for the last panel or vector that differs."""
+        """The functions of the stages; a last panel or vector that differs from the others has its own."""
         s, blocking = self.scratch, self.blocking
         loader = emit_input(
-            module, f"{self.name}_input", s, self.source, (self.rows + 2, self.columns + 2), self.in_channels, self.lanes
+            module,
+            f"{self.name}_input",
+            s,
+            self.source,
+            (self.rows + 2, self.columns + 2),
+            self.in_channels,
+            self.lanes,
         )
         counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
         unroll = max(k for k in range(1, UNROLL + 1) if all(count % k == 0 for count in counts))
+        ahead = FETCH_FLOATS if blocking.at_once >= FETCH_TILES and self.packed_floats > FETCHED_FLOATS else 0
         panels = dict.fromkeys(tuple(lanes for lanes, _ in each) for each in (self.groups[0][0], self.groups[-1][-1]))
         products = [
-            emit_product(module, f"{self.name}_product{k}", s, panel, blocking.at_once, unroll, adds=self.depths > 1)
+            emit_product(
+                module,
+                f"{self.name}_product{k}",
+                s,
+                panel,
+                blocking.at_once,
+                unroll=unroll,
+                ahead=ahead,
+                adds=self.depths > 1,
+            )
             for k, panel in enumerate(panels)
         ]
         vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
@@ -260,7 +173,7 @@ class Winograd(Kernel):
                 offset = f.add(first, f.add(f.mul(i, strides.h), f.mul(j, strides.w)))
                 with f.loop(0, self.blocking.tiles) as tile:
                     pixel = f.at(f.load("ptr", f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES), offset)
-                    for line in range(0, floats, _LINE_FLOATS):
+                    for line in range(0, floats, LINE_FLOATS):
                         f.prefetch(f.at(pixel, line), 2)
 
     def _multiply(
@@ -280,7 +193,7 @@ class Winograd(Kernel):
         weights = f.at(stream, before)
 
         def multiply(panel: Index, function: str) -> None:
-            first = f.mul(panel, _width(self.groups[0][0]))
+            first = f.mul(panel, width_of(self.groups[0][0]))
             weight, target = f.at(weights, f.mul(first, count)), f.at(sums, first)
             with f.loop(0, s.tiles, at_once) as each:
                 tile = f.minimum(each.index, s.tiles - at_once)
@@ -307,8 +220,3 @@ class Winograd(Kernel):
                 f.call(function, [f.at(sums, offset), f.at(weights, channel), *addresses])
 
             self._each(chunk, functions, counts, store)
-
-
-def _width(vectors: Sequence[tuple[int, int]]) -> int:
-    """Floats of some vectors, empty lanes included."""
-    return sum(lanes for lanes, _ in vectors)

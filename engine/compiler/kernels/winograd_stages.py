@@ -1,7 +1,7 @@
 """The inner functions of a Winograd convolution: transform pixels, multiply, transform sums back.
 
-Between them lie two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their products
-with the weights, the sums (positions, tiles, output channels). ``Scratch`` says how they lie.
+Between them lie two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their
+products with the weights, the sums (positions, tiles, output channels). ``Scratch`` says how they lie.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, v
 from engine.compiler.kernels.winograd_transforms import input_transform, output_transform
 
 UNROLL = 4
-_LINE_FLOATS = 16
+LINE_FLOATS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Scratch:
 
 def spread(floats: int) -> int:
     """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
-    return _LINE_FLOATS * (-(-floats // _LINE_FLOATS) | 1)
+    return LINE_FLOATS * (-(-floats // LINE_FLOATS) | 1)
 
 
 def emit_input(
@@ -103,9 +103,20 @@ def emit_input(
 
 
 def emit_product(
-    module: Module, name: str, scratch: Scratch, panel: Sequence[int], at_once: int, unroll: int, *, adds: bool
+    module: Module,
+    name: str,
+    scratch: Scratch,
+    panel: Sequence[int],
+    at_once: int,
+    *,
+    unroll: int,
+    ahead: int,
+    adds: bool,
 ) -> str:
-    """``at_once`` tiles times a panel, vectors of so many lanes, over ``count`` channels; set or added to the sums."""
+    """``at_once`` tiles times a panel, vectors of so many lanes, over ``count`` channels; set or added to the sums.
+
+    Meanwhile the weights ``ahead`` floats further on are fetched, unless that is 0.
+    """
     parameters = [("ptr", "pixels"), ("ptr", "weights"), ("ptr", "sums"), ("i64", "count")]
     f = _inner(module, name, parameters)
     pixels, weights, sums, count = f.parameters
@@ -119,7 +130,12 @@ def emit_product(
     with f.loop(0, count, unroll, carry=totals) as loop:
         totals, column, weight = loop.carried, f.at(pixels, loop.index), f.at(weights, f.mul(loop.index, width))
         for k in range(unroll):
-            rows = [f.load(vector(lanes), f.at(weight, k * width + start)) for lanes, start in zip(panel, starts, strict=True)]
+            rows = [
+                f.load(vector(lanes), f.at(weight, k * width + start))
+                for lanes, start in zip(panel, starts, strict=True)
+            ]
+            for start in starts if ahead else ():
+                f.prefetch(f.at(weight, k * width + start + ahead), 2)
             before, totals = totals, []
             for tile in range(at_once):
                 value = f.load("float", f.at(column, tile * scratch.pitch + k))

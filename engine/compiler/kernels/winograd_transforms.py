@@ -1,9 +1,10 @@
 """The transforms of Winograd's minimal filtering F(m×m, 3×3), as matrices and as vector code.
 
 m outputs of a 3-tap filter are a polynomial product evaluated at m + 2 points: y = Aᵀ[(G g) ⊙ (Bᵀ d)] (Lavin and Gray,
-"Fast algorithms for convolutional neural networks", 2016; Toom and Cook's construction of the matrices). The points are 0,
-infinity and pairs ±p, so that half of each transform is shared between the two points of a pair. Which pairs decides the
-rounding error: ±√½ and ±√2 keep F(4×4) within 3e-6 of the largest output, where the customary ±1 and ±2 give 2e-5.
+"Fast algorithms for convolutional neural networks", 2016; Toom and Cook's construction of the matrices). The points
+are 0, infinity and pairs ±p, so that half of each transform is shared between the two points of a pair. Which pairs
+decides the rounding error: ±√½ and ±√2 keep F(4×4) within 3e-6 of the largest output, the customary ±1 and ±2 within
+2e-5.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def output_transform(f: Function, values: Sequence[Value], output_tile: int) -> 
 
 
 def _product_of(squares: Sequence[float]) -> list[float]:
-    """Coefficients of the product of (y - s), lowest power first; a product that is a short fraction comes out exact."""
+    """Coefficients of the product of (y - s), lowest power first, rid of the noise of squared roots."""
     coefficients = [1.0]
     for s in squares:
         shifted, scaled = [0.0, *coefficients], [*(s * each for each in coefficients), 0.0]

@@ -1,0 +1,146 @@
+"""What a Winograd convolution knows before any code is written: tiles, groups of channels, memory, packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, vectors_of
+from engine.compiler.kernels.winograd_blocking import Blocking
+from engine.compiler.kernels.winograd_stages import LINE_FLOATS, Scratch, spread
+from engine.compiler.kernels.winograd_transforms import transform_filters
+from engine.errors import CompileError
+from engine.tensor import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry(Kernel):
+    """A 3×3 convolution of stride 1, dilation 1 and one group.
+
+    Args:
+        batch, rows, columns: of the output.
+        source: strides of the padded image, (rows + 2) × (columns + 2); it begins at the image's first pixel.
+        target: strides of the output.
+        output_tile: m, 2, 4 or 6; see choose().
+        blocking: how the work falls into chunks and registers; see choose_blocking().
+        lanes: of the vectors, as in Host.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    in_channels: int
+    out_channels: int
+    source: Strides
+    target: Strides
+    output_tile: int
+    blocking: Blocking
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    def __post_init__(self) -> None:
+        """Check the blocking.
+
+        Raises:
+            CompileError: a tile would be added to its sums twice.
+        """
+        if self.depths > 1 and self.blocking.tiles % self.blocking.at_once:
+            raise CompileError("input channels are summed in parts, but tiles overlap", found=self.blocking)
+
+    @cached_property
+    def tiling(self) -> tuple[int, int]:
+        """Tiles down and across an image."""
+        return -(-self.rows // self.output_tile), -(-self.columns // self.output_tile)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of all images."""
+        return self.batch * self.tiling[0] * self.tiling[1]
+
+    @cached_property
+    def groups(self) -> list[list[tuple[tuple[int, int], ...]]]:
+        """The vectors (lanes, channels) of the output channels by group and panel; the last group may be smaller."""
+        vectors, size, panels = vectors_of(self.out_channels, self.lanes), self.blocking.vectors, self.blocking.panels
+        every = [tuple(vectors[k : k + size]) for k in range(0, len(vectors), size)]
+        return [every[k : k + panels] for k in range(0, len(every), panels)]
+
+    @cached_property
+    def widths(self) -> tuple[int, int]:
+        """Floats that the output channels of the first and the last group take, empty lanes included."""
+        first, last = (sum(width_of(panel) for panel in group) for group in (self.groups[0], self.groups[-1]))
+        return first, last
+
+    @property
+    def width(self) -> int:
+        """Floats that all output channels take."""
+        return self.widths[0] * (len(self.groups) - 1) + self.widths[1]
+
+    @property
+    def bias_floats(self) -> int:
+        """Where the packed weights begin; the bias comes before them."""
+        return LINE_FLOATS * -(-self.width // LINE_FLOATS)
+
+    @property
+    def packed_floats(self) -> int:
+        """Floats of bias and weights."""
+        return self.bias_floats + self.scratch.positions * self.in_channels * self.width
+
+    @property
+    def depths(self) -> int:
+        """Blocks the input channels fall into."""
+        return -(-self.in_channels // self.blocking.depth)
+
+    @cached_property
+    def scratch(self) -> Scratch:
+        """The memory of a chunk."""
+        vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.lanes)
+        return Scratch(
+            output_tile=self.output_tile,
+            tiles=self.blocking.tiles,
+            pitch=spread(width_of(vectors)),
+            sum_pitch=spread(self.widths[0]),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tiles; the last is shifted back to be whole."""
+        return -(-self.tiles // self.blocking.tiles)
+
+    @property
+    def chunks(self) -> int:
+        return len(self.groups) * self.blocks
+
+    @property
+    def flops(self) -> int:
+        """Operations of the direct convolution this replaces, so that rates compare."""
+        return 2 * self.batch * self.rows * self.columns * self.out_channels * self.in_channels * 9
+
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        """Weights (O, I, 3, 3), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
+
+        Order: bias; by group, block of input channels, position and panel: (input channel, output channel).
+        """
+        packed = np.zeros(self.packed_floats, np.float32)
+        if bias is not None:
+            packed[: self.out_channels] = bias
+        at, channel = self.bias_floats, 0
+        for group in self.groups:
+            count = sum(real for panel in group for _, real in panel)
+            filters = transform_filters(weight[channel : channel + count], self.output_tile).astype(np.float32)
+            ends = np.cumsum([width_of(panel) for panel in group])
+            filters = np.pad(filters, ((0, 0), (0, 0), (0, ends[-1] - count)))
+            for first in range(0, self.in_channels, self.blocking.depth):
+                panels = np.split(filters[:, first : first + self.blocking.depth], ends[:-1], axis=2)
+                part = np.concatenate([each.reshape(len(each), -1) for each in panels], axis=1)
+                packed[at : at + part.size] = part.ravel()
+                at += part.size
+            channel += count
+        return packed
+
+
+def width_of(vectors: Sequence[tuple[int, int]]) -> int:
+    """Floats of some vectors, empty lanes included."""
+    return sum(lanes for lanes, _ in vectors)
