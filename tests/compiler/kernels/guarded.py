@@ -15,8 +15,8 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _NO_ACCESS = 0
 
 
-def guarded_array(values: Array) -> Array:
-    """A float32 copy whose last byte is the last of its page; the pages before and behind cannot be touched."""
+def guarded_array(values: Array, *, at_end: bool = True) -> Array:
+    """A float32 copy that ends, or begins, with a page; the pages before and behind cannot be touched."""
     n_bytes = 4 * math.prod(values.shape)
     page = mmap.PAGESIZE
     pages = -(-n_bytes // page)
@@ -25,6 +25,7 @@ def guarded_array(values: Array) -> Array:
     for first in (base, base + (pages + 1) * page):
         if _libc.mprotect(first, page, _NO_ACCESS):
             raise OSError(ctypes.get_errno(), "mprotect")
-    array = np.frombuffer(memory, np.float32, n_bytes // 4, (pages + 1) * page - n_bytes).reshape(values.shape)
+    first = (pages + 1) * page - n_bytes if at_end else page
+    array = np.frombuffer(memory, np.float32, n_bytes // 4, first).reshape(values.shape)
     array[...] = values
     return array

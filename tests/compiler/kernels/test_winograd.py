@@ -1,0 +1,144 @@
+"""Winograd convolution: every size, blocking and processor level against the sum written out in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.host import describe
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.winograd import Winograd
+from engine.compiler.kernels.winograd_blocking import Blocking, choose, choose_blocking
+from engine.errors import CompileError
+from engine.tensor import Array
+from tests.compiler.kernels.guarded import guarded_array
+from tests.compiler.kernels.running import LEVELS, run
+
+# What rounding may add, in parts of the largest output.
+TOLERANCES = {2: 3e-6, 4: 5e-6, 6: 5e-5}
+
+
+def expected(image: Array, weight: Array, bias: Array) -> Array:
+    """The convolution of a padded image (N, H + 2, W + 2, C) in float64."""
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (3, 3), axis=(1, 2))
+    n, h, w = windows.shape[:3]
+    sums = windows.reshape(n * h * w, -1) @ weight.astype(np.float64).reshape(len(weight), -1).T
+    return sums.reshape(n, h, w, -1) + bias
+
+
+def check(
+    level: str,
+    shape: tuple[int, int, int],
+    channels: tuple[int, int],
+    *,
+    output_tile: int = 4,
+    blocking: Blocking | None = None,
+    gaps: tuple[int, int] = (0, 0),
+    residual: bool = False,
+    at_end: bool = True,
+) -> None:
+    """Run a kernel on images between guard pages; pixels of image and target lie ``gaps`` floats apart."""
+    (n, rows, columns), (count, wanted) = shape, channels
+    random = np.random.default_rng(11)
+    image = np.zeros((n, rows + 2, columns + 2, count + gaps[0]), np.float32)
+    image[:, 1:-1, 1:-1] = random.standard_normal((n, rows, columns, count + gaps[0]), np.float32)
+    weight = random.standard_normal((wanted, count, 3, 3), np.float32)
+    bias = random.standard_normal(wanted, np.float32)
+    other = random.standard_normal((n, rows, columns, wanted), np.float32)
+    host, pitch, wide = describe(level), count + gaps[0], wanted + gaps[1]
+    flat = Strides(rows * columns * wanted, columns * wanted, wanted)
+    code = Winograd(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=count,
+        out_channels=wanted,
+        source=Strides((rows + 2) * (columns + 2) * pitch, (columns + 2) * pitch, pitch),
+        target=Strides(rows * columns * wide, columns * wide, wide),
+        output_tile=output_tile,
+        blocking=blocking or choose_blocking(host, output_tile, rows, columns, count, wanted, n),
+        lanes=host.lanes,
+        epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
+    )
+    # The gap after the last pixel is cut off: image and target end with their last channel.
+    memory = guarded_array(image.reshape(-1)[: image.size - gaps[0]], at_end=at_end)
+    result = guarded_array(np.full(n * rows * columns * wide - gaps[1], np.nan, np.float32), at_end=at_end)
+    packed = guarded_array(code.pack(weight, bias), at_end=at_end)
+    run(code, level, [memory, packed, result, *([guarded_array(other, at_end=at_end)] if residual else [])])
+    pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
+    sums = expected(image[..., :count], weight, bias)
+    tolerance = TOLERANCES[output_tile] * np.abs(sums).max()
+    if residual:
+        sums = np.maximum(sums + other, 0)
+    np.testing.assert_allclose(pixels[..., :wanted], sums, rtol=0, atol=tolerance)
+    assert np.isnan(pixels[..., wanted:]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("output_tile", [2, 4, 6])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 7), (7, 7), (13, 17), (28, 28)])
+def test_any_size(level: str, output_tile: int, size: tuple[int, int]) -> None:
+    check(level, (1, *size), (24, 40), output_tile=output_tile)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [(1, 65), (3, 24), (16, 16), (24, 3), (40, 1), (65, 40), (116, 58)])
+def test_any_number_of_channels(level: str, channels: tuple[int, int]) -> None:
+    check(level, (1, 6, 9), channels)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: str) -> None:
+    check(level, (2, 9, 11), (40, 24), gaps=(8, 19), residual=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("output_tile", [2, 4])
+@pytest.mark.parametrize("size", [(1, 4), (3, 3), (8, 5)])
+def test_nothing_before_the_images_is_touched(level: str, output_tile: int, size: tuple[int, int]) -> None:
+    check(level, (2, *size), (19, 21), output_tile=output_tile, residual=True, at_end=False)
+
+
+@pytest.mark.parametrize(
+    "blocking",
+    [
+        Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32),
+        Blocking(tiles=5, at_once=3, vectors=2, panels=1, depth=80),
+        Blocking(tiles=6, at_once=3, vectors=2, panels=2, depth=32),
+        Blocking(tiles=4, at_once=2, vectors=3, panels=1, depth=16),
+        Blocking(tiles=15, at_once=5, vectors=4, panels=3, depth=48),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("out_channels", [64, 77])
+def test_any_blocking(blocking: Blocking, out_channels: int) -> None:
+    check(LEVELS[0], (1, 11, 18), (70, out_channels), blocking=blocking)
+
+
+def test_weights_larger_than_the_caches_are_fetched_ahead() -> None:
+    check(LEVELS[0], (1, 14, 14), (128, 160))
+
+
+def test_tiles_that_would_be_added_twice_are_refused() -> None:
+    with pytest.raises(CompileError, match="tiles overlap"):
+        check(LEVELS[0], (1, 11, 18), (70, 64), blocking=Blocking(tiles=5, at_once=3, vectors=1, panels=1, depth=32))
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
+@pytest.mark.parametrize("channels", [3, 64, 512, 5000])
+@pytest.mark.parametrize("size", [1, 7, 56, 224])
+def test_a_chunk_needs_a_megabyte_of_stack_at_most(level: str, channels: int, size: int) -> None:
+    host = describe(level)
+    for output_tile in (2, 4, 6):
+        b = choose_blocking(host, output_tile, size, size, channels, channels, 1)
+        lines = 2 + (min(b.depth, channels) + min(b.vectors * b.panels * host.lanes, channels + host.lanes)) // 16
+        assert 64 * (output_tile + 2) ** 2 * b.tiles * lines <= 1.2 * 2**20
+
+
+def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
+    assert choose(describe("avx512"), 56, 56, 64, 64, 1) == 4
+
+
+def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
+    assert choose(describe("avx512"), 1, 1, 64, 64, 1) is None
