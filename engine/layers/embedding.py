@@ -102,10 +102,13 @@ class EmbeddingBag(Layer):
         return cast(self._pool(rows, rows_bag, sizes), weight.dtype), bag, sizes, sizes
 
     def _pool(self, rows: Array, bag: Array, sizes: Array) -> Array:
-        result = np.zeros((len(sizes), rows.shape[1]), rows.dtype)
-        if len(rows):  # the rows of a bag stand together
+        combine = np.maximum if self.mode == 2 else np.add
+        result: Array = np.zeros((len(sizes), rows.shape[1]), rows.dtype)
+        if len(rows) and sizes.min() == sizes.max():  # the rows of a bag stand together
+            result = combine.reduce(rows.reshape(len(sizes), -1, rows.shape[1]), axis=1)
+        elif len(rows):
             starts = np.flatnonzero(np.diff(bag, prepend=-1))
-            result[bag[starts]] = (np.maximum if self.mode == 2 else np.add).reduceat(rows, starts, axis=0)
+            result[bag[starts]] = combine.reduceat(rows, starts, axis=0)
         if self.mode == 1:
             result /= np.maximum(sizes, 1).astype(rows.dtype)[:, None]
         return result

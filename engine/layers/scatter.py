@@ -15,7 +15,7 @@ from engine.layers.axis import checked_axis
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
-from engine.layers.selection import at_least_1d, check_covers, check_positions
+from engine.layers.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
 
@@ -42,17 +42,15 @@ class _Scatter(Layer):
                 check_covers(at_least_1d(index), at_least_1d(src), None)
         return axis
 
-    def _places(self, input: Array, index: Array, src: Array) -> tuple[tuple[Array, ...], Array]:
-        """What to index input with, and the source elements that belong there."""
+    def _places(self, input: Array, index: Array, src: Array) -> tuple[Array, Array]:
+        """Places in the flattened input, and the source elements that belong there."""
         axis = self._check(input.shape, index.shape, src.shape)
         index = np.atleast_1d(index)
         check_positions(index, at_least_1d(input.shape)[axis] or 0)
         source = (
             np.atleast_1d(src)[tuple(slice(n) for n in index.shape)] if src.ndim else np.broadcast_to(src, index.shape)
         )
-        grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-        grid[axis] = index
-        return tuple(grid), source
+        return flat_places(np.atleast_1d(input).shape, open_grid(index, axis)), source
 
 
 @register(
@@ -131,10 +129,14 @@ class _IndexWrite(Layer):
         broadcast_shapes(source, target)
         return axis, target
 
-    def _places(self, input: Array, index: Array, source: Array) -> tuple[tuple[Any, ...], Array]:
+    def _places(self, input: Array, index: Array, source: Array) -> tuple[Array, Array]:
+        """Places in the flattened input, and the source elements that belong there."""
         axis, target = self._target(input.shape, index.shape, source.shape)
-        check_positions(index, at_least_1d(input.shape)[axis] or 0)
-        return (*(slice(None),) * axis, np.atleast_1d(index)), np.broadcast_to(source, sizes(target))
+        shape = np.atleast_1d(input).shape
+        check_positions(index, shape[axis])
+        grid = list(np.ogrid[tuple(slice(size) for size in sizes(target))])
+        grid[axis] = index.reshape(-1, *[1] * (len(shape) - 1 - axis))
+        return flat_places(shape, grid), np.broadcast_to(source, sizes(target))
 
 
 @register("torch.index_add", "aten::index_add", positional=("input", "dim", "index", "source", "alpha"))
@@ -202,26 +204,24 @@ class Put(Layer):
     def forward(self, input: Array, index: Array, source: Array) -> Array:
         self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         check_positions(index, input.size, -input.size)
-        flat = _written(input.reshape(-1), (index,), source.reshape(index.shape), "add" if self.accumulate else None)
-        return flat.reshape(input.shape)
+        return _written(input, index, source.reshape(index.shape), "add" if self.accumulate else None)
 
 
-def _written(input: Array, places: tuple[Any, ...], source: Array, reduce: str | None) -> Array:
-    """A copy of input with source written at the places, or combined with what is there."""
+def _written(input: Array, places: Array, source: Array, reduce: str | None) -> Array:
+    """A copy of input with source written at places of its flattened self, or combined with what is there."""
     dtype = input.dtype if reduce is None else working_dtype(input.dtype)
-    result = np.atleast_1d(input).astype(dtype)
+    result = input.astype(dtype, order="C").reshape(-1)
     if reduce is None:
         result[places] = cast(source, dtype)
     else:
         with np.errstate(all="ignore"):
-            _WAYS[reduce].at(result, places, cast(source, dtype))
+            _WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
     return cast(result, input.dtype).reshape(input.shape)
 
 
-def _reduced(input: Array, places: tuple[Any, ...], source: Array, reduce: str, include_self: bool) -> Array:
+def _reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
     table = np.atleast_1d(input)
-    counts = np.zeros(table.shape, np.int64)
-    np.add.at(counts, places, 1)
+    counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
     if not include_self:
         table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
     result = _written(table, places, source, reduce)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +46,24 @@ def at_least_1d(shape: Shape) -> Shape:
     return shape or (1,)
 
 
+def flat_places(shape: Sequence[int], places: Sequence[Array]) -> Array:
+    """Where elements lie when an array of a shape is laid flat; numpy finds them there several times as fast.
+
+    Args:
+        places: an index an axis, which broadcast against each other; none negative.
+    """
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    flat = (place.astype(np.int64, copy=False) * step for place, step in zip(places, steps, strict=True))
+    return np.asarray(sum(sorted(flat, key=np.size)))  # the small ones are added first
+
+
+def open_grid(index: Array, axis: int) -> list[Array]:
+    """An index an axis: ``index`` on one of them, its own places on the others."""
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[axis] = index
+    return grid
+
+
 @register("torch.gather", ignored=("sparse_grad",), positional=("input", "dim", "index", "sparse_grad"))
 class Gather(Rearrangement):
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1; index decides the shape of the result."""
@@ -64,8 +84,8 @@ class Gather(Rearrangement):
         check_covers(at_least_1d(index.shape), at_least_1d(input.shape), axis)
         table, places = np.atleast_1d(input), np.atleast_1d(index)
         check_positions(places, table.shape[axis])
-        covered = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(places.shape))
-        return np.take_along_axis(table[covered], places, axis).reshape(index.shape)
+        flat = flat_places(table.shape, open_grid(places, axis))
+        return np.asarray(table.reshape(-1).take(flat).reshape(index.shape))
 
 
 @register("torch.index_select")
