@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.compiler.kernels import winograd_blocking
 from engine.compiler.kernels.conv import Conv, choose_tile
 from engine.compiler.kernels.depthwise import Depthwise
 from engine.compiler.kernels.depthwise_tile import choose_tile as choose_depthwise_tile
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 from engine.compiler.kernels.winograd import Winograd
+from engine.compiler.kernels.winograd_blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd_blocking import choose_blocking
 from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
@@ -180,9 +180,7 @@ def _winograd_tile(
     if not is_plain or lowering.options.winograd == "off":
         return None
     n, channels, rows, columns = shape
-    if not hasattr(winograd_blocking, "choose"):
-        return 4 if min(weight.shape[1], channels) >= 16 and rows * columns >= 36 else None
-    return winograd_blocking.choose(lowering.host, rows, columns, weight.shape[1], channels, n)
+    return choose_winograd(lowering.host, rows, columns, weight.shape[1], channels, n)
 
 
 def direct(
