@@ -6,7 +6,8 @@ product, and transforms the sums back to m × m pixels, adding bias and epilogue
 the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
 
 Where an image is no multiple of the tile the last tile is shifted back and some pixels are computed twice; where it is
-smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched.
+smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
+pixel that is infinite or NaN makes all outputs of the tiles over it NaN, where a direct convolution spoils nine.
 
 Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue. The target must not share
 memory with the image, nor with operands: pixels that are computed twice read them twice.

@@ -1,6 +1,6 @@
 """How a Winograd convolution falls into chunks and registers, and whether it is worth it.
 
-A model of its cost in cycles, one product of two vectors a cycle, decides both. Its constants were fitted to
+A model of its cost decides both. It counts in the time that one product of two vectors takes, a cycle say. Its constants were fitted to
 measurements on a core with 512-bit vectors and 1 MB of second-level cache; what they weigh against each other (products
 wasted on tiles that overlap, transforms repeated, weights streamed again, memory that outgrows the cache) is the same
 elsewhere.
@@ -84,6 +84,15 @@ class _Work:
         channels = min(b.depth, self.in_channels) + min(self.count, b.vectors * b.panels) * self.lanes
         return 4 * self.positions * b.tiles * channels
 
+    def products(self, tiles: int, vectors: int) -> float:
+        """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
+        if not vectors:
+            return 0
+        # Narrow vectors come two a cycle: as many loads cost twice as much, and twice as many sums are on their way.
+        share = 1.0 if self.lanes >= 16 else 2.0
+        loads = share * (tiles + vectors)
+        return max(tiles * vectors, share * 4.5, (tiles + 3.5) * vectors / 2, loads * 0.55) + loads * 0.025
+
     def cost(self, b: Blocking) -> float:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
@@ -91,7 +100,7 @@ class _Work:
         depths, repeats = -(-self.in_channels // depth), -(-b.tiles // b.at_once)
         whole, rest = divmod(self.count, b.vectors)
         panels, sums = whole + (rest > 0), blocks * self.positions * repeats * depths
-        products = whole * _cycles(b.at_once, b.vectors) + (_cycles(b.at_once, rest) if rest else 0)
+        products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
         total = sums * (self.in_channels / depths * products + CALL_CYCLES * panels)
         total += sums * b.at_once * self.count * (ADD_CYCLES if depths > 1 else SET_CYCLES)
         in_vectors, share = -(-self.in_channels // self.lanes), self.positions / 36
@@ -105,12 +114,6 @@ class _Work:
         chunks = blocks * groups
         total += chunks * CHUNK_CYCLES
         return total * sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
-
-
-def _cycles(tiles: int, vectors: int) -> float:
-    """Of one input channel: its products, or waiting for sums or weights, or loads."""
-    loads = tiles + vectors
-    return max(tiles * vectors, 5, (tiles + 3.5) * vectors / 2, loads * 0.55) + loads * 0.025
 
 
 def _candidates(work: _Work, registers: int) -> Iterator[Blocking]:
