@@ -102,6 +102,7 @@ class Lowering:
     _places: dict[str, Place] = field(default_factory=dict)
     _images: set[str] = field(default_factory=set)
     _shared: dict[int, View] = field(default_factory=dict)
+    _joined: dict[str, View] = field(default_factory=dict)
 
     def run(self) -> None:
         """Lower every operator."""
@@ -250,10 +251,14 @@ class Lowering:
         return channels_last(shape, self.border_for(operand)) if is_image else row_major(shape, FLOAT32)
 
     def joined(self, operand: RuntimeOperand) -> View:
-        """Memory of a concatenation's result, made when its first part is."""
-        if operand.name not in self.views:
-            self.views[operand.name] = self.place(operand, self.is_image(operand))
-        return self.views[operand.name]
+        """Memory of a concatenation's result, made when its first part is; it may be read when it is defined."""
+        if operand.name not in self._joined:
+            self._joined[operand.name] = self.place(operand, self.is_image(operand))
+        return self._joined[operand.name]
+
+    def is_begun(self, operand: RuntimeOperand) -> bool:
+        """Whether memory was chosen for a concatenation's result, and some part may lie there."""
+        return operand.name in self._joined
 
     def is_output(self, operand: RuntimeOperand) -> bool:
         """Whether an operand is returned by the graph, once."""

@@ -83,7 +83,7 @@ def lower_cat(lowering: Lowering, op: RuntimeOperator) -> None:
     parts = [lowering.tensor(op, index) for index, _ in enumerate(lowering.arguments(op))]
     axis = lowering.layer(op, join.Cat).dim % spec.rank
     together = _together(parts, axis)
-    if together is not None and op.outputs[0].name not in lowering.views:
+    if together is not None and not lowering.is_begun(op.outputs[0]):
         lowering.define(op.outputs[0], together)
         return
     target, first = lowering.joined(op.outputs[0]), 0
