@@ -165,6 +165,7 @@ class Conv(Kernel):
     def _tile_of(self, panel: tuple[tuple[int, int], ...]) -> TileCode:
         kh, kw = self.kernel
         is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
+        pixels = self.batch * self.rows * self.columns
         loops = [(kh, self.source.h * self.dilation[0]), *([] if is_run else [(kw, self.source.w * self.dilation[1])])]
         return TileCode(
             name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
@@ -176,7 +177,8 @@ class Conv(Kernel):
             run=self.in_channels * (kw if is_run else 1),
             target=self.target,
             epilogue=self.epilogue,
-            is_far=self.batch * self.rows * self.columns * self.target.w >= FAR_FLOATS,
+            is_far=pixels * self.target.w >= FAR_FLOATS,
+            is_source_far=pixels * self.stride[0] * self.stride[1] * self.source.w >= FAR_FLOATS // 2,
         )
 
     def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:

@@ -19,6 +19,7 @@ from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, p
 UNROLL = 4
 # Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
 WEIGHTS_AHEAD = 1024
+LINE_FLOATS = 16
 # Instructions an element from which an epilogue is applied in a loop of its own.
 DEAR = 8
 
@@ -34,6 +35,7 @@ class TileCode:
         loops: over taps that do not follow each other in memory: (count, distance).
         run: input values that do.
         is_far: whether the target is so large that its lines should be fetched before they are written.
+        is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
     """
 
     name: str
@@ -46,6 +48,7 @@ class TileCode:
     target: Strides
     epilogue: Epilogue
     is_far: bool
+    is_source_far: bool
 
     @property
     def starts(self) -> list[int]:
@@ -130,6 +133,7 @@ class _Tile:
 
         def turn(index: Index, totals: list[Value]) -> list[Value]:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
+            self._fetch_next(image, index, unroll)
             for k in range(unroll):
                 totals = self._multiply(f.at(at, k), f.at(row, k * width), totals)
             return totals
@@ -139,6 +143,20 @@ class _Tile:
         with f.loop(0, run, unroll, carry=totals) as loop:
             loop.carry(turn(loop.index, loop.carried))
         return loop.results
+
+    def _fetch_next(self, image: Value, index: Index, unroll: int) -> None:
+        """Fetch a share of the pixels under the next tile of the row: all of them are fetched when the run is over.
+
+        Pixels are read side by side, each in its own line, in an order no processor foresees.
+        """
+        f, code = self.f, self.code
+        span = code.columns * code.steps[1]
+        share = -(-span * unroll // code.run)
+        if not code.is_source_far:
+            return
+        for row, line in product(range(code.rows), range(0, share, LINE_FLOATS)):
+            begin = row * code.steps[0] + span + line
+            f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
 
     def _multiply(self, at: Value, weights: Value, totals: list[Value]) -> list[Value]:
         """Add one input value of every pixel times the panel's weights for it."""
