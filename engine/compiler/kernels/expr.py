@@ -64,6 +64,22 @@ def operands_of(tree: Expr) -> set[int]:
     return set()
 
 
+def extent(tree: Expr) -> tuple[int, int]:
+    """How deep functions are nested, and how many are applied, those of repeated sub-trees counted again."""
+    done: dict[int, tuple[int, int]] = {}
+
+    def measured(tree: Expr) -> tuple[int, int]:
+        if not isinstance(tree, Apply):
+            return 0, 0
+        if id(tree) not in done:
+            parts = [measured(each) for each in tree.arguments]
+            depth = max((depth for depth, _ in parts), default=0)
+            done[id(tree)] = 1 + depth, 1 + sum(count for _, count in parts)
+        return done[id(tree)]
+
+    return measured(tree)
+
+
 def weight(tree: Expr) -> int:
     """Roughly how many vector instructions an element costs."""
     if isinstance(tree, Apply):

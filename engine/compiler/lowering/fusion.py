@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Expr, Number, Operand, substitute
+from engine.compiler.kernels.expr import Expr, Number, Operand, extent, substitute
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.rules import FLOAT32, NotFusedError, NotLoweredError
 from engine.compiler.lowering.steps import Pointer, image_strides, pointer
@@ -24,6 +24,10 @@ from engine.tensor import Array
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.builder import Lowering
+
+# Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
+DEEPEST = 80
+LARGEST = 400
 
 
 @dataclass(slots=True)
@@ -99,9 +103,18 @@ def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], view
         if argument is None:
             return False
         arguments.append(argument)
-    known[op.outputs[0].name] = substitute(lowered.tree, arguments)
+    tree = substitute(lowered.tree, arguments)
+    if not is_moderate(tree):
+        return False
+    known[op.outputs[0].name] = tree
     views[:] = added
     return True
+
+
+def is_moderate(tree: Expr) -> bool:
+    """Whether a kernel can carry so large an expression."""
+    depth, count = extent(tree)
+    return depth <= DEEPEST and count <= LARGEST
 
 
 def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:

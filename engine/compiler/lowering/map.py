@@ -39,7 +39,7 @@ def _begin(lowering: Lowering, op: RuntimeOperator) -> Fused:
     known: dict[str, Expr] = {}
     views: list[View] = []
     if not extend(lowering, op, known, views):
-        raise NotLoweredError("an operand is not a float32 tensor in memory")
+        raise NotLoweredError("an operand is no float32 tensor in memory, or its expression too large")
     return Fused(op.outputs[0], known[op.outputs[0].name], views, [op.name])
 
 
