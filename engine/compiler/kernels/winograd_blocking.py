@@ -1,9 +1,9 @@
 """How a Winograd convolution falls into chunks and registers, and whether it is worth it.
 
-A model of its cost decides both. It counts in the time that one product of two vectors takes, a cycle say. Its constants were fitted to
-measurements on a core with 512-bit vectors and 1 MB of second-level cache; what they weigh against each other (products
-wasted on tiles that overlap, transforms repeated, weights streamed again, memory that outgrows the cache) is the same
-elsewhere.
+A model of its cost decides both. It counts in the time that one product of two vectors takes, a cycle say. Its
+constants were fitted to measurements on a core with 512-bit vectors and 1 MB of second-level cache; what they weigh
+against each other (products wasted on tiles that overlap, transforms repeated, weights streamed again, memory that
+outgrows the cache) is the same elsewhere.
 """
 
 from __future__ import annotations
