@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final, NoReturn
 
-from app.cli import check, compare, export, graph, run, serve
+from app.cli import bench, check, compare, compile, export, graph, run, serve
 
 VERBS: Final[dict[str, ModuleType]] = {
     "serve": serve,
@@ -27,6 +27,8 @@ VERBS: Final[dict[str, ModuleType]] = {
     "graph": graph,
     "check": check,
     "compare": compare,
+    "bench": bench,
+    "compile": compile,
     "export": export,
 }
 
