@@ -14,13 +14,17 @@ import numpy as np
 from engine.tensor import Array
 
 LARGE_PAGE: Final = 2 << 20
+_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def allocate(count: int) -> Array:
-    """So many zeroed bytes that begin on a page, a large one if there are enough of them to fill one."""
+    """So many zeroed bytes that begin on a page, a large one if there are enough of them to fill one.
+
+    They are private: a forked process has its own, and does not write into its parent's.
+    """
     if count < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.frombuffer(mmap.mmap(-1, max(count, 1)), np.uint8)
-    block = mmap.mmap(-1, count + LARGE_PAGE)
+        return np.frombuffer(mmap.mmap(-1, max(count, 1), flags=_FLAGS), np.uint8)
+    block = mmap.mmap(-1, count + LARGE_PAGE, flags=_FLAGS)
     block.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(block, np.uint8)
     skip = -raw.ctypes.data % LARGE_PAGE
