@@ -210,9 +210,9 @@ def choose_tile(host: Host, rows: int, columns: int, out_channels: int, taps: in
     count = len(vectors_of(out_channels, host.lanes))
     best: tuple[float, Tile] | None = None
     for vectors in (2, 3, 4, 1, 6, 8):
-        if vectors > count and vectors > 1:
+        limit = (host.registers - 1 - vectors) // vectors
+        if limit < 1 or vectors > max(count, 1):
             continue
-        limit = max(1, (host.registers - 1 - vectors) // vectors)
         for tile_rows in range(1, min(rows, limit) + 1):
             for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
                 tile = Tile(tile_rows, tile_columns, vectors)
