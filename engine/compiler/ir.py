@@ -335,7 +335,19 @@ class Function:
     def when(self, condition: Value) -> Iterator[None]:
         """Code that runs only when an i1 is on."""
         name = self._fresh("when").removeprefix("%")
-        self.do(f"br i1 {condition.text}, label %{name}.then, label %{name}.after")
+        with self._branch(name, condition, f"{name}.then", f"{name}.after"):
+            yield
+
+    @contextmanager
+    def unless(self, condition: Value) -> Iterator[None]:
+        """Code that runs only when an i1 is off."""
+        name = self._fresh("unless").removeprefix("%")
+        with self._branch(name, condition, f"{name}.after", f"{name}.then"):
+            yield
+
+    @contextmanager
+    def _branch(self, name: str, condition: Value, on: str, off: str) -> Iterator[None]:
+        self.do(f"br i1 {condition.text}, label %{on}, label %{off}")
         self._start_block(f"{name}.then")
         yield
         self.do(f"br label %{name}.after")

@@ -5,7 +5,7 @@ tile, multiplies the transformed pixels of every position by that position's tra
 product, and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of
 the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
 
-Where an image is no multiple of the tile the last tile is shifted back and some pixels are computed twice; where it is
+Where an image is no multiple of the tile the last tile is shifted back and stores only what is new; where it is
 smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
 pixel that is infinite or NaN makes all outputs of the tiles over it NaN, where a direct convolution spoils nine.
 
@@ -110,7 +110,7 @@ class Winograd(Geometry):
         vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
         extent = self.rows, self.columns
         storers = [
-            emit_output(module, f"{self.name}_output{k}", s, self.target, extent, self.epilogue, *each)
+            emit_output(module, f"{self.name}_output{k}", s, self.target, extent, self.overlap, self.epilogue, *each)
             for k, each in enumerate(vectors)
         ]
         return loader, products, storers
@@ -122,6 +122,14 @@ class Winograd(Geometry):
         h = f.minimum(f.mul(down, self.output_tile), self.rows - self.output_tile)
         w = f.minimum(f.mul(across, self.output_tile), self.columns - self.output_tile)
         return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
+
+    def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
+        """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
+        rest, across = f.divmod(tile, self.tiling[1])
+        _, down = f.divmod(rest, self.tiling[0])
+        last = zip((down, across), self.tiling, self.overlap, strict=True)
+        top, left = (f.mul(f.maximum(f.sub(at, count - 2), 0), shared) if shared else 0 for at, count, shared in last)
+        return top, left
 
     def _of_group(self, chunk: _Chunk, full: int, last: int) -> Index:
         """What the last group has its own of."""
@@ -211,6 +219,7 @@ class Winograd(Geometry):
         counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))
         with f.loop(0, s.tiles) as tile:
             origin = self._origin(f, f.add(chunk.first_tile, tile.index))
+            covered = self._covered(f, f.add(chunk.first_tile, tile.index))
             sums = f.at(chunk.sums, f.mul(tile.index, s.sum_pitch))
 
             def store(number: Index, function: str) -> None:
@@ -218,6 +227,6 @@ class Winograd(Geometry):
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
                 tensors = zip((target, *operands), (self.target, *self.epilogue.operands), strict=True)
                 addresses = [place(f, base, strides, *origin, channel) for base, strides in tensors]
-                f.call(function, [f.at(sums, offset), f.at(weights, channel), *addresses])
+                f.call(function, [*map(as_value, covered), f.at(sums, offset), f.at(weights, channel), *addresses])
 
             self._each(chunk, functions, counts, store)

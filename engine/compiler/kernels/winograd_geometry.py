@@ -56,6 +56,13 @@ class Geometry(Kernel):
         return -(-self.rows // self.output_tile), -(-self.columns // self.output_tile)
 
     @property
+    def overlap(self) -> tuple[int, int]:
+        """Rows and columns that the last tile down and across shares with the one before it."""
+        counts = zip(self.tiling, (self.rows, self.columns), strict=True)
+        down, across = (count * self.output_tile - size if count > 1 else 0 for count, size in counts)
+        return down, across
+
+    @property
     def tiles(self) -> int:
         """Tiles of all images."""
         return self.batch * self.tiling[0] * self.tiling[1]

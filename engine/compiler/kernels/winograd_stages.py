@@ -7,9 +7,10 @@ products with the weights, the sums (positions, tiles, output channels). ``Scrat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from engine.compiler.ir import Function, Index, Module, constant, vector
+from engine.compiler.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
 from engine.compiler.kernels.winograd_transforms import input_transform, output_transform
 
@@ -154,32 +155,42 @@ def emit_output(
     scratch: Scratch,
     target_strides: Strides,
     extent: tuple[int, int],
+    overlap: tuple[int, int],
     epilogue: Epilogue,
     lanes: int,
     real: int,
 ) -> str:
     """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
 
-    Only ``extent`` rows and columns of the tile are pixels of the image.
+    Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
+    of column ``left`` is not stored; both are 0, or as ``overlap`` says.
     """
-    parameters = [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
+    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
     parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
     f = _inner(module, name, parameters)
-    sums, bias, target, *operands = f.parameters
+    top, left, sums, bias, target, *operands = f.parameters
     kind, size, m = vector(lanes), scratch.size, scratch.output_tile
     offset = f.load(kind, bias)
     columns = []
     for j in range(size):
         values = [f.load(kind, f.at(sums, (i * size + j) * scratch.sum_step)) for i in range(size)]
         columns.append(output_transform(f, values, m))
+
+    def store(h: int, w: int, value: Value) -> None:
+        addresses = [
+            f.at(base, strides.offset(0, h, w)) for base, strides in zip(operands, epilogue.operands, strict=True)
+        ]
+        result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
+        f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
+
     for h in range(min(m, extent[0])):
-        row = output_transform(f, [column[h] for column in columns], m)
-        for w, value in enumerate(row[: extent[1]]):
-            addresses = [
-                f.at(base, strides.offset(0, h, w)) for base, strides in zip(operands, epilogue.operands, strict=True)
-            ]
-            result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
-            f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
+        row = output_transform(f, [column[h] for column in columns], m)[: extent[1]]
+        with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():
+            for w in range(overlap[1], len(row)):
+                store(h, w, row[w])
+            with f.unless(f.less(0, left)) if overlap[1] else nullcontext():
+                for w in range(overlap[1]):
+                    store(h, w, row[w])
     f.finish()
     return name
 

@@ -19,7 +19,9 @@ _OWN = detect().name
 LEVELS = _X86[_X86.index(_OWN) :] if _OWN in _X86 else (_OWN,)
 
 
-def run(kernel: Kernel, level: str, arguments: Sequence[Array], skipped: Sequence[int] = ()) -> None:
+def run(
+    kernel: Kernel, level: str, arguments: Sequence[Array], skipped: Sequence[int] = (), *, is_reversed: bool = True
+) -> None:
     """Run all chunks, the last first: no chunk may depend on another.
 
     ``skipped`` are the bytes between the beginning of an argument's array and where the kernel is told it begins.
@@ -31,5 +33,5 @@ def run(kernel: Kernel, level: str, arguments: Sequence[Array], skipped: Sequenc
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address(kernel.name))
     offsets = [*skipped, *[0] * (len(arguments) - len(skipped))]
     table = np.array([each.ctypes.data + offset for each, offset in zip(arguments, offsets, strict=True)], np.int64)
-    for chunk in reversed(range(kernel.chunks)):
+    for chunk in range(kernel.chunks)[:: -1 if is_reversed else 1]:
         call(table.ctypes.data, chunk)

@@ -142,3 +142,27 @@ def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
 
 def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
     assert choose(describe("avx512"), 1, 1, 64, 64, 1) is None
+
+
+@pytest.mark.parametrize("output_tile", [2, 4, 6])
+def test_the_order_of_chunks_changes_no_bit(output_tile: int) -> None:
+    level, (rows, columns, channels) = LEVELS[0], (13, 11, 16)
+    random = np.random.default_rng(5)
+    image = random.standard_normal((rows + 2, columns + 2, channels), np.float32)
+    code = Winograd(
+        batch=1,
+        rows=rows,
+        columns=columns,
+        in_channels=channels,
+        out_channels=channels,
+        source=Strides(0, (columns + 2) * channels, channels),
+        target=Strides(0, columns * channels, channels),
+        output_tile=output_tile,
+        blocking=Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=channels),
+        lanes=describe(level).lanes,
+    )
+    packed = code.pack(random.standard_normal((channels, channels, 3, 3), np.float32), None)
+    results = [np.empty((rows, columns, channels), np.float32) for _ in range(2)]
+    for result, is_reversed in zip(results, (False, True), strict=True):
+        run(code, level, [image, packed, result], is_reversed=is_reversed)
+    np.testing.assert_array_equal(*results)
