@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 
 from engine.compiler.host import Host
 from engine.errors import CompileError
+
+# Of object code that is kept for modules of the same text, in bytes: graphs share kernels, and every program its team.
+KEPT_BYTES: Final = 64 << 20
 
 _ready = threading.Lock()
 _is_ready = False
@@ -32,14 +37,47 @@ def target_machine(host: Host) -> Any:
 
 
 def assemble(text: str, host: Host) -> bytes:
-    """Object code of a module.
+    """Object code of a module; what was assembled in this process before is found again.
 
     Raises:
         CompileError: LLVM refuses the text; a defect of a generator.
     """
+    key = hashlib.sha256(f"{host.key}\n{text}".encode()).digest()
+    known = _objects.get(key)
+    if known is not None:
+        return known
     machine = target_machine(host)
     code: bytes = machine.emit_object(_parse(text, host, machine))
+    _objects.keep(key, code)
     return code
+
+
+class _Objects:
+    """Object code by the hash of its text; what was not used for longest is forgotten."""
+
+    def __init__(self) -> None:
+        self._codes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The code, None where there is none."""
+        with self._lock:
+            if key in self._codes:
+                self._codes.move_to_end(key)
+            return self._codes.get(key)
+
+    def keep(self, key: bytes, code: bytes) -> None:
+        """Add code, and forget what does not fit any more."""
+        with self._lock:
+            if key not in self._codes:
+                self._codes[key] = code
+                self._bytes += len(code)
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= len(self._codes.popitem(last=False)[1])
+
+
+_objects = _Objects()
 
 
 def assembly(text: str, host: Host) -> str:
