@@ -38,10 +38,13 @@ RUN rm -rf /usr/local/lib/python3.*/site-packages/* /usr/local/lib/python3.*/ens
 
 COPY --from=build /opt/venv /opt/venv
 COPY model_store /models
+# What is compiled is kept here. Without a volume it lasts as long as the container; where nothing may be written, every start compiles.
+RUN install --directory --owner=10001 --group=10001 /var/cache/pnnx-serve
+VOLUME /var/cache/pnnx-serve
 # Under this name too, so that the curl line printed at start-up names a file of the folder that the image was built from.
 RUN ln -s /models /srv/model_store
 
-# /tmp is the one folder that must be writable. MALLOC_TOP_PAD_ keeps freed request bodies in the heap: without it every large
+# /tmp is the one folder that must be writable, the cache one that should be. MALLOC_TOP_PAD_ keeps freed request bodies in the heap: without it every large
 # tensor is mapped and faulted in anew, which triples the cost of receiving it.
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -50,6 +53,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     XDG_CACHE_HOME=/tmp/.cache \
     MALLOC_TOP_PAD_=67108864 \
     PNNX_SERVE_STORE=model_store \
+    PNNX_SERVE_CACHE_DIR=/var/cache/pnnx-serve \
     PNNX_SERVE_HOST=0.0.0.0 \
     PNNX_SERVE_PORT=8000
 

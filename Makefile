@@ -40,8 +40,8 @@ fmt: $(VENV)/.installed-test ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install ## measured time of every operator of MODEL (digits)
-	$(BIN)/pnnx-serve graph $(MODEL) --profile
+bench: install ## latency, throughput and the time of every kernel of MODEL (digits)
+	$(BIN)/pnnx-serve bench $(MODEL)
 
 image: ## build the container image
 	docker build --tag $(IMAGE) $(DOCKER_BUILD_FLAGS) .

@@ -90,6 +90,17 @@ def test_image_starts_the_server_without_a_shell_between_it_and_signals() -> Non
     assert 'ENTRYPOINT ["pnnx-serve"]' in final_stage()
 
 
+def test_image_keeps_what_it_compiles_in_a_folder_of_its_user() -> None:
+    folder = "/var/cache/pnnx-serve"
+    assert f"PNNX_SERVE_CACHE_DIR={folder}" in final_stage()
+    assert re.search(rf"^RUN install .*--owner=10001 .*{folder}$", final_stage(), re.MULTILINE)
+
+
+@needs_make
+def test_make_bench_measures_a_model() -> None:
+    assert "pnnx-serve bench digits" in make("--dry-run", "bench").stdout
+
+
 def test_image_installs_no_extra() -> None:
     assert not re.search(r"\[(test|export|bench)\]", text("Dockerfile"))
 
@@ -117,6 +128,7 @@ def test_build_context_is_a_list_of_what_the_image_is_made_of() -> None:
         "cap_drop: [ALL]",
         "no-new-privileges:true",
         "./model_store:/models:ro",
+        "cache:/var/cache/pnnx-serve",
         "healthcheck:",
     ],
 )
