@@ -17,6 +17,7 @@ import pytest
 
 import engine
 from app.config import ModelConfig
+from engine.compiler.kernels.kernel import Kernel
 from tests.app.client import Client, serving
 from tests.graph.build import INPUT, built, op
 from tests.pages import ADDRESS, ROOT, Reader, blocks, differences, page
@@ -48,14 +49,14 @@ def test_tutorial_shows_what_happens(reader: Reader) -> None:
     assert list(differences(page("docs/tutorial.md"), reader, "python", "console")) == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/graph.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/graph.md", "docs/compiler.md"])
 def test_python_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
     assert list(differences(page(name), reader, "python")) == []
 
 
-@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/graph.md"])
+@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/architecture.md"])
 def test_links_of_the_page_lead_somewhere(name: str) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page(name))
     assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
@@ -95,17 +96,18 @@ def session() -> engine.Session:
     graph = built(
         INPUT,
         op("nn.Linear", "fc", "0", "1", bias=False, in_features=3, out_features=3, weight=weight),
-        op("pnnx.Expression", "double", "1", "2", expr="mul(@0,2)"),
-        op("pnnx.Output", "out", "2"),
+        op("pnnx.Expression", "squashed", "1", "2", expr="tanh(@0)"),
+        op("torch.sort", "sorted", "2", "3 4", dim=-1, descending=False),
+        op("pnnx.Output", "out", "3"),
         _0=(1, 3),
         _2=(1, 4),
     )
     return engine.Session(graph)
 
 
-def explained(heading: str) -> set[str]:
-    """First cells of the table under a heading of docs/graph.md."""
-    section = re.split(rf"^#+ {heading}$", page("docs/graph.md"), flags=re.M)[1]
+def explained(heading: str, name: str = "docs/graph.md") -> set[str]:
+    """First cells of the table under a heading of a page."""
+    section = re.split(rf"^#+ {heading}$", page(name), flags=re.M)[1]
     return set(re.findall(r"^\| `(\w+)` \|", re.split(r"^#", section, flags=re.M)[0], re.M))
 
 
@@ -137,6 +139,16 @@ def test_what_a_session_adds_to_a_description_is_explained(session: engine.Sessi
     assert explained("Batch") == description["batch"].keys()
 
 
+def test_how_a_session_runs_a_graph_is_explained(session: engine.Session) -> None:
+    description, plain = session.describe(), session.graph.describe()
+    sort = op("torch.sort", "sorted", "0", "1 2", dim=-1, descending=False)
+    left_out = engine.Session(built(INPUT, sort, op("pnnx.Output", "out", "1"), _0=(1, 3))).describe()
+    assert explained("Compiler") == description["compiler"].keys() | left_out["compiler"].keys()
+    assert explained("A pass") == keys(description["compiler"]["passes"])
+    added = keys(description["operators"]) - keys(plain["operators"])
+    assert explained("How an operator runs") == added | {"kernel"}
+
+
 def test_what_the_server_adds_to_a_description_is_explained(server: Client, session: engine.Session) -> None:
     sent, described = server.get("/graph?model=digits&profile=true").json(), session.describe()
     added = sent.keys() - described.keys() | keys(sent["operators"]) - keys(described["operators"])
@@ -147,3 +159,15 @@ def test_every_key_of_a_profile_is_explained(session: engine.Session) -> None:
     profile = session.run([np.zeros((1, 3), np.float32)], profile=True).profile
     assert profile is not None
     assert explained("A step of a profile") == keys(profile)
+
+
+def test_every_kind_of_kernel_is_explained() -> None:
+    kinds, classes = set(), [Kernel]
+    for each in classes:
+        classes += [made for made in each.__subclasses__() if made.__module__.startswith("engine.")]
+        kinds |= {each.kind} if "kind" in vars(each) else set()
+    assert explained("The kernels", "docs/compiler.md") == kinds
+
+
+def test_every_key_of_a_kernel_is_explained(session: engine.Session) -> None:
+    assert explained("A kernel of a profile") == keys(session.run([np.zeros((1, 3), np.float32)], profile=True).kernels)
