@@ -164,14 +164,16 @@ def choose(host: Host, rows: int, columns: int, in_channels: int, out_channels: 
     memory, as they do in a network that is larger than the caches.
     """
     count = len(vectors_of(out_channels, host.lanes))
-    direct = max(
-        batch * rows * columns * 9 * in_channels * count * DIRECT,
-        4 * 9 * in_channels * count * host.lanes * BOUND_CYCLES,
-    )
+    products = batch * rows * columns * 9 * in_channels * count * DIRECT
+    direct = _bounded(products, 4 * 9 * in_channels * count * host.lanes)
     best: tuple[float, int | None] = (direct * WORTH, None)
     for output_tile in OFFERED:
         work = _work(host, output_tile, rows, columns, in_channels, out_channels, batch)
         weights = 4 * work.positions * in_channels * count * host.lanes
-        cost = max(_best(host.registers, work)[0], weights * BOUND_CYCLES)
-        best = min(best, (cost, output_tile), key=lambda pair: pair[0])
+        best = min(best, (_bounded(_best(host.registers, work)[0], weights), output_tile), key=lambda pair: pair[0])
     return best[1]
+
+
+def _bounded(cycles: float, weights: int) -> float:
+    """Cycles of arithmetic, or what it takes to bring so many bytes of weights from memory that all threads share."""
+    return sum(share * threads * max(cycles / threads, weights * BOUND_CYCLES) for threads, share in THREADS)
