@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Check, measure, report; 1 when an engine that was asked for cannot take part."""
     settings = read_settings(args)
-    names = [name.strip() for name in args.against.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in _RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(_RIVALS)}")
     import engine  # imports numpy, and so do these
