@@ -106,6 +106,7 @@ class Blueprint:
         constants: the packed weights, one aligned block of bytes.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
+        alarm: byte of the arena where kernels say that the run must be repeated without Winograd's algorithm.
         operators: names of those the passes left.
         passes: what they did.
     """
@@ -117,6 +118,7 @@ class Blueprint:
     arena_bytes: int
     outputs: tuple[Region | str, ...]
     reasons: dict[str, str]
+    alarm: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.builder import Builder, CompileOptions
 from engine.compiler.cores import available_cores
-from engine.compiler.instance import Instance
+from engine.compiler.instance import Instance, NotFiniteError
 from engine.compiler.program import Program
 from engine.compiler.progress import Progress, silent
 from engine.compiler.report import Report, report_run
@@ -40,6 +41,8 @@ class CompiledGraph:
         self.host = self._builder.host
         self._instances: OrderedDict[Key, Instance] = OrderedDict()
         self._lock = threading.Lock()
+        self._options = options
+        self._exact: CompiledGraph | None = None
 
     def run(self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None) -> list[Array]:
         """The graph's outputs, laid flat; compiles first when these shapes are new.
@@ -52,14 +55,27 @@ class CompiledGraph:
         instance = self.instance(_specs(inputs))
         if cancelled is not None and cancelled():
             raise RunCancelledError("the run was cancelled")
-        return as_outputs(instance.run(inputs))
+        try:
+            return as_outputs(instance.run(inputs))
+        except NotFiniteError:
+            return self._without_winograd().run(inputs, cancelled)
 
     def profile(self, inputs: Sequence[Array]) -> tuple[list[Array], Report]:
         """A run, and what every kernel of it took."""
         instance = self.instance(_specs(inputs))
         times: list[Any] = []
-        results = instance.run(inputs, times)
+        try:
+            results = instance.run(inputs, times)
+        except NotFiniteError:
+            return self._without_winograd().profile(inputs)
         return as_outputs(results), report_run(instance.program.blueprint, self._graph, times)
+
+    def _without_winograd(self) -> CompiledGraph:
+        """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
+        with self._lock:
+            if self._exact is None:
+                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"))
+            return self._exact
 
     def instance(self, specs: Sequence[TensorSpec]) -> Instance:
         """The instance for inputs of these shapes.

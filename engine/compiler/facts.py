@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, Final
 
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.passes import PassReport
 from engine.tensor import Array
 
 
+_COMPOUND: Final = frozenset({"code", "constants", "steps", "segments", "outputs", "reasons", "operators", "passes"})
+# Numbers and the like, which need no translation, whichever a blueprint has.
+_PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
+
+
 def to_facts(blueprint: Blueprint) -> dict[str, Any]:
     """What JSON can hold."""
     return {
+        **{name: getattr(blueprint, name) for name in _PLAIN},
         "code": [len(each) for each in blueprint.code],
-        "arena_bytes": blueprint.arena_bytes,
         "steps": [_from_step(each) for each in blueprint.steps],
         "segments": [[each.first, each.last, _from_call(each.call)] for each in blueprint.segments],
         "outputs": [each if isinstance(each, str) else _from_region(each) for each in blueprint.outputs],
         "reasons": blueprint.reasons,
+        "alarm": blueprint.alarm,
         "operators": blueprint.operators,
         "passes": [each.describe() for each in blueprint.passes],
     }
@@ -31,13 +38,14 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         KeyError, TypeError, ValueError: the facts are not of ``to_facts``.
     """
     return Blueprint(
+        **{name: facts[name] for name in _PLAIN},
         code=code,
         constants=constants,
         steps=tuple(map(_to_step, facts["steps"])),
         segments=tuple(Segment(first=first, last=last, call=_to_call(call)) for first, last, call in facts["segments"]),
-        arena_bytes=facts["arena_bytes"],
         outputs=tuple(each if isinstance(each, str) else _to_region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
+        alarm=facts["alarm"],
         operators=tuple(facts["operators"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )

@@ -39,6 +39,10 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.
 _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
+class NotFiniteError(Exception):
+    """A kernel met numbers that are not finite and that its algorithm would spread; the results are void."""
+
+
 class Instance:
     """Memory and threads for one run at a time of a program.
 
@@ -50,6 +54,8 @@ class Instance:
         self.program = program
         self._arena = allocate(program.blueprint.arena_bytes)
         self._arena_at = _address(self._arena)
+        at = program.blueprint.alarm
+        self._alarm = None if at is None else self._arena[at : at + 4]
         self._lock = threading.Lock()
         self._epoch = 0
         self._tables = _Tables(program, self._arena_at)
@@ -65,6 +71,9 @@ class Instance:
 
         Args:
             times: receives for every segment the clock in ns before it and after each of its steps.
+
+        Raises:
+            NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
         """
         with self._lock:
             return self._run_locked(inputs, times)
@@ -87,6 +96,9 @@ class Instance:
                 stamps = self._run_native(number, segment, times is not None)
             if times is not None:
                 times.append((segment, stamps))
+        if self._alarm is not None and self._alarm.any():
+            self._alarm[:] = 0
+            raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
     def _run_native(self, number: int, segment: Segment, is_timed: bool) -> Array:

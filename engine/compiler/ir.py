@@ -183,6 +183,14 @@ class Function:
         """a where the mask is on, else b."""
         return self.op(a.type, f"select {mask.type} {mask.text}, {a.type} {a.text}, {b.type} {b.text}")
 
+    def any(self, mask: Value) -> Value:
+        """Whether a lane of a mask is on, as i1."""
+        lanes = lanes_of(mask.type)
+        if lanes == 1:
+            return mask
+        bits = self.op(f"i{lanes}", f"bitcast {mask.type} {mask.text} to i{lanes}")
+        return self.op("i1", f"icmp ne i{lanes} {bits.text}, 0")
+
     def convert(self, name: str, a: Value, kind: str) -> Value:
         """``bitcast``, ``fptosi``, ``sitofp``, ``zext`` ... to another type."""
         return self.op(kind, f"{name} {a.type} {a.text} to {kind}")

@@ -114,6 +114,12 @@ class View:
         return bool(self.phantom.flags.c_contiguous)
 
 
+def alarm() -> View:
+    """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
+    storage = Storage(np.empty(ALIGNMENT // 4, np.float32), is_zeroed=True, geometry=("alarm",))
+    return View(storage, storage.phantom)
+
+
 def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
     """A new tensor whose last dimension is contiguous."""
     storage = Storage(np.empty(math.prod(shape), dtype), home, port=port)

@@ -6,7 +6,7 @@ the accumulator, and the body of a map. ``emit`` writes it for vectors of any wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -37,7 +37,6 @@ class Apply:
 
 
 Expr: TypeAlias = Number | Operand | Apply
-Emitter: TypeAlias = Callable[..., Value]
 
 
 def apply(name: str, *arguments: Expr | float) -> Expr:

@@ -119,6 +119,13 @@ def finish_channels(
     return emit(f, epilogue.tree, [result, *values])
 
 
+def fitting_lanes(size: int, lanes: int) -> int:
+    """Lanes of the narrowest vector that holds ``size`` elements, ``lanes`` at most."""
+    while lanes > 1 and lanes // 2 >= size:
+        lanes //= 2
+    return lanes
+
+
 def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
     """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
     full, rest = divmod(channels, lanes)

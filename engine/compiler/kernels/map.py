@@ -17,7 +17,7 @@ from functools import cached_property
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.expr import Expr, emit, weight
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, start
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
@@ -153,14 +153,12 @@ def make_map(
     merged = merge_loops(shape, [target, *operands])
     merged = merged or [(1, (1, *(1 for _ in operands)))]
     merged.append(merged.pop(_vector_loop(merged, lanes)))
-    while lanes > 1 and lanes // 2 >= merged[-1][0]:
-        lanes //= 2
     return Map(
         sizes=tuple(size for size, _ in merged),
         target=tuple(strides[0] for _, strides in merged),
         operands=tuple(tuple(strides[1 + k] for _, strides in merged) for k in range(len(operands))),
         tree=tree,
-        lanes=lanes,
+        lanes=fitting_lanes(merged[-1][0], lanes),
     )
 
 

@@ -13,7 +13,7 @@ from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.arithmetic import negative
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Epilogue, Kernel, finish_channels, place, start
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Epilogue, Kernel, finish_channels, fitting_lanes, place, start
 
 # Columns summed by themselves, so that the rounding error does not grow with the length of the row.
 RUN = 8192
@@ -54,10 +54,7 @@ class RowReduction(Kernel):
     @property
     def width(self) -> int:
         """Lanes of a vector, no more than a row can use."""
-        lanes = self.lanes
-        while lanes > 1 and lanes // 2 >= self.columns:
-            lanes //= 2
-        return lanes
+        return fitting_lanes(self.columns, self.lanes)
 
     def emit(self, module: Module, host: Host) -> None:
         f, (source, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))

@@ -9,8 +9,11 @@ Where an image is no multiple of the tile the last tile is shifted back and stor
 smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
 pixel that is infinite or NaN makes all outputs of the tiles over it NaN, where a direct convolution spoils nine.
 
-Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue. The target must not share
-memory with the image, nor with operands: pixels that are computed twice read them twice.
+A number that is not finite spreads over a whole tile here, but in a sum over its window only. Where a tile meets one,
+the alarm is set: the result is to be computed in another way.
+
+Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue, alarm (an int). The target
+must not share memory with the image, nor with operands.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class Winograd(Geometry):
     def emit(self, module: Module, host: Host) -> None:
         s, tiles = self.scratch, self.blocking.tiles
         loader, products, storers = self._emit_inner(module)
-        f, (image, weights, target, *operands), index = start(module, self, 3 + len(self.epilogue.operands))
+        f, pointers, index = start(module, self, 4 + len(self.epilogue.operands))
+        image, weights, target, *operands, alarm = pointers
         group, block = f.divmod(index, self.blocks)
         first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
         memory = [f.reserve(s.positions * step) for step in (s.step, s.sum_step)]
@@ -75,7 +79,7 @@ class Winograd(Geometry):
             with f.loop(0, s.positions) as position:
                 self._fetch(chunk, position.index, channel)
                 self._multiply(chunk, products, position.index, stream, channel, count, width)
-        self._store(chunk, storers, weights, target, operands)
+        self._store(chunk, storers, weights, target, operands, alarm)
         f.finish()
 
     def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
@@ -212,7 +216,13 @@ class Winograd(Geometry):
         self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)
 
     def _store(
-        self, chunk: _Chunk, functions: Sequence[str], weights: Value, target: Value, operands: Sequence[Value]
+        self,
+        chunk: _Chunk,
+        functions: Sequence[str],
+        weights: Value,
+        target: Value,
+        operands: Sequence[Value],
+        alarm: Value,
     ) -> None:
         """Transform the sums of every tile and vector to pixels."""
         f, s = chunk.f, self.scratch
@@ -227,6 +237,7 @@ class Winograd(Geometry):
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
                 tensors = zip((target, *operands), (self.target, *self.epilogue.operands), strict=True)
                 addresses = [place(f, base, strides, *origin, channel) for base, strides in tensors]
-                f.call(function, [*map(as_value, covered), f.at(sums, offset), f.at(weights, channel), *addresses])
+                places = [f.at(sums, offset), f.at(weights, channel), *addresses]
+                f.call(function, [*map(as_value, covered), alarm, *places])
 
             self._each(chunk, functions, counts, store)

@@ -163,12 +163,13 @@ def emit_output(
     """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
 
     Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
-    of column ``left`` is not stored; both are 0, or as ``overlap`` says.
+    of column ``left`` is not stored; both are 0, or as ``overlap`` says. Where a pixel is not finite, ``alarm`` is set.
     """
-    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
+    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
+    parameters += [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
     parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
     f = _inner(module, name, parameters)
-    top, left, sums, bias, target, *operands = f.parameters
+    top, left, alarm, sums, bias, target, *operands = f.parameters
     kind, size, m = vector(lanes), scratch.size, scratch.output_tile
     offset = f.load(kind, bias)
     columns = []
@@ -183,14 +184,20 @@ def emit_output(
         result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
         f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
 
+    zero = constant(0.0, kind)
+    doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
     for h in range(min(m, extent[0])):
         row = output_transform(f, [column[h] for column in columns], m)[: extent[1]]
+        for value in row:
+            doubt = f.fma(value, zero, doubt)
         with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():
             for w in range(overlap[1], len(row)):
                 store(h, w, row[w])
             with f.unless(f.less(0, left)) if overlap[1] else nullcontext():
                 for w in range(overlap[1]):
                     store(h, w, row[w])
+    with f.when(f.any(f.compare("uno", doubt, doubt))):
+        f.store(Value("1", "i32"), alarm)
     f.finish()
     return name
 

@@ -39,7 +39,7 @@ from engine.compiler.lowering.rules import (
     check_spatial_rank,
 )
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step, pointer
-from engine.compiler.storage import View, channels_last, constant, row_major
+from engine.compiler.storage import View, alarm, channels_last, constant, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -83,6 +83,7 @@ class Lowering:
         constants: values of operands that no run changes.
         results: of every output its view, or the operand's name where its value is kept.
         reasons: operator -> why it is left to the reference.
+        alarm: where kernels say that they met what is not finite; None if none of them needs to.
         fusions: names of the operators that joined others, by the name of the pass.
     """
 
@@ -97,6 +98,7 @@ class Lowering:
     constants: dict[str, Array] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     results: list[View | str] = field(default_factory=list)
+    alarm: View | None = None
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
     _places: dict[str, Place] = field(default_factory=dict)
@@ -221,6 +223,11 @@ class Lowering:
         self.copy(x, copy, [op.name])
         return copy
 
+    def raise_alarm(self) -> Pointer:
+        """Where a kernel says that its result must be computed in another way."""
+        self.alarm = self.alarm or alarm()
+        return pointer(self.alarm)
+
     def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
         """Add a copy between views of one shape."""
         turned = make_transpose(source.shape, source.strides, target.strides, self.host.lanes)
@@ -236,8 +243,7 @@ class Lowering:
 
     def place(self, operand: RuntimeOperand, is_image: bool) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new."""
-        spec = self.float_spec(operand)
-        shape = tuple(dim or 0 for dim in spec.shape)
+        shape = self.float_spec(operand).sizes
         if operand.name in self._places:
             place = self._places[operand.name]
             whole = self.joined(place.joined)
@@ -378,9 +384,8 @@ class Lowering:
             spec = self.spec(each)
             view = None
             if spec is not None:
-                view = row_major(tuple(dim or 0 for dim in spec.shape), spec.dtype)
-                if spec.dtype == FLOAT32 and spec.size:
-                    view = self.place(each, self.is_image(each))
+                is_float = spec.dtype == FLOAT32 and spec.size
+                view = self.place(each, self.is_image(each)) if is_float else row_major(spec.sizes, spec.dtype)
                 self.define(each, view)
             outputs.append(view)
         self.steps.append(ReferenceStep(operator=op, inputs=inputs, outputs=tuple(outputs), reason=reason))
@@ -389,8 +394,7 @@ class Lowering:
         operand = op.outputs[0]
         spec = self.spec(operand)
         if spec is not None:
-            shape = tuple(dim or 0 for dim in spec.shape)
-            self.define(operand, row_major(shape, spec.dtype, Home.INPUT, self.inputs.index(operand.name)))
+            self.define(operand, row_major(spec.sizes, spec.dtype, Home.INPUT, self.inputs.index(operand.name)))
 
     def _result(self, port: int, name: str) -> View | str:
         """An output that kernels did not write in its own memory is copied there."""

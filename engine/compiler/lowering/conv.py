@@ -110,6 +110,8 @@ def emit_conv(
     kernel: Kernel = _choose(lowering, geometry, weight, source, target, tail, (n, channels, rows, columns))
     packed = constant(kernel.pack(weight, bias))  # type: ignore[attr-defined]
     pointers = [first, pointer(packed), pointer(y), *operands]
+    if isinstance(kernel, Winograd):
+        pointers.append(lowering.raise_alarm())
     traffic = x.phantom.nbytes + y.phantom.nbytes + packed.phantom.nbytes
     lowering.emit(kernel, pointers, fused.operators, traffic + sum(view.phantom.nbytes for view in fused.views))
 

@@ -87,13 +87,9 @@ def _wanted_border(op: RuntimeOperator) -> Border | None:
     if not (spec.is_static and result.is_static and spec.rank == 4):
         return NO_BORDER
     try:
-        return _border(*_axes(layer, tuple(weight.shape[2:]), _sizes(result.shape)), _sizes(spec.shape))
+        return _border(*_axes(layer, tuple(weight.shape[2:]), result.sizes[2:]), spec.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
-
-
-def _sizes(shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    return tuple(dim or 0 for dim in shape[2:])
 
 
 BORDERS[ConvTranspose] = _wanted_border
@@ -107,7 +103,7 @@ def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
     if weight is None or len(x.shape) != 4:
         raise NotLoweredError("there is no kernel without a batch dimension")
-    rows, columns = _axes(layer, weight.shape[2:], _sizes(spec.shape))
+    rows, columns = _axes(layer, weight.shape[2:], spec.sizes[2:])
     source = lowering.image(op, x, _border(rows, columns, x.shape[2:]))
     fused = absorb(lowering, op)
     target = lowering.place(fused.operand, is_image=True)

@@ -139,8 +139,7 @@ def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: 
 
 def epilogue(lowering: Lowering, fused: Fused, as_image: Callable[[Array], Array]) -> tuple[Epilogue, list[Pointer]]:
     """The epilogue and its pointers; ``as_image`` shows an array of the result's shape as (n, c, h, w)."""
-    spec = lowering.float_spec(fused.operand)
-    shape = tuple(dim or 0 for dim in spec.shape)
+    shape = lowering.float_spec(fused.operand).sizes
     strides, pointers = [], []
     for view in fused.views:
         spread = view.derive(as_image(np.broadcast_to(view.phantom, shape)))

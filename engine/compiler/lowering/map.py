@@ -20,8 +20,7 @@ def lower_map(lowering: Lowering, op: RuntimeOperator) -> None:
     """An element-wise operator and those after it."""
     fused = _begin(lowering, op)
     absorb_all(lowering, fused)
-    spec = lowering.float_spec(fused.operand)
-    shape = tuple(dim or 0 for dim in spec.shape)
+    shape = lowering.float_spec(fused.operand).sizes
     spread = [_spread(view, shape) for view in fused.views]
     first = max(spread, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and len(shape) in (3, 4) and first.is_channels_last and not first.is_row_major

@@ -28,8 +28,7 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
     layer = lowering.layer(op, Pool)
     if len(op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
         raise NotLoweredError("there is no kernel for the indices of maxima")
-    x = _operand(lowering, op, layer.spatial_rank)
-    out = _sizes(lowering, op)
+    x, out = _operand(lowering, op, layer.spatial_rank), lowering.float_spec(op.outputs[0]).sizes[2:]
     axes = [
         Axis(
             size=size,
@@ -52,8 +51,8 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
 def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
     """The mean of windows that cover an image evenly."""
     layer = lowering.layer(op, AdaptiveAvgPool)
-    x, sizes = _operand(lowering, op, layer.spatial_rank), _sizes(lowering, op)
-    if sizes == [1, 1]:
+    x, sizes = _operand(lowering, op, layer.spatial_rank), lowering.float_spec(op.outputs[0]).sizes[2:]
+    if sizes == (1, 1):
         emit_global_average(lowering, op, x)
         return
     axes = [Axis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
@@ -65,10 +64,6 @@ def _operand(lowering: Lowering, op: RuntimeOperator, spatial_rank: int) -> View
     if len(x.shape) != spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     return x
-
-
-def _sizes(lowering: Lowering, op: RuntimeOperator) -> list[int]:
-    return [dim or 0 for dim in lowering.float_spec(op.outputs[0]).shape[2:]]
 
 
 def _emit(

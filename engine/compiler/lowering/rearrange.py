@@ -62,7 +62,7 @@ def lower_view(lowering: Lowering, op: RuntimeOperator) -> None:
 def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
     if op.layer is None or not isinstance(op.layer.layer, RESHAPES):
         raise NotLoweredError("there is no kernel for this rearrangement")
-    spec = lowering.float_spec(op.outputs[0])
+    sizes = lowering.float_spec(op.outputs[0]).sizes
     target = lowering.place(op.outputs[0], lowering.is_image(op.outputs[0]))
     seen = target.derive(target.phantom.reshape(x.shape))
     if seen is not None:
@@ -70,7 +70,7 @@ def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
         return target
     flat = row_major(x.shape, x.dtype)
     lowering.copy(x, flat, [op.name])
-    result = flat.derive(flat.phantom.reshape([dim or 0 for dim in spec.shape]))
+    result = flat.derive(flat.phantom.reshape(sizes))
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
     return result

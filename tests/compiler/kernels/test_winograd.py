@@ -65,7 +65,10 @@ def check(
     memory = guarded_array(image.reshape(-1)[: image.size - gaps[0]], at_end=at_end)
     result = guarded_array(np.full(n * rows * columns * wide - gaps[1], np.nan, np.float32), at_end=at_end)
     packed = guarded_array(code.pack(weight, bias), at_end=at_end)
-    run(code, level, [memory, packed, result, *([guarded_array(other, at_end=at_end)] if residual else [])])
+    extras = [guarded_array(other, at_end=at_end)] if residual else []
+    alarm = np.zeros(1, np.int32)
+    run(code, level, [memory, packed, result, *extras, alarm])
+    assert not alarm
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
     sums = expected(image[..., :count], weight, bias)
     tolerance = TOLERANCES[output_tile] * np.abs(sums).max()
@@ -164,5 +167,35 @@ def test_the_order_of_chunks_changes_no_bit(output_tile: int) -> None:
     packed = code.pack(random.standard_normal((channels, channels, 3, 3), np.float32), None)
     results = [np.empty((rows, columns, channels), np.float32) for _ in range(2)]
     for result, is_reversed in zip(results, (False, True), strict=True):
-        run(code, level, [image, packed, result], is_reversed=is_reversed)
+        run(code, level, [image, packed, result, np.zeros(1, np.int32)], is_reversed=is_reversed)
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("place", [(0, 0, 0), (8, 12, 19), (4, 7, 3)])
+def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
+    level: str, number: float, place: tuple[int, int, int]
+) -> None:
+    rows, columns, channels = 7, 11, 20
+    random = np.random.default_rng(3)
+    image = random.standard_normal((rows + 2, columns + 2, channels), np.float32)
+    image[place] = number
+    strides = Strides(0, (columns + 2) * channels, channels)
+    host = describe(level)
+    code = Winograd(
+        batch=1,
+        rows=rows,
+        columns=columns,
+        in_channels=channels,
+        out_channels=channels,
+        source=strides,
+        target=Strides(0, columns * channels, channels),
+        output_tile=4,
+        blocking=choose_blocking(host, 4, rows, columns, channels, channels, 1),
+        lanes=host.lanes,
+    )
+    packed = code.pack(3 * random.standard_normal((channels, channels, 3, 3), np.float32), None)
+    alarm = np.zeros(1, np.int32)
+    run(code, level, [image, packed, np.empty((rows, columns, channels), np.float32), alarm])
+    assert alarm
