@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import ParameterError
+from engine.errors import ParameterError, ShapeError
 
 Array: TypeAlias = NDArray[Any]
 Dim: TypeAlias = int | None
@@ -94,6 +94,18 @@ class TensorSpec:
     def is_static(self) -> bool:
         """Whether every dimension is known."""
         return None not in self.shape
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape as numbers.
+
+        Raises:
+            ShapeError: a dimension is open.
+        """
+        known = tuple(dim for dim in self.shape if dim is not None)
+        if len(known) != self.rank:
+            raise ShapeError("a dimension is open", found=format_shape(self.shape))
+        return known
 
     @property
     def size(self) -> Dim:
