@@ -10,7 +10,6 @@ from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, Refe
 from engine.passes import PassReport
 from engine.tensor import Array
 
-
 _COMPOUND: Final = frozenset({"code", "constants", "steps", "segments", "outputs", "reasons", "operators", "passes"})
 # Numbers and the like, which need no translation, whichever a blueprint has.
 _PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
@@ -25,7 +24,6 @@ def to_facts(blueprint: Blueprint) -> dict[str, Any]:
         "segments": [[each.first, each.last, _from_call(each.call)] for each in blueprint.segments],
         "outputs": [each if isinstance(each, str) else _from_region(each) for each in blueprint.outputs],
         "reasons": blueprint.reasons,
-        "alarm": blueprint.alarm,
         "operators": blueprint.operators,
         "passes": [each.describe() for each in blueprint.passes],
     }
@@ -45,7 +43,6 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         segments=tuple(Segment(first=first, last=last, call=_to_call(call)) for first, last, call in facts["segments"]),
         outputs=tuple(each if isinstance(each, str) else _to_region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
-        alarm=facts["alarm"],
         operators=tuple(facts["operators"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
@@ -56,8 +53,8 @@ def _from_step(step: NativeStep) -> list[Any]:
     return [step.function, step.kind, step.chunks, arguments, step.operators, step.flops, step.bytes]
 
 
-def _to_step(fields: Sequence[Any]) -> NativeStep:
-    function, kind, chunks, arguments, operators, flops, moved = fields
+def _to_step(values: Sequence[Any]) -> NativeStep:
+    function, kind, chunks, arguments, operators, flops, moved = values
     return NativeStep(
         function=function,
         kind=kind,
@@ -73,10 +70,10 @@ def _from_call(call: ReferenceCall | None) -> list[Any] | None:
     return None if call is None else [call.operator, _from_regions(call.inputs), _from_regions(call.outputs)]
 
 
-def _to_call(fields: Sequence[Any] | None) -> ReferenceCall | None:
-    if fields is None:
+def _to_call(values: Sequence[Any] | None) -> ReferenceCall | None:
+    if values is None:
         return None
-    operator, inputs, outputs = fields
+    operator, inputs, outputs = values
     return ReferenceCall(operator=operator, inputs=_to_regions(inputs), outputs=_to_regions(outputs))
 
 
@@ -84,16 +81,16 @@ def _from_regions(regions: Sequence[Region | None]) -> list[Any]:
     return [None if each is None else _from_region(each) for each in regions]
 
 
-def _to_regions(fields: Sequence[Any]) -> tuple[Region | None, ...]:
-    return tuple(None if each is None else _to_region(each) for each in fields)
+def _to_regions(values: Sequence[Any]) -> tuple[Region | None, ...]:
+    return tuple(None if each is None else _to_region(each) for each in values)
 
 
 def _from_region(region: Region) -> list[Any]:
     return [_from_address(region.address), region.shape, region.strides, region.dtype]
 
 
-def _to_region(fields: Sequence[Any]) -> Region:
-    address, shape, strides, dtype = fields
+def _to_region(values: Sequence[Any]) -> Region:
+    address, shape, strides, dtype = values
     return Region(address=_to_address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
 
 
@@ -101,6 +98,6 @@ def _from_address(address: Address) -> list[int]:
     return [int(address.home), address.port, address.offset]
 
 
-def _to_address(fields: Sequence[int]) -> Address:
-    home, port, offset = fields
+def _to_address(values: Sequence[int]) -> Address:
+    home, port, offset = values
     return Address(home=Home(home), port=port, offset=offset)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.compiler import entry
+from engine.compiler import entry, facts
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.entry import PAGE, EntryError
 from engine.tensor import TensorSpec
@@ -44,6 +44,27 @@ def test_what_is_written_is_read(blueprint: Blueprint, whole: bytes, tmp_path: P
     found = read(whole, tmp_path)
     np.testing.assert_array_equal(found.constants, blueprint.constants)
     assert replace(found, constants=blueprint.constants) == blueprint
+
+
+def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:
+    """One that is added later, with a default, must not come back as its default."""
+    (call,) = [each.call for each in blueprint.segments if each.call is not None]
+    (region, *_) = [each for each in call.inputs if each is not None]
+    (step, *_) = blueprint.steps
+    lists = [
+        (step, facts._from_step(step)),
+        (call, facts._from_call(call) or []),
+        (region, facts._from_region(region)),
+        (region.address, facts._from_address(region.address)),
+        (blueprint.segments[0], facts.to_facts(blueprint)["segments"][0]),
+    ]
+    assert [len(fields(each)) for each, _ in lists] == [len(found) for _, found in lists]
+    changed = dict.fromkeys(facts._PLAIN, 7)
+    file = io.BytesIO()
+    entry.write(file, KEY, replace(blueprint, **changed))
+    found = read(file.getvalue(), tmp_path)
+    assert {name: getattr(found, name) for name in changed} == changed
+    assert {*changed, *facts._COMPOUND} == {each.name for each in fields(Blueprint)}
 
 
 def test_a_blueprint_without_constants_is_read(blueprint: Blueprint, tmp_path: Path) -> None:
@@ -99,8 +120,8 @@ def test_what_is_no_entry_of_this_key_and_format_is_refused(change: str, whole: 
 def test_facts_that_are_not_understood_are_refused(
     blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for facts in ({}, {"code": []}, [], {"code": "x", "steps": 1}):
-        monkeypatch.setattr(entry, "to_facts", lambda _, facts=facts: facts)
+    for nonsense in ({}, {"code": []}, [], {"code": "x", "steps": 1}):
+        monkeypatch.setattr(entry, "to_facts", lambda _, nonsense=nonsense: nonsense)
         file = io.BytesIO()
         entry.write(file, KEY, blueprint)
         with pytest.raises(EntryError, match="not understood"):
