@@ -1,4 +1,4 @@
-"""Looking into a run: taps, cancelling, memory."""
+"""Looking into a run of the reference: taps, cancelling, memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_run_stops_between_operators(net: RuntimeGraph) -> None:
         return asked[-1]
 
     with pytest.raises(RunCancelledError, match=r"plus \(pnnx.Expression\): the run was cancelled"):
-        Session(net).run([X], cancelled=cancelled)
+        Session(net, backend="reference").run([X], cancelled=cancelled)
     assert asked == [False, True]
 
 
@@ -60,12 +60,12 @@ def chain(type: str) -> RuntimeGraph:
 
 def test_values_are_released_after_their_last_consumer() -> None:
     net = chain("nn.Sigmoid")
-    assert Session(net).run([X], profile=True).peak_bytes == 2 * X.nbytes == net.plan.peak_bytes
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == 2 * X.nbytes == net.plan.peak_bytes
 
 
 def test_a_dying_value_is_written_over_where_the_layer_can() -> None:
     net = chain("nn.ReLU")
-    assert Session(net).run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_weights_and_inputs_are_not_counted_as_run_memory() -> None:
         op("pnnx.Output", "out", "2"),
         _0=(1, 3),
     )
-    assert Session(net).run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
