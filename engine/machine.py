@@ -119,7 +119,9 @@ class Machine:
                 compiled = self._compiled(graph)
                 compiled.program([TensorSpec(array.shape, array.dtype) for array in inputs])
             except CompileError as error:
-                self._fall_back(error)
+                # There are no kernels for nothing; what comes next may have elements.
+                if all(array.size for array in inputs):
+                    self._fall_back(error)
             else:
                 return _run_compiled(compiled, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)

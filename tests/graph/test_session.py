@@ -168,3 +168,9 @@ def test_python_numbers_come_out_as_tensors() -> None:
 def test_session_arguments_are_checked(relu: RuntimeGraph, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Session(relu, **given)
+
+
+def test_an_empty_batch_leaves_the_session_compiled(relu: RuntimeGraph) -> None:
+    session = Session(relu)
+    assert [session.run([np.zeros((rows, 3), F32)])[0].shape for rows in (2, 0, 2)] == [(2, 3), (0, 3), (2, 3)]
+    assert session.backend == "compiled"
