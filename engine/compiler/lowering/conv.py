@@ -1,10 +1,8 @@
-"""Convolutions and linear layers: which kernel, on which view of the operand, with which tile."""
+"""Convolutions: which kernel, on which view of the operand, with which tile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from engine.compiler.kernels.conv import Conv, choose_tile
 from engine.compiler.kernels.depthwise import Depthwise
@@ -17,9 +15,9 @@ from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
 from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
 from engine.compiler.lowering.steps import Pointer, pointer
-from engine.compiler.storage import View, constant, row_major
+from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
-from engine.layers import conv, linear
+from engine.layers import conv
 from engine.tensor import Array
 
 
@@ -228,55 +226,3 @@ def _raw_strides(image: Array) -> Strides:
     """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
     n, _, h, w = (stride // image.itemsize for stride in image.strides)
     return Strides(n if image.shape[0] > 1 else 0, h, w)
-
-
-@lowers(linear.Linear)
-def lower_linear(lowering: Lowering, op: RuntimeOperator) -> None:
-    """x @ weight.T + bias as a 1x1 convolution of a row of pixels."""
-    weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)
-    if weight is None or weight.ndim != 2 or (bias is not None and bias.shape != (len(weight),)):
-        raise NotLoweredError("its weight or bias has an unusual shape")
-    x = lowering.tensor(op, 0)
-    lowering.float_spec(op.outputs[0])
-    rows = _as_rows(x)
-    if rows is None:
-        copy = row_major(x.shape, x.dtype)
-        lowering.copy(x, copy, [op.name])
-        rows = _as_rows(copy)
-    if rows is None:
-        raise NotLoweredError("its operand does not lie in rows")
-    fused = absorb(lowering, op)
-    target = lowering.place(fused.operand, is_image=False)
-    result = _as_rows(target)
-    if result is None:
-        raise NotLoweredError("its result does not lie in rows")
-    tail, operands = epilogue(lowering, fused, _rows_as_image)
-    count = rows.shape[0]
-    geometry = Geometry(kernel=(1, 1), stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=1)
-    kernel = direct(
-        lowering,
-        n=1,
-        rows=1,
-        columns=count,
-        weight=weight[:, :, None, None],
-        geometry=geometry,
-        source=Strides(0, 0, rows.strides[0]),
-        target=Strides(0, 0, result.strides[0]),
-        epilogue=tail,
-    )
-    packed = constant(kernel.pack(weight[:, :, None, None], bias))
-    traffic = x.phantom.nbytes + target.phantom.nbytes + packed.phantom.nbytes
-    lowering.emit(kernel, [pointer(rows), pointer(packed), pointer(target), *operands], fused.operators, traffic)
-    lowering.define(fused.operand, target)
-
-
-def _as_rows(x: View) -> View | None:
-    """(..., I) as (rows, I) with neighbours side by side, without a copy."""
-    if x.shape[-1] > 1 and x.phantom.strides[-1] != x.phantom.itemsize:
-        return None
-    return x.derive(x.phantom.reshape(-1, x.shape[-1]))
-
-
-def _rows_as_image(array: Array) -> Array:
-    """(..., O) as (1, O, 1, rows)."""
-    return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, None, :]
