@@ -107,15 +107,11 @@ def lower_reduction(lowering: Lowering, op: RuntimeOperator) -> None:
         return
     if not x.shape or axes != list(range(len(x.shape) - len(axes), len(x.shape))):
         raise NotLoweredError("there is no kernel for a reduction of these dimensions")
-    rows = _matrix(x, len(axes))
-    if rows is None:
-        copy = row_major(x.shape, x.dtype)
-        lowering.copy(x, copy, [op.name])
-        rows = _matrix(copy, len(axes))
+    rows = in_rows(lowering, op, x, len(axes))
     target = lowering.place(op.outputs[0], is_image=False)
     flat = target.derive(target.phantom.reshape(-1))
-    if rows is None or flat is None:
-        raise NotLoweredError("its operand does not lie in rows")
+    if flat is None:
+        raise NotLoweredError("its result does not lie in rows")
     kernel = RowReduction(
         mode=MODES[type(layer)],
         rows=rows.shape[0],
@@ -128,8 +124,19 @@ def lower_reduction(lowering: Lowering, op: RuntimeOperator) -> None:
     lowering.define(op.outputs[0], target)
 
 
-def _matrix(x: View, count: int) -> View | None:
-    """The view as (rows, elements of the last ``count`` dimensions), elements side by side."""
+def in_rows(lowering: Lowering, op: RuntimeOperator, x: View, count: int = 1) -> View:
+    """An operand as ``as_rows`` has it; a copy where it does not lie so."""
+    rows = as_rows(x, count)
+    if rows is None:
+        copy = row_major(x.shape, x.dtype)
+        lowering.copy(x, copy, [op.name])
+        rows = as_rows(copy, count)
+    assert rows is not None
+    return rows
+
+
+def as_rows(x: View, count: int = 1) -> View | None:
+    """A view as (rows, elements of the last ``count`` dimensions), elements side by side; None if it lies otherwise."""
     size = int(np.prod(x.shape[len(x.shape) - count :]))
     result = x.derive(x.phantom.reshape(-1, size))
     if result is None or (size > 1 and result.strides[1] != 1):
