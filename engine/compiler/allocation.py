@@ -1,4 +1,4 @@
-"""Blocks of memory for arenas and constants: zeroed, and in large pages where the system has them.
+"""Blocks of memory, zeroed; those of arenas in large pages where the system has them.
 
 A network walks through megabytes in every run. With pages of 4 KiB their addresses do not fit the processor's tables,
 and every page costs a look-up; pages of 2 MiB make that disappear.
@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.compiler.storage import ALIGNMENT
 from engine.tensor import Array
 
 LARGE_PAGE: Final = 2 << 20
@@ -28,4 +29,11 @@ def allocate(count: int) -> Array:
     block.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(block, np.uint8)
     skip = -raw.ctypes.data % LARGE_PAGE
+    return raw[skip : skip + count]
+
+
+def aligned_bytes(count: int) -> Array:
+    """A zeroed block of memory that begins on a cache line."""
+    raw = np.zeros(count + ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + count]

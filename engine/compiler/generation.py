@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from engine.compiler import machine
+from engine.compiler.allocation import aligned_bytes
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.compiler.host import Host
 from engine.compiler.ir import Module
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.memory import plan_memory, storages_of
-from engine.compiler.program import aligned_bytes
 from engine.compiler.progress import Progress, silent
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.team import team_code

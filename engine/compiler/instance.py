@@ -1,6 +1,6 @@
 """A program ready to run: its arena, its tables of addresses, and the threads that walk them.
 
-One run at a time; a session keeps several instances where runs overlap.
+One run at a time, with all threads; runs that overlap follow each other.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.allocation import allocate
+from engine.compiler.allocation import aligned_bytes, allocate
 from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
-from engine.compiler.program import Program, aligned_bytes
+from engine.compiler.program import Program
 from engine.compiler.team import (
     COUNTER_BYTES,
     COUNTERS,

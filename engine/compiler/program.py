@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from engine.compiler import machine
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.storage import ALIGNMENT
 from engine.graph.operator import RuntimeOperator
-from engine.tensor import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +40,3 @@ class Program:
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
     origin: Origin = field(default_factory=Origin)
-
-
-def aligned_bytes(count: int) -> Array:
-    """A zeroed block of memory that begins on a cache line."""
-    raw = np.zeros(count + ALIGNMENT, np.uint8)
-    skip = -raw.ctypes.data % ALIGNMENT
-    return raw[skip : skip + count]
