@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.compiler.kernels.reduce import GlobalAverage
+from engine.compiler.kernels.global_average import GlobalAverage
 from engine.compiler.kernels.rows import RowReduction
 from engine.compiler.kernels.softmax import Softmax
 from engine.compiler.lowering.builder import Lowering

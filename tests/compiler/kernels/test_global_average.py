@@ -7,8 +7,8 @@ import pytest
 
 from engine.compiler.host import describe
 from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.global_average import GlobalAverage
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.kernels.reduce import GlobalAverage
 from tests.compiler.kernels.guarded import guarded_array
 from tests.compiler.kernels.running import LEVELS, run
 
