@@ -11,10 +11,10 @@ from engine.compiler import machine
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import DEFAULT_MAX_BYTES, Cache
 from engine.compiler.fingerprint import graph_digest, program_key
-from engine.compiler.generator import is_unchanged
 from engine.compiler.host import Host, detect
 from engine.compiler.program import Origin, Program
 from engine.compiler.progress import Progress, silent
+from engine.compiler.version import is_unchanged
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.container import Constant

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from engine.compiler.cores import available_cores
-from engine.compiler.generator import GENERATOR
+from engine.compiler.version import GENERATOR
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.signature import Signature
 from engine.pnnx.graph import as_bytes

@@ -11,7 +11,7 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
-from engine.compiler import builder, fingerprint, generator
+from engine.compiler import builder, fingerprint, version
 from engine.compiler.fingerprint import graph_digest, program_key
 from engine.compiler.host import describe
 from tests.compiler.keeping import SHAPE, X, compiled, convolution, entries, weight
@@ -130,9 +130,9 @@ def test_a_changed_source_is_another_generator(tmp_path: Path) -> None:
     found = []
     for text in ("a = 1\n", "a = 2\n"):
         path.write_text(text)
-        found.append(generator.hash_sources(tmp_path))
+        found.append(version.hash_sources(tmp_path))
     path.rename(tmp_path / "conv.py")
-    found.append(generator.hash_sources(tmp_path))
+    found.append(version.hash_sources(tmp_path))
     assert len(set(found)) == 3
 
 

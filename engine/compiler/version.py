@@ -1,4 +1,4 @@
-"""Which generator this is: a change to any source of the engine, to LLVM or to numpy makes it another one."""
+"""Which version of the generator this is: a change to any source of the engine, LLVM or numpy makes another one."""
 
 from __future__ import annotations
 
