@@ -12,6 +12,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import DEFAULT_MAX_BYTES, Cache
 from engine.compiler.fingerprint import graph_digest, program_key
 from engine.compiler.host import Host, detect
+from engine.compiler.pages import release
 from engine.compiler.program import Origin, Program
 from engine.compiler.progress import Progress, silent
 from engine.compiler.version import is_unchanged
@@ -78,6 +79,7 @@ class Builder:
             operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
             known = _known(graph, specs)
         code = machine.Code(blueprint.code, self.host)
+        release(self._graph)
         time_s = time.perf_counter() - start
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
