@@ -18,7 +18,16 @@ import numpy as np
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Loop, Module, Value
 from engine.compiler.kernels.conv_tile import TileCode, emit_tile
-from engine.compiler.kernels.kernel import CHUNK_FLOPS, Epilogue, Kernel, Strides, place, start, vectors_of
+from engine.compiler.kernels.kernel import (
+    CHUNK_FLOPS,
+    Epilogue,
+    Kernel,
+    Strides,
+    place,
+    start,
+    vectors_of,
+    width_of,
+)
 from engine.tensor import Array
 
 # What may stay in the second-level cache while a chunk runs.
@@ -86,7 +95,7 @@ class Conv(Kernel):
     @property
     def panel_floats(self) -> int:
         """Packed floats of a full panel: its bias, then its weights."""
-        return sum(lanes for lanes, _ in self.panels[0]) * (1 + self.taps)
+        return width_of(self.panels[0]) * (1 + self.taps)
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
@@ -127,7 +136,7 @@ class Conv(Kernel):
         )
         first = 0
         for number, panel in enumerate(self.panels):
-            count, width = sum(real for _, real in panel), sum(lanes for lanes, _ in panel)
+            count, width = sum(real for _, real in panel), width_of(panel)
             block = np.zeros((self.groups, 1 + self.taps, width), np.float32)
             block[:, 0, :count] = offsets[:, first : first + count]
             taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)

@@ -13,7 +13,7 @@ from itertools import product
 
 from engine.compiler.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.expr import weight
-from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, place
+from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, place, starts_of, width_of
 
 # Input values multiplied in one turn of the innermost loop.
 UNROLL = 4
@@ -53,12 +53,12 @@ class TileCode:
     @property
     def starts(self) -> list[int]:
         """The first channel of every vector."""
-        return [sum(lanes for lanes, _ in self.panel[:k]) for k in range(len(self.panel))]
+        return starts_of(self.panel)
 
     @property
     def width(self) -> int:
         """Packed floats of a tap."""
-        return sum(lanes for lanes, _ in self.panel)
+        return width_of(self.panel)
 
 
 def emit_tile(module: Module, tile: TileCode) -> str:

@@ -26,6 +26,7 @@ from engine.compiler.kernels.kernel import (
     place,
     start,
     vectors_of,
+    width_of,
 )
 from engine.tensor import Array
 
@@ -112,7 +113,7 @@ class Depthwise(Kernel):
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (C, 1, KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
-        width = sum(lanes for lanes, _ in self.vectors)
+        width = width_of(self.vectors)
         flat = np.zeros((1 + self.taps, width), np.float32)
         flat[0, : self.channels] = 0 if bias is None else bias
         flat[1:, : self.channels] = weight.reshape(self.channels, self.taps).T

@@ -22,6 +22,7 @@ from engine.compiler.kernels.kernel import (
     finish_channels,
     place,
     start,
+    starts_of,
     vectors_of,
 )
 
@@ -98,7 +99,7 @@ class GlobalAverage(Kernel):
         self, f: Function, panel: tuple[tuple[int, int], ...], source: Value, addresses: list[Value]
     ) -> None:
         """The means of a panel; addresses of the target and the operands at its first channel."""
-        starts = [sum(lanes for lanes, _ in panel[:k]) for k in range(len(panel))]
+        starts = starts_of(panel)
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(0, self.rows, carry=zeros) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
@@ -112,7 +113,7 @@ class GlobalAverage(Kernel):
 
     def _sum_row(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value) -> list[Value]:
         """The sums of a row's pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
-        starts = [sum(lanes for lanes, _ in panel[:k]) for k in range(len(panel))]
+        starts = starts_of(panel)
         turns, left = divmod(self.columns, ACCUMULATORS)
 
         def load(at: Value) -> list[Value]:

@@ -138,3 +138,13 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
             narrow = 1
         widths.append((narrow, rest))
     return widths
+
+
+def width_of(panel: Sequence[tuple[int, int]]) -> int:
+    """Floats of some vectors (lanes, channels), empty lanes included."""
+    return sum(lanes for lanes, _ in panel)
+
+
+def starts_of(panel: Sequence[tuple[int, int]]) -> list[int]:
+    """Where each of some vectors begins, in floats after the first."""
+    return [width_of(panel[:k]) for k in range(len(panel))]

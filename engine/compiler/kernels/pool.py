@@ -18,7 +18,17 @@ from typing import Any, Literal
 from engine.compiler.host import Host
 from engine.compiler.ir import Index, Module, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.folding import largest, total
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, finish_channels, place, start, vectors_of
+from engine.compiler.kernels.kernel import (
+    Epilogue,
+    Kernel,
+    Strides,
+    finish_channels,
+    place,
+    start,
+    starts_of,
+    vectors_of,
+    width_of,
+)
 from engine.compiler.kernels.pool_axis import Axis
 
 # Vectors of channels folded together, and what their line may take of the nearest cache.
@@ -69,7 +79,7 @@ class Pool(Kernel):
     @cached_property
     def tile(self) -> int:
         """Output columns that share a line."""
-        places, axis = LINE_BYTES // (4 * sum(lanes for lanes, _ in self.panels[0])), self.across
+        places, axis = LINE_BYTES // (4 * width_of(self.panels[0])), self.across
         limit = (places - axis.extent) // axis.stride + 1
         if axis.is_adaptive:
             limit = places * axis.count // axis.size - 1
@@ -154,8 +164,8 @@ class _Row:
         f.linkage, f.attributes = "internal ", "nounwind noinline"
         self.image, self.h, self.tile, self.target, *self.extras = f.parameters
         self.kinds = [vector(lanes) for lanes, _ in panel]
-        self.starts = [sum(lanes for lanes, _ in panel[:k]) for k in range(len(panel))]
-        self.width = sum(lanes for lanes, _ in panel)
+        self.starts = starts_of(panel)
+        self.width = width_of(panel)
         self.fold = largest if kernel.mode == "max" else total
         self.neutral = [constant(-math.inf if kernel.mode == "max" else 0.0, kind) for kind in self.kinds]
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.kernel import place, start, width_of
 from engine.compiler.kernels.winograd_blocking import FETCH_TILES
-from engine.compiler.kernels.winograd_geometry import Geometry, width_of
+from engine.compiler.kernels.winograd_geometry import Geometry
 from engine.compiler.kernels.winograd_stages import LINE_FLOATS, UNROLL, emit_input, emit_output, emit_product
 
 # Weights that do not stay in the second-level cache are fetched so far ahead, if products leave the time for it.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, vectors_of
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, vectors_of, width_of
 from engine.compiler.kernels.winograd_blocking import Blocking
 from engine.compiler.kernels.winograd_stages import LINE_FLOATS, Scratch, spread
 from engine.compiler.kernels.winograd_transforms import transform_filters
@@ -146,8 +145,3 @@ class Geometry(Kernel):
                 at += part.size
             channel += count
         return packed
-
-
-def width_of(vectors: Sequence[tuple[int, int]]) -> int:
-    """Floats of some vectors, empty lanes included."""
-    return sum(lanes for lanes, _ in vectors)
