@@ -1,4 +1,4 @@
-"""Machine code against PyTorch's recorded answers and the numpy reference: every layer, network and case of the corpus."""
+"""Machine code against PyTorch's recorded answers and the numpy reference: layers, networks and the corpus."""
 
 from __future__ import annotations
 
