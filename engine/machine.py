@@ -230,7 +230,7 @@ def _run_compiled(
 ) -> list[Array]:
     if runs is None:
         return compiled.run(inputs, cancelled)
-    outputs, report = compiled.profile(inputs)
+    outputs, report = compiled.profile(inputs, cancelled)
     runs.append(MeasuredRun(rows=report.rows, kernels=report.describe(), peak_bytes=report.peak_bytes))
     return outputs
 

@@ -135,8 +135,8 @@ class Session:
             profile: also measure every operator.
             taps: names of operands whose values are returned too, in ``taps`` of the result; such a run is the
                 reference's, for machine code does not make every operand.
-            cancelled: asked before every operator, or before the run of machine code; when it says yes the run stops
-                with RunCancelledError.
+            cancelled: asked before every operator, and every some milliseconds of machine code; when it says yes the
+                run stops with RunCancelledError.
 
         Returns:
             The outputs in graph order; they share no memory with the inputs or each other.

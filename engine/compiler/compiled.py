@@ -16,7 +16,6 @@ from engine.compiler.instance import Instance, NotFiniteError
 from engine.compiler.program import Program
 from engine.compiler.progress import Progress, silent
 from engine.compiler.report import Report, report_run
-from engine.errors import RunCancelledError
 from engine.graph import RuntimeGraph
 from engine.graph.reference import as_outputs
 from engine.tensor import Array, TensorSpec
@@ -49,25 +48,25 @@ class CompiledGraph:
 
         Raises:
             CompileError: generated code is not valid.
-            RunCancelledError: ``cancelled`` said so before the run began.
+            RunCancelledError: ``cancelled`` said so.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         instance = self.instance(_specs(inputs))
-        if cancelled is not None and cancelled():
-            raise RunCancelledError("the run was cancelled")
         try:
-            return as_outputs(instance.run(inputs))
+            return as_outputs(instance.run(inputs, None, cancelled))
         except NotFiniteError:
             return self._without_winograd().run(inputs, cancelled)
 
-    def profile(self, inputs: Sequence[Array]) -> tuple[list[Array], Report]:
+    def profile(
+        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None
+    ) -> tuple[list[Array], Report]:
         """A run, and what every kernel of it took."""
         instance = self.instance(_specs(inputs))
         times: list[Any] = []
         try:
-            results = instance.run(inputs, times)
+            results = instance.run(inputs, times, cancelled)
         except NotFiniteError:
-            return self._without_winograd().profile(inputs)
+            return self._without_winograd().profile(inputs, cancelled)
         return as_outputs(results), report_run(instance.program.blueprint, self._graph, times)
 
     def _without_winograd(self) -> CompiledGraph:

@@ -14,26 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.allocation import aligned_bytes, allocate
+from engine.compiler.allocation import allocate
 from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
 from engine.compiler.program import Program
-from engine.compiler.team import (
-    COUNTER_BYTES,
-    COUNTERS,
-    SEGMENT_BITS,
-    SEGMENTS,
-    SPIN,
-    STEP_BYTES,
-    STEPS,
-    STOP,
-    TEAM_BYTES,
-)
-from engine.errors import EngineError, ExecutionError
+from engine.compiler.tables import Tables, address_of
+from engine.compiler.team import SEGMENT_BITS, STOP
+from engine.errors import EngineError, ExecutionError, RunCancelledError
 from engine.graph.inference import split_outputs
 from engine.tensor import Array, parse_dtype
 
-# Looks at a counter before a thread sleeps; some 60 µs.
-SPINS = 1500
 NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -53,12 +42,13 @@ class Instance:
     def __init__(self, program: Program, threads: int = 1) -> None:
         self.program = program
         self._arena = allocate(program.blueprint.arena_bytes)
-        self._arena_at = _address(self._arena)
+        self._arena_at = address_of(self._arena)
         at = program.blueprint.alarm
         self._alarm = None if at is None else self._arena[at : at + 4]
         self._lock = threading.Lock()
         self._epoch = 0
-        self._tables = _Tables(program, self._arena_at)
+        self._is_closed = False
+        self._tables = Tables(program, self._arena_at)
         self._run = _RUN(program.code.address("run"))
         self._team_at = self._tables.team.ctypes.data
         self._stop = weakref.finalize(self, _stop, self._tables, program)
@@ -66,34 +56,52 @@ class Instance:
         for number in range(1, threads):
             threading.Thread(target=_park, args=(worker, self._tables, program, number), daemon=True).start()
 
-    def run(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None = None) -> list[Any]:
+    def run(
+        self,
+        inputs: Sequence[Array],
+        times: list[tuple[Segment, Array]] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[Any]:
         """The graph's outputs for inputs of the program's shapes; new arrays every time.
 
         Args:
             times: receives for every segment the clock in ns before it and after each of its steps.
+            cancelled: asked before every operator left to the reference, and every some milliseconds of kernels.
 
         Raises:
+            RunCancelledError: ``cancelled`` said so.
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
         """
         with self._lock:
-            return self._run_locked(inputs, times)
+            try:
+                return self._run_locked(inputs, times, cancelled)
+            finally:
+                if self._is_closed:  # a thread may have missed the word to leave, for the run's own came after it
+                    _stop(self._tables, self.program)
 
     def close(self) -> None:
-        """Send the threads home."""
+        """Send the threads home; runs that are under way or still come do without them."""
+        self._is_closed = True
         self._stop()
 
-    def _run_locked(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
+    def _run_locked(
+        self,
+        inputs: Sequence[Array],
+        times: list[tuple[Segment, Array]] | None,
+        cancelled: Callable[[], bool] | None,
+    ) -> list[Any]:
         arrays = [np.ascontiguousarray(each) for each in inputs]
         results = self._outputs()
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {}
         for number, segment in enumerate(self.program.blueprint.segments):
-            if segment.call is not None:
+            if segment.call is None:
+                stamps = self._run_native(number, segment, times is not None, cancelled)
+            else:
+                _ask(cancelled, self.program.operators[segment.call.operator].place)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 stamps = np.array([began, time.monotonic_ns()])
-            else:
-                stamps = self._run_native(number, segment, times is not None)
             if times is not None:
                 times.append((segment, stamps))
         if self._alarm is not None and self._alarm.any():
@@ -101,11 +109,15 @@ class Instance:
             raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
-    def _run_native(self, number: int, segment: Segment, is_timed: bool) -> Array:
+    def _run_native(self, number: int, segment: Segment, is_timed: bool, cancelled: Callable[[], bool] | None) -> Array:
         """Run a segment's kernels; where it is timed, the clock before and after each of them."""
-        self._epoch += 1
         at = self._tables.times.ctypes.data if is_timed else None
-        began = self._run(self._team_at, self._epoch << SEGMENT_BITS | number, at)
+        began = 0
+        for row in [number] if cancelled is None else self._tables.pieces[number]:
+            _ask(cancelled, self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0])
+            self._epoch += 1
+            start = self._run(self._team_at, self._epoch << SEGMENT_BITS | row, at)
+            began = began or start
         return np.array([began, *self._tables.times[segment.first : segment.last]]) if is_timed else NOT_TIMED
 
     def _outputs(self) -> dict[int, Array]:
@@ -175,54 +187,17 @@ class Instance:
         return self._array(output, inputs, results).copy()
 
 
-class _Tables:
-    """The addresses a run walks: arguments of every step, steps, segments, counters, and the team's block."""
-
-    def __init__(self, program: Program, arena: int) -> None:
-        steps = program.blueprint.steps
-        places = [argument for step in steps for argument in step.arguments]
-        bases = {Home.ARENA: arena, Home.CONSTANT: _address(program.blueprint.constants)}
-        self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
-        outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
-        self._aimed = [
-            (home, port, np.array([k for k, each in outside if (each.home, each.port) == (home, port)]))
-            for home, port in dict.fromkeys((each.home, each.port) for _, each in outside)
-        ]
-        self._offsets = self.arguments.copy()
-        self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
-        at = _address(self.arguments)
-        for record, step in zip(self.steps, steps, strict=False):
-            record[:3] = program.code.address(step.function), at, step.chunks
-            at += 8 * len(step.arguments)
-        self.segments = np.array([(each.first, each.last) for each in program.blueprint.segments], np.int64).reshape(
-            -1, 2
-        )
-        self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
-        self.times = np.zeros(max(1, len(steps)), np.int64)
-        self.team = aligned_bytes(TEAM_BYTES)
-        words = self.team.view(np.int64)
-        words[STEPS // 8] = self.steps.ctypes.data
-        words[COUNTERS // 8] = self.counters.ctypes.data
-        words[SEGMENTS // 8] = self.segments.ctypes.data
-        words[SPIN // 8] = SPINS
-
-    def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
-        """Point the arguments at this run's inputs and outputs."""
-        for home, port, places in self._aimed:
-            array = inputs[port] if home is Home.INPUT else outputs[port]
-            self.arguments[places] = self._offsets[places] + _address(array)
+def _ask(cancelled: Callable[[], bool] | None, place: str) -> None:
+    if cancelled is not None and cancelled():
+        raise RunCancelledError("the run was cancelled", where=place)
 
 
-def _park(worker: Callable[[int, int], None], tables: _Tables, program: Program, number: int) -> None:
+def _park(worker: Callable[[int, int], None], tables: Tables, program: Program, number: int) -> None:
     """A thread's whole life; it holds the program, whose code it is in, and the tables, whose words it reads."""
     worker(tables.team.ctypes.data, 0)
     del tables, program
 
 
-def _stop(tables: _Tables, program: Program) -> None:
+def _stop(tables: Tables, program: Program) -> None:
     run = _RUN(program.code.address("stop"))
     run(tables.team.ctypes.data, STOP, None)
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
