@@ -38,10 +38,10 @@ or be given as a parameter (`other=2`), and any parameter may come as an operand
 against PyTorch's recorded answers.
 
 Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
-kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where strides
-can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels. A rule may decline
-some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has nothing
-to do with tensors, is computed before the run.
+kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
+strides can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels. A rule may
+decline some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has
+nothing to do with tensors, is computed before the run.
 """
 _TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "reference", "compiled")
 
