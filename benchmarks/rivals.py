@@ -36,6 +36,7 @@ def _ours(job: Job) -> Run:
     import engine
 
     session = engine.Session(engine.load(job.files.param), backend=job.backend, threads=job.threads)
+    session.prepare(batch=job.batch)  # without it the reference would answer other batches until they are compiled
     return lambda x: session.run([x])[0]
 
 

@@ -117,7 +117,11 @@ class Machine:
         if self.failure is None:
             try:
                 compiled = self._compiled(graph)
-                compiled.program([TensorSpec(array.shape, array.dtype) for array in inputs])
+                specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
+                if runs is None and self._may_wait(graph, compiled, specs):
+                    compiled.begin(specs)
+                    return _run_reference(graph, inputs, cancelled, runs)
+                compiled.program(specs)
             except CompileError as error:
                 # There are no kernels for nothing; what comes next may have elements.
                 if all(array.size for array in inputs):
@@ -125,6 +129,14 @@ class Machine:
             else:
                 return _run_compiled(compiled, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)
+
+    def _may_wait(self, graph: RuntimeGraph, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the reference should answer while machine code for new shapes is made.
+
+        Not for the shapes of the file: they are compiled when the graph first runs, at the latest.
+        """
+        is_of_file = [port.spec for port in graph.inputs] == list(specs)
+        return not (self._must_compile or is_of_file or compiled.is_ready(specs))
 
     def prepare(
         self,

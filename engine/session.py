@@ -68,7 +68,7 @@ class Session:
         graph: a built graph; editing it later changes nothing in this session.
         backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
             first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
-            reference where nothing can be compiled.
+            reference where nothing can be compiled, and until code for shapes other than the file's is made.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,17 +12,13 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.builder import Builder, CompileOptions
 from engine.compiler.cores import available_cores
 from engine.compiler.instance import Instance, NotFiniteError
+from engine.compiler.instances import Instances
 from engine.compiler.program import Program
 from engine.compiler.progress import Progress, silent
 from engine.compiler.report import Report, report_run
 from engine.graph import RuntimeGraph
 from engine.graph.reference import as_outputs
 from engine.tensor import Array, TensorSpec
-
-# Programs for shapes that were not used for longest are dropped beyond this many.
-MAX_PROGRAMS = 8
-
-Key = tuple[tuple[tuple[int, ...], str], ...]
 
 
 class CompiledGraph:
@@ -38,7 +33,7 @@ class CompiledGraph:
         self._graph = graph
         self._builder = Builder(graph, options)
         self.host = self._builder.host
-        self._instances: OrderedDict[Key, Instance] = OrderedDict()
+        self._instances = Instances(self._builder.program, self.threads)
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None
@@ -83,8 +78,15 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        with self._lock:
-            return self._instance(_key(specs), lambda: self._builder.program(specs))
+        return self._instances.get(specs)
+
+    def is_ready(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether inputs of these shapes need nothing compiled."""
+        return self._instances.is_ready(specs)
+
+    def begin(self, specs: Sequence[TensorSpec]) -> None:
+        """Compile for inputs of these shapes in the background."""
+        self._instances.begin(specs)
 
     def prepare(
         self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress | None = None
@@ -98,24 +100,12 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        key = _key(specs)
-        with self._lock:
-            if refresh and key in self._instances:
-                self._instances.pop(key).close()
-            make = partial(self._builder.program, specs, refresh=refresh, progress=progress or silent)
-            return describe(self._instance(key, make).program)
+        make = partial(self._builder.program, refresh=refresh, progress=progress or silent)
+        return describe(self._instances.get(specs, make, refresh=refresh).program)
 
     def program(self, specs: Sequence[TensorSpec]) -> Program:
         """The program for inputs of these shapes."""
         return self.instance(specs).program
-
-    def _instance(self, key: Key, make: Callable[[], Program]) -> Instance:
-        if key not in self._instances:
-            self._instances[key] = Instance(make(), self.threads)
-        self._instances.move_to_end(key)
-        while len(self._instances) > MAX_PROGRAMS:
-            self._instances.popitem(last=False)[1].close()
-        return self._instances[key]
 
     def annotate(self, program: Program, operators: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Write the kernel of every operator into its description; how the program came about, as plain data."""
@@ -157,10 +147,6 @@ def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
     if steps:
         return {"kernel": "fused", "fused_into": steps[-1].operators[0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
-
-
-def _key(specs: Sequence[TensorSpec]) -> Key:
-    return tuple((tuple(dim or 0 for dim in spec.shape), spec.dtype.str) for spec in specs)
 
 
 def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
