@@ -138,6 +138,19 @@ class Machine:
         is_of_file = [port.spec for port in graph.inputs] == list(specs)
         return not (self._must_compile or is_of_file or compiled.is_ready(specs))
 
+    def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
+        """Whether so many runs of the file's shapes are faster than one of a batch: compiles for them.
+
+        Raises:
+            CompileError: it must be compiled and cannot.
+        """
+        if self.failure is None:
+            try:
+                return self._compiled(graph).prefers_parts(specs, parts)
+            except CompileError as error:
+                self._fall_back(error)
+        return False
+
     def prepare(
         self,
         graph: RuntimeGraph,
@@ -268,6 +281,25 @@ def rows_of(watch: Watch) -> list[dict[str, Any]]:
         {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": spent / 1e3}
         for op, spent in zip((step.operator for step in watch.plan.steps), watch.times_ns, strict=True)
     ]
+
+
+def join_kernels(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
+    """The kernels of the parts of a split batch as one list: what they took and did adds up."""
+    if len({len(run.kernels) for run in runs}) != 1:
+        return [kernel for run in runs for kernel in run.kernels]
+    return [_sum_of(parts) for parts in zip(*(run.kernels for run in runs), strict=True)]
+
+
+def _sum_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    total = dict(parts[0])
+    for name in ("time_us", "flops", "bytes"):
+        total[name] = sum(part[name] for part in parts)
+    if total["time_us"] > 0:
+        total |= {
+            "gflops": total["flops"] / total["time_us"] / 1e3,
+            "bytes_per_s": total["bytes"] / total["time_us"] * 1e6,
+        }
+    return total
 
 
 def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from engine.machine import (
     Progress,
     Winograd,
     cache_folder,
+    join_kernels,
     join_rows,
     make_machine,
     rows_of,
@@ -205,9 +206,20 @@ class Session:
         if self.batching.mode == "fixed":
             problem = f"the graph takes no other batch ({self.batching.reason})"
             raise InputError(problem, found=format_shape(specs[0].shape))
-        if self.batching.graph is not None:
+        if self.batching.graph is not None and not self._prefers_parts(max((size or 0 for size in batches), default=0)):
             return self.batching.graph, specs
         return self.graph, [_with_batch(spec, self.batching.exported) for spec in specs]
+
+    def _prefers_parts(self, batch: int) -> bool:
+        """Whether machine code runs a batch faster in parts of the exported size, where they can be joined."""
+        exported = self.batching.exported
+        if self._machine is None or not exported or not batch or batch % exported:
+            return False
+        outputs = [port.spec for port in self.graph.outputs]
+        carry = all(spec is not None and spec.shape[:1] == (exported,) for spec in outputs)
+        inputs = [port.spec for port in self.graph.inputs if port.spec is not None]
+        is_known = len(inputs) == len(self.graph.inputs) and all(spec.is_static for spec in inputs)
+        return carry and is_known and self._machine.prefers_parts(self.graph, inputs, batch // exported)
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
@@ -228,7 +240,7 @@ class Session:
         )
         if profile:
             outputs.profile = join_rows(runs)
-            outputs.kernels = [kernel for run in runs for kernel in run.kernels]
+            outputs.kernels = join_kernels(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
 
@@ -237,7 +249,7 @@ class Session:
     ) -> list[Array]:
         if not is_other_batch(self.graph.inputs, arrays):
             return run_graph(self.graph, arrays)
-        if self.batching.graph is not None:
+        if self.batching.graph is not None and not self._prefers_parts(arrays[0].shape[0]):
             return run_graph(self.batching.graph, arrays)
         if self.batching.mode == "fixed":
             raise refuse(self.batching, self.graph.inputs, arrays)

@@ -20,6 +20,9 @@ from engine.graph import RuntimeGraph
 from engine.graph.reference import as_outputs
 from engine.tensor import Array, TensorSpec
 
+# Beyond this what a run writes comes from memory, or from a cache that others use too, when it is read.
+FAR_BYTES = 16 << 20
+
 
 class CompiledGraph:
     """Runs a graph as machine code; many threads may call it at once.
@@ -87,6 +90,17 @@ class CompiledGraph:
     def begin(self, specs: Sequence[TensorSpec]) -> None:
         """Compile for inputs of these shapes in the background."""
         self._instances.begin(specs)
+
+    def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
+        """Whether so many runs of these shapes one after the other are faster than one run of them all.
+
+        A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
+        weights, and a batch of them more than a cache, each is run by itself.
+        """
+        plan = self.program(specs).blueprint
+        weights = plan.constants.nbytes
+        images = sum(step.bytes for step in plan.steps) - weights
+        return parts * plan.arena_bytes > FAR_BYTES and images > weights / 2
 
     def prepare(
         self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress | None = None
