@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
 from engine.compiler.lowering import activations, batch_norm, expressions, pointwise, ternary
 from engine.compiler.lowering.terms import PREPARATIONS, RULES, Argument, lowers
 from engine.layers.binding import BoundLayer
@@ -42,7 +42,8 @@ class Lowered:
 
     Args:
         tree: its operand k stands for ``inputs[k]``.
-        inputs: each the index of an operand of the operator, or a float32 constant; all broadcast as in numpy.
+        inputs: each the index of an operand of the operator, or a float32 constant; all broadcast as in numpy. Those
+            the result does not depend on are left out.
     """
 
     tree: Expr
@@ -106,9 +107,11 @@ def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
         else:
             return None
     tree = RULES[type(layer)](layer, *terms)
-    if tree is None or not operands_of(tree):
+    used = [] if tree is None else sorted(operands_of(tree))
+    if tree is None or not used:
         return None
-    return Lowered(_rounded(tree), tuple(inputs.values()))
+    renumbered = [Operand(used.index(number)) if number in used else Number(0.0) for number in inputs]
+    return Lowered(_rounded(substitute(tree, renumbered)), tuple(inputs[number] for number in used))
 
 
 def _is_float32(value: object) -> bool:
