@@ -92,9 +92,9 @@ def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Ind
 
 def load_channels(f: Function, address: Value, strides: Strides, kind: str, count: int) -> Value:
     """The values of ``count`` neighbouring channels, or the one they share."""
-    if strides.c == 1:
-        return f.load_lanes(kind, address, count)
     lanes = lanes_of(kind)
+    if strides.c == 1 or lanes == 1:
+        return f.load_lanes(kind, address, count)
     if strides.c == 0:
         return f.splat(f.load("float", address), lanes)
     value = Value("poison", kind)

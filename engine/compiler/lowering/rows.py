@@ -60,15 +60,12 @@ def lower_softmax(lowering: Lowering, op: RuntimeOperator) -> None:
     lowering.define(op.outputs[0], target)
 
 
-def _last(axis: int, rank: int) -> list[int]:
-    return [*(k for k in range(rank) if k != axis), axis]
-
-
 def _like(x: View, axis: int) -> View:
-    """New memory in which rows along ``axis`` lie as in ``x``: one after the other."""
-    order = _last(axis, len(x.shape))
+    """New memory in which the elements along ``axis`` lie side by side, and rows follow each other as in ``x``."""
+    order = sorted((k for k in range(len(x.shape)) if k != axis), key=lambda k: -x.strides[k])
+    order.append(axis)
     copy = row_major([x.shape[k] for k in order], x.dtype)
-    view = copy.derive(np.moveaxis(copy.phantom, -1, axis))
+    view = copy.derive(copy.phantom.transpose(np.argsort(order)))
     if view is None:
         raise NotLoweredError("its operand does not lie in rows")
     return view
