@@ -71,7 +71,9 @@ def _infer_call(function: Function, args: list[object]) -> object:
 def _run(root: Node, operands: Sequence[object], apply: Apply, annotated: TensorSpec | None) -> object:
     check_arity(root, len(operands))
     stack: list[object] = []
-    for node, function in _program(root):
+    program = _program(root)
+    root = program[-1][0]  # of two equal trees the program may hold the other
+    for node, function in program:
         if isinstance(node, Input):
             stack.append(operands[node.index])
         elif isinstance(node, Literal):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import EngineError
-from engine.expression import FUNCTIONS, Node, evaluate, infer, parse
+from engine.expression import FUNCTIONS, Call, Input, Literal, Node, evaluate, infer, parse
 from engine.tensor import BFLOAT16, DTYPES, UNKNOWN, Array, TensorSpec
 from tests.expression.recorded import disagreements, false_announcements, groups
 
@@ -281,3 +281,10 @@ def test_outermost_integer_division_rounds_down_where_annotated(
     assert np.array_equal(value, expected)
     announced = infer(node, [TensorSpec((3,), INTEGERS.dtype)], annotated=annotated)
     assert announced == TensorSpec((3,), value.dtype)
+
+
+def test_a_tree_that_is_made_anew_rounds_down_like_the_first() -> None:
+    for _ in range(2):
+        node = Call("div", (Input(0), Literal(2)))
+        assert np.array_equal(evaluate(node, [INTEGERS], annotated=ROUNDED), [2, -1, 1])
+        assert infer(node, [ROUNDED], annotated=ROUNDED) == ROUNDED
