@@ -1,7 +1,7 @@
-"""Winograd's F(m×m, 3×3) convolution of stride 1, channels-last, fused so that a block of tiles stays in the cache.
+"""Winograd's F(m×m, 3×3) convolution of stride 1 or 2, channels-last, fused so that a block stays in the cache.
 
-A chunk takes a block of output tiles and a group of output channels. It transforms the (m + 2)² pixels under each
-tile, multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
+A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
+multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
 product, and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of
 the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
 
@@ -27,6 +27,7 @@ from engine.compiler.kernels.kernel import place, start, width_of
 from engine.compiler.kernels.winograd_blocking import FETCH_TILES
 from engine.compiler.kernels.winograd_geometry import Geometry
 from engine.compiler.kernels.winograd_stages import LINE_FLOATS, UNROLL, emit_input, emit_output, emit_product
+from engine.compiler.kernels.winograd_transforms import Run
 
 # Weights that do not stay in the second-level cache are fetched so far ahead, if products leave the time for it.
 FETCHED_FLOATS = 128 * 1024
@@ -49,7 +50,7 @@ class _Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Winograd(Geometry):
-    """A 3×3 convolution of stride 1, dilation 1 and one group; its geometry says what it is made of."""
+    """A 3×3 convolution of stride 1 or 2, dilation 1 and one group; its geometry says what it is made of."""
 
     kind = "winograd"
 
@@ -60,25 +61,28 @@ class Winograd(Geometry):
         image, weights, target, *operands, alarm = pointers
         group, block = f.divmod(index, self.blocks)
         first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
-        memory = [f.reserve(s.positions * step) for step in (s.step, s.sum_step)]
+        positions = self.filtering.positions
+        memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
         tables = [f.reserve(tiles, _POINTER_BYTES) for _ in range(2)]
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
         self._list_addresses(chunk, image, target)
         if self.depths > 1:
-            with f.loop(0, s.positions * s.sum_step, self.lanes) as each:
+            with f.loop(0, positions * s.sum_step, self.lanes) as each:
                 f.store(constant(0.0, vector(self.lanes)), f.at(chunk.sums, each.index))
         width = self._of_group(chunk, *self.widths)
-        stream = f.at(weights, f.add(self.bias_floats, f.mul(group, self.widths[0] * s.positions * self.in_channels)))
+        before = f.mul(group, self.widths[0] * self.filtering.weights * self.in_channels)
+        stream = f.at(weights, f.add(self.bias_floats, before))
         with f.loop(0, self.depths) as depth:
             channel = f.mul(depth.index, self.blocking.depth) if self.depths > 1 else 0
             count = f.minimum(f.sub(self.in_channels, channel), self.blocking.depth)
             with f.loop(0, tiles) as tile:
                 places = [self._origin(f, f.add(first_tile, f.add(tile.index, k))) for k in (0, 1)]
-                pixels = [place(f, image, self.source, *each, channel) for each in places]
+                pixels = [self._under(f, image, each, channel) for each in places]
                 f.call(loader, [*pixels, f.at(chunk.transformed, f.mul(tile.index, s.pitch)), as_value(count)])
-            with f.loop(0, s.positions) as position:
-                self._fetch(chunk, position.index, channel)
-                self._multiply(chunk, products, position.index, stream, channel, count, width)
+            for run in self.filtering.runs:
+                with f.loop(run.first, run.first + run.count) as each:
+                    self._fetch(chunk, each.index, channel)
+                    self._multiply(chunk, products, run, each.index, stream, channel, count, width)
         self._store(chunk, storers, weights, target, operands, alarm)
         f.finish()
 
@@ -90,7 +94,7 @@ class Winograd(Geometry):
             f"{self.name}_input",
             s,
             self.source,
-            (self.rows + 2, self.columns + 2),
+            self.extent,
             self.in_channels,
             self.lanes,
         )
@@ -127,6 +131,12 @@ class Winograd(Geometry):
         w = f.minimum(f.mul(across, self.output_tile), self.columns - self.output_tile)
         return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
 
+    def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
+        """Where the pixels under a tile begin, in the padded image."""
+        n, h, w = origin
+        stride = self.filtering.stride
+        return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
+
     def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
         """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
         rest, across = f.divmod(tile, self.tiling[1])
@@ -162,55 +172,58 @@ class Winograd(Geometry):
         following = f.minimum(f.add(chunk.first_tile, tiles), self.tiles - tiles)
         channel = f.mul(chunk.group, self.widths[0])
         with f.loop(0, tiles) as tile:
-            upcoming = place(f, image, self.source, *self._origin(f, f.add(following, tile.index)), 0)
+            upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0)
             written = place(f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel)
             for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
                 f.store(address, f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES)
 
-    def _fetch(self, chunk: _Chunk, position: Index, channel: Index) -> None:
-        """Fetch one pixel of every tile of the next block, and one that this chunk will write.
+    def _fetch(self, chunk: _Chunk, number: Index, channel: Index) -> None:
+        """Fetch what one output pixel of every tile of the next block reads, and one that this chunk will write.
 
         Only into the second-level cache: the first has better things to hold. Of the pixels to read, those in the first
-        two rows and columns also lie under other tiles.
+        rows and columns also lie under other tiles. The filter value being multiplied says which pixel.
         """
-        f, m = chunk.f, self.output_tile
-        i, j = f.divmod(position, m + 2)
-        reads = f.binary("and", f.less(1, i), f.less(1, j))
-        writes = f.binary("and", f.less(i, m), f.less(j, m))
-        depth = min(self.blocking.depth, self.in_channels)
-        for condition, table, strides, first, floats in (
-            (reads, chunk.upcoming, self.source, channel, depth),
-            (writes, chunk.written, self.target, 0, self.widths[0]),
-        ):
-            with f.when(condition):
-                offset = f.add(first, f.add(f.mul(i, strides.h), f.mul(j, strides.w)))
+        f, m, stride = chunk.f, self.output_tile, self.filtering.stride
+        i, j = f.divmod(number, self.filtering.filter_size)
+        is_pixel = f.binary("and", f.less(i, m), f.less(j, m))
+        depth, shared = min(self.blocking.depth, self.in_channels), self.filtering.reach - stride * m
+        read = [(shared + a, shared + b) for a in range(stride) for b in range(stride)]
+        with f.when(is_pixel):
+            for table, strides, step, offsets, first, floats in (
+                (chunk.upcoming, self.source, stride, read, channel, depth),
+                (chunk.written, self.target, 1, [(0, 0)], 0, self.widths[0]),
+            ):
+                offset = f.add(first, f.add(f.mul(i, step * strides.h), f.mul(j, step * strides.w)))
                 with f.loop(0, self.blocking.tiles) as tile:
                     pixel = f.at(f.load("ptr", f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES), offset)
-                    for line in range(0, floats, LINE_FLOATS):
-                        f.prefetch(f.at(pixel, line), 2)
+                    for a, b in offsets:
+                        for line in range(0, floats, LINE_FLOATS):
+                            f.prefetch(f.at(pixel, strides.offset(0, a, b) + line), 2)
 
     def _multiply(
         self,
         chunk: _Chunk,
         functions: Sequence[str],
-        position: Index,
+        run: Run,
+        number: Index,
         stream: Value,
         channel: Index,
         count: Index,
         width: Index,
     ) -> None:
-        """One position's product: the block's tiles times the group's panels."""
+        """One filter value's products: the block's tiles, at every position that meets it, times the group's panels."""
         f, s, at_once = chunk.f, self.scratch, self.blocking.at_once
+        position, rows = f.add(run.position, f.mul(f.sub(number, run.first), run.repeats)), s.tiles * run.repeats
         source, sums = f.at(chunk.transformed, f.mul(position, s.step)), f.at(chunk.sums, f.mul(position, s.sum_step))
-        before = f.add(f.mul(f.mul(channel, width), s.positions), f.mul(f.mul(position, width), count))
+        before = f.add(f.mul(f.mul(channel, width), self.filtering.weights), f.mul(f.mul(number, width), count))
         weights = f.at(stream, before)
 
         def multiply(panel: Index, function: str) -> None:
             first = f.mul(panel, width_of(self.groups[0][0]))
             weight, target = f.at(weights, f.mul(first, count)), f.at(sums, first)
-            with f.loop(0, s.tiles, at_once) as each:
-                tile = f.minimum(each.index, s.tiles - at_once)
-                pixels, result = f.at(source, f.mul(tile, s.pitch)), f.at(target, f.mul(tile, s.sum_pitch))
+            with f.loop(0, rows, at_once) as each:
+                row = f.minimum(each.index, rows - at_once)
+                pixels, result = f.at(source, f.mul(row, s.pitch)), f.at(target, f.mul(row, s.sum_pitch))
                 f.call(function, [pixels, weight, result, as_value(count)])
 
         self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from engine.compiler.host import Host
 from engine.compiler.kernels.kernel import vectors_of
+from engine.compiler.kernels.winograd_transforms import Filtering
 
 # Bytes of the second-level cache that a chunk's own memory may take, and that with all weights; of the last one.
 SCRATCH_BYTES = 192 * 1024
@@ -45,9 +46,9 @@ MOST_GROUPS = 16
 # A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
 DIRECT = 1.03
 WORTH = 0.9
-# Cycles a byte of weights where nothing but memory counts, and the output tiles that are offered.
+# Cycles a byte of weights where nothing but memory counts, and the output tiles that are offered by stride.
 BOUND_CYCLES = 0.12
-OFFERED = (4, 2)
+OFFERED = {1: (4, 2), 2: (4, 3, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +72,23 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A convolution as the model sees it: tiles, positions, channels, lanes and vectors."""
+    """A convolution as the model sees it: tiles, channels, lanes and vectors."""
 
     tiles: int
-    positions: int
+    filtering: Filtering
     in_channels: int
     lanes: int
     count: int
 
+    @property
+    def weights(self) -> int:
+        """Bytes of the transformed weights."""
+        return 4 * self.filtering.weights * self.in_channels * self.count * self.lanes
+
     def scratch(self, b: Blocking) -> int:
         """Bytes of a chunk's own memory."""
         channels = min(b.depth, self.in_channels) + min(self.count, b.vectors * b.panels) * self.lanes
-        return 4 * self.positions * b.tiles * channels
+        return 4 * self.filtering.positions * b.tiles * channels
 
     def products(self, tiles: int, vectors: int) -> float:
         """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
@@ -97,19 +103,20 @@ class _Work:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
         depth = min(b.depth, self.in_channels)
-        depths, repeats = -(-self.in_channels // depth), -(-b.tiles // b.at_once)
+        depths, runs = -(-self.in_channels // depth), self.filtering.runs
+        repeats = sum(run.count * -(-b.tiles * run.repeats // b.at_once) for run in runs)
         whole, rest = divmod(self.count, b.vectors)
-        panels, sums = whole + (rest > 0), blocks * self.positions * repeats * depths
+        panels, sums = whole + (rest > 0), blocks * repeats * depths
         products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
         total = sums * (self.in_channels / depths * products + CALL_CYCLES * panels)
         total += sums * b.at_once * self.count * (ADD_CYCLES if depths > 1 else SET_CYCLES)
-        in_vectors, share = -(-self.in_channels // self.lanes), self.positions / 36
+        in_vectors, share = -(-self.in_channels // self.lanes), self.filtering.positions / 36
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
-        weights = 4 * self.positions * self.in_channels * self.count * self.lanes
+        weights = self.weights
         if weights + self.scratch(b) > CACHE_BYTES:
             memory = FETCHED_CYCLES if b.at_once >= FETCH_TILES else MEMORY_CYCLES
             total += weights * (memory + (blocks - 1) * (STREAM_CYCLES if weights <= SHARED_BYTES else memory))
-        total += weights * blocks * repeats * REPEAT_CYCLES
+        total += weights / self.filtering.weights * blocks * repeats * REPEAT_CYCLES
         total += max(0, self.scratch(b) - SCRATCH_BYTES) * blocks * groups * depths * SPILL_CYCLES
         chunks = blocks * groups
         total += chunks * CHUNK_CYCLES
@@ -136,10 +143,10 @@ def _candidates(work: _Work, registers: int) -> Iterator[Blocking]:
 
 
 def choose_blocking(
-    host: Host, output_tile: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> Blocking:
     """The blocking that costs least for images of rows × columns."""
-    return _best(host.registers, _work(host, output_tile, rows, columns, in_channels, out_channels, batch))[1]
+    return _best(host.registers, _work(host, filtering, rows, columns, in_channels, out_channels, batch))[1]
 
 
 @lru_cache(maxsize=256)
@@ -150,15 +157,17 @@ def _best(registers: int, work: _Work) -> tuple[float, Blocking]:
 
 
 def _work(
-    host: Host, output_tile: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> _Work:
-    tiles = batch * -(-rows // output_tile) * -(-columns // output_tile)
+    tiles = batch * -(-rows // filtering.output_tile) * -(-columns // filtering.output_tile)
     count = len(vectors_of(out_channels, host.lanes))
-    return _Work(tiles, (output_tile + 2) ** 2, in_channels, host.lanes, count)
+    return _Work(tiles, filtering, in_channels, host.lanes, count)
 
 
-def choose(host: Host, rows: int, columns: int, in_channels: int, out_channels: int, batch: int) -> int | None:
-    """The output tile of the fastest Winograd convolution of images of rows × columns; None if a direct one is as fast.
+def choose(
+    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+) -> Filtering | None:
+    """The fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
     Only tiles whose rounding error stays near that of a direct convolution are offered. Weights are taken to come from
     memory, as they do in a network that is larger than the caches.
@@ -166,11 +175,12 @@ def choose(host: Host, rows: int, columns: int, in_channels: int, out_channels: 
     count = len(vectors_of(out_channels, host.lanes))
     products = batch * rows * columns * 9 * in_channels * count * DIRECT
     direct = _bounded(products, 4 * 9 * in_channels * count * host.lanes)
-    best: tuple[float, int | None] = (direct * WORTH, None)
-    for output_tile in OFFERED:
-        work = _work(host, output_tile, rows, columns, in_channels, out_channels, batch)
-        weights = 4 * work.positions * in_channels * count * host.lanes
-        best = min(best, (_bounded(_best(host.registers, work)[0], weights), output_tile), key=lambda pair: pair[0])
+    best: tuple[float, Filtering | None] = (direct * WORTH, None)
+    for output_tile in OFFERED[stride]:
+        filtering = Filtering(output_tile, stride)
+        work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
+        cycles = _bounded(_best(host.registers, work)[0], work.weights)
+        best = min(best, (cycles, filtering), key=lambda pair: pair[0])
     return best[1]
 
 

@@ -10,20 +10,20 @@ import numpy as np
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, vectors_of, width_of
 from engine.compiler.kernels.winograd_blocking import Blocking
 from engine.compiler.kernels.winograd_stages import LINE_FLOATS, Scratch, spread
-from engine.compiler.kernels.winograd_transforms import transform_filters
+from engine.compiler.kernels.winograd_transforms import Filtering
 from engine.errors import CompileError
 from engine.tensor import Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry(Kernel):
-    """A 3×3 convolution of stride 1, dilation 1 and one group.
+    """A 3×3 convolution of stride 1 or 2, dilation 1 and one group.
 
     Args:
         batch, rows, columns: of the output.
-        source: strides of the padded image, (rows + 2) × (columns + 2); it begins at the image's first pixel.
+        source: strides of the padded image, of ``extent`` pixels; it begins at the image's first pixel.
         target: strides of the output.
-        output_tile: m, 2, 4 or 6; see choose().
+        filtering: the stride and the output tile; see choose().
         blocking: how the work falls into chunks and registers; see choose_blocking().
         lanes: of the vectors, as in Host.
     """
@@ -35,7 +35,7 @@ class Geometry(Kernel):
     out_channels: int
     source: Strides
     target: Strides
-    output_tile: int
+    filtering: Filtering
     blocking: Blocking
     lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -48,6 +48,17 @@ class Geometry(Kernel):
         """
         if self.depths > 1 and self.blocking.tiles % self.blocking.at_once:
             raise CompileError("input channels are summed in parts, but tiles overlap", found=self.blocking)
+
+    @property
+    def output_tile(self) -> int:
+        """m: rows and columns of an output tile."""
+        return self.filtering.output_tile
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of the padded image that are read."""
+        stride = self.filtering.stride
+        return stride * (self.rows - 1) + 3, stride * (self.columns - 1) + 3
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
@@ -92,7 +103,7 @@ class Geometry(Kernel):
     @property
     def packed_floats(self) -> int:
         """Floats of bias and weights."""
-        return self.bias_floats + self.scratch.positions * self.in_channels * self.width
+        return self.bias_floats + self.filtering.weights * self.in_channels * self.width
 
     @property
     def depths(self) -> int:
@@ -104,7 +115,7 @@ class Geometry(Kernel):
         """The memory of a chunk."""
         vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.lanes)
         return Scratch(
-            output_tile=self.output_tile,
+            filtering=self.filtering,
             tiles=self.blocking.tiles,
             pitch=spread(width_of(vectors)),
             sum_pitch=spread(self.widths[0]),
@@ -127,7 +138,7 @@ class Geometry(Kernel):
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I, 3, 3), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
 
-        Order: bias; by group, block of input channels, position and panel: (input channel, output channel).
+        Order: bias; by group, block of input channels, filter value and panel: (input channel, output channel).
         """
         packed = np.zeros(self.packed_floats, np.float32)
         if bias is not None:
@@ -135,7 +146,7 @@ class Geometry(Kernel):
         at, channel = self.bias_floats, 0
         for group in self.groups:
             count = sum(real for panel in group for _, real in panel)
-            filters = transform_filters(weight[channel : channel + count], self.output_tile).astype(np.float32)
+            filters = self.filtering.transform_filters(weight[channel : channel + count]).astype(np.float32)
             ends = np.cumsum([width_of(panel) for panel in group])
             filters = np.pad(filters, ((0, 0), (0, 0), (0, ends[-1] - count)))
             for first in range(0, self.in_channels, self.blocking.depth):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.compiler.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
-from engine.compiler.kernels.winograd_transforms import input_transform, output_transform
+from engine.compiler.kernels.winograd_transforms import Filtering
 
 UNROLL = 4
 LINE_FLOATS = 16
@@ -23,25 +23,15 @@ class Scratch:
     """Geometry of a chunk's memory.
 
     Args:
-        output_tile: m; a transformed tile has (m + 2)² positions.
+        filtering: says how many positions a transformed tile has.
         tiles: how many side by side.
         pitch, sum_pitch: floats from tile to tile among transformed pixels and among sums.
     """
 
-    output_tile: int
+    filtering: Filtering
     tiles: int
     pitch: int
     sum_pitch: int
-
-    @property
-    def size(self) -> int:
-        """Rows and columns of a transformed tile."""
-        return self.output_tile + 2
-
-    @property
-    def positions(self) -> int:
-        """Values of a transformed tile."""
-        return self.size**2
 
     @property
     def step(self) -> int:
@@ -69,23 +59,23 @@ def emit_input(
     parameters = [("ptr", "image"), ("ptr", "following"), ("ptr", "transformed"), ("i64", "count")]
     f = _inner(module, name, parameters)
     image, following, transformed, count = f.parameters
-    size = scratch.size
+    filtering, reach = scratch.filtering, scratch.filtering.reach
 
     def transform(channel: Index, lanes: int, real: int) -> None:
         here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
         kind = vector(lanes)
         columns = []
-        for j in range(size):
-            pixels = [constant(0.0, kind)] * size
-            for i in range(min(size, extent[0]) if j < extent[1] else 0):
+        for j in range(reach):
+            pixels = [constant(0.0, kind)] * reach
+            for i in range(min(reach, extent[0]) if j < extent[1] else 0):
                 offset = source.offset(0, i, j)
                 pixels[i] = f.load_lanes(kind, f.at(here, offset), real)
                 f.prefetch(f.at(ahead, offset))
-            columns.append(input_transform(f, pixels, scratch.output_tile))
-        for i in range(size):
-            row = input_transform(f, [column[i] for column in columns], scratch.output_tile)
+            columns.append(filtering.transform_pixels(f, pixels))
+        for i in range(filtering.size):
+            row = filtering.transform_pixels(f, [column[i] for column in columns])
             for j, value in enumerate(row):
-                f.store(value, f.at(target, (i * size + j) * scratch.step))
+                f.store(value, f.at(target, filtering.places[i, j] * scratch.step))
 
     *whole, last = vectors_of(channels, lanes)
     if last == (lanes, lanes):
@@ -170,12 +160,13 @@ def emit_output(
     parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
     f = _inner(module, name, parameters)
     top, left, alarm, sums, bias, target, *operands = f.parameters
-    kind, size, m = vector(lanes), scratch.size, scratch.output_tile
+    kind, filtering = vector(lanes), scratch.filtering
     offset = f.load(kind, bias)
     columns = []
-    for j in range(size):
-        values = [f.load(kind, f.at(sums, (i * size + j) * scratch.sum_step)) for i in range(size)]
-        columns.append(output_transform(f, values, m))
+    for j in range(filtering.size):
+        places = [filtering.places[i, j] for i in range(filtering.size)]
+        values = [f.load(kind, f.at(sums, place * scratch.sum_step)) for place in places]
+        columns.append(filtering.transform_sums(f, values))
 
     def store(h: int, w: int, value: Value) -> None:
         addresses = [
@@ -186,8 +177,8 @@ def emit_output(
 
     zero = constant(0.0, kind)
     doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
-    for h in range(min(m, extent[0])):
-        row = output_transform(f, [column[h] for column in columns], m)[: extent[1]]
+    for h in range(min(filtering.output_tile, extent[0])):
+        row = filtering.transform_sums(f, [column[h] for column in columns])[: extent[1]]
         for value in row:
             doubt = f.fma(value, zero, doubt)
         with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():

@@ -11,6 +11,7 @@ from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 from engine.compiler.kernels.winograd import Winograd
 from engine.compiler.kernels.winograd_blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd_blocking import choose_blocking
+from engine.compiler.kernels.winograd_transforms import Filtering
 from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
 from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
@@ -141,8 +142,8 @@ def _choose(
             lanes=lowering.host.lanes,
             epilogue=epilogue,
         )
-    output_tile = _winograd_tile(lowering, geometry, weight, shape)
-    if output_tile is not None:
+    filtering = _filtering(lowering, geometry, weight, shape)
+    if filtering is not None:
         return Winograd(
             batch=n,
             rows=rows,
@@ -151,8 +152,8 @@ def _choose(
             out_channels=channels,
             source=source,
             target=target,
-            output_tile=output_tile,
-            blocking=choose_blocking(lowering.host, output_tile, rows, columns, weight.shape[1], channels, n),
+            filtering=filtering,
+            blocking=choose_blocking(lowering.host, filtering, rows, columns, weight.shape[1], channels, n),
             lanes=lowering.host.lanes,
             epilogue=epilogue,
         )
@@ -172,15 +173,15 @@ def _choose(
     )
 
 
-def _winograd_tile(
+def _filtering(
     lowering: Lowering, geometry: Geometry, weight: Array, shape: tuple[int, int, int, int]
-) -> int | None:
-    """The tile of Winograd's algorithm, where it applies and is faster."""
-    is_plain = geometry.kernel == (3, 3) and geometry.stride == geometry.dilation == (1, 1) and geometry.groups == 1
-    if not is_plain or lowering.options.winograd == "off":
+) -> Filtering | None:
+    """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
+    is_plain = geometry.kernel == (3, 3) and geometry.dilation == (1, 1) and geometry.groups == 1
+    if not is_plain or geometry.stride not in ((1, 1), (2, 2)) or lowering.options.winograd == "off":
         return None
     n, channels, rows, columns = shape
-    return choose_winograd(lowering.host, rows, columns, weight.shape[1], channels, n)
+    return choose_winograd(lowering.host, geometry.stride[0], rows, columns, weight.shape[1], channels, n)
 
 
 def direct(

@@ -10,18 +10,24 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.winograd import Winograd
 from engine.compiler.kernels.winograd_blocking import Blocking, choose, choose_blocking
+from engine.compiler.kernels.winograd_transforms import Filtering
 from engine.errors import CompileError
 from engine.tensor import Array
 from tests.compiler.kernels.guarded import guarded_array
 from tests.compiler.kernels.running import LEVELS, run
 
 # What rounding may add, in parts of the largest output.
-TOLERANCES = {2: 3e-6, 4: 5e-6, 6: 5e-5}
+TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
+FILTERINGS = [Filtering(tile, stride) for stride, tile in TOLERANCES]
+FOUR = Filtering(4)
+
+every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
 
 
-def expected(image: Array, weight: Array, bias: Array) -> Array:
-    """The convolution of a padded image (N, H + 2, W + 2, C) in float64."""
+def expected(image: Array, weight: Array, bias: Array, stride: int) -> Array:
+    """The convolution of a padded image (N, H, W, C) in float64."""
     windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (3, 3), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride]
     n, h, w = windows.shape[:3]
     sums = windows.reshape(n * h * w, -1) @ weight.astype(np.float64).reshape(len(weight), -1).T
     return sums.reshape(n, h, w, -1) + bias
@@ -32,7 +38,7 @@ def check(
     shape: tuple[int, int, int],
     channels: tuple[int, int],
     *,
-    output_tile: int = 4,
+    filtering: Filtering = FOUR,
     blocking: Blocking | None = None,
     gaps: tuple[int, int] = (0, 0),
     residual: bool = False,
@@ -41,8 +47,10 @@ def check(
     """Run a kernel on images between guard pages; pixels of image and target lie ``gaps`` floats apart."""
     (n, rows, columns), (count, wanted) = shape, channels
     random = np.random.default_rng(11)
-    image = np.zeros((n, rows + 2, columns + 2, count + gaps[0]), np.float32)
-    image[:, 1:-1, 1:-1] = random.standard_normal((n, rows, columns, count + gaps[0]), np.float32)
+    stride = filtering.stride
+    height, width = stride * (rows - 1) + 3, stride * (columns - 1) + 3
+    image = np.zeros((n, height, width, count + gaps[0]), np.float32)
+    image[:, 1:, 1:] = random.standard_normal((n, height - 1, width - 1, count + gaps[0]), np.float32)
     weight = random.standard_normal((wanted, count, 3, 3), np.float32)
     bias = random.standard_normal(wanted, np.float32)
     other = random.standard_normal((n, rows, columns, wanted), np.float32)
@@ -54,10 +62,10 @@ def check(
         columns=columns,
         in_channels=count,
         out_channels=wanted,
-        source=Strides((rows + 2) * (columns + 2) * pitch, (columns + 2) * pitch, pitch),
+        source=Strides(height * width * pitch, width * pitch, pitch),
         target=Strides(rows * columns * wide, columns * wide, wide),
-        output_tile=output_tile,
-        blocking=blocking or choose_blocking(host, output_tile, rows, columns, count, wanted, n),
+        filtering=filtering,
+        blocking=blocking or choose_blocking(host, filtering, rows, columns, count, wanted, n),
         lanes=host.lanes,
         epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
     )
@@ -70,8 +78,8 @@ def check(
     run(code, level, [memory, packed, result, *extras, alarm])
     assert not alarm
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
-    sums = expected(image[..., :count], weight, bias)
-    tolerance = TOLERANCES[output_tile] * np.abs(sums).max()
+    sums = expected(image[..., :count], weight, bias, stride)
+    tolerance = TOLERANCES[stride, filtering.output_tile] * np.abs(sums).max()
     if residual:
         sums = np.maximum(sums + other, 0)
     np.testing.assert_allclose(pixels[..., :wanted], sums, rtol=0, atol=tolerance)
@@ -79,28 +87,30 @@ def check(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("output_tile", [2, 4, 6])
+@every_filtering
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 7), (7, 7), (13, 17), (28, 28)])
-def test_any_size(level: str, output_tile: int, size: tuple[int, int]) -> None:
-    check(level, (1, *size), (24, 40), output_tile=output_tile)
+def test_any_size(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
+    check(level, (1, *size), (24, 40), filtering=filtering)
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("channels", [(1, 65), (3, 24), (16, 16), (24, 3), (40, 1), (65, 40), (116, 58)])
-def test_any_number_of_channels(level: str, channels: tuple[int, int]) -> None:
-    check(level, (1, 6, 9), channels)
+def test_any_number_of_channels(level: str, stride: int, channels: tuple[int, int]) -> None:
+    check(level, (1, 6, 9), channels, filtering=Filtering(4, stride))
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: str) -> None:
-    check(level, (2, 9, 11), (40, 24), gaps=(8, 19), residual=True)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: str, stride: int) -> None:
+    check(level, (2, 9, 11), (40, 24), filtering=Filtering(4, stride), gaps=(8, 19), residual=True)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("output_tile", [2, 4])
+@every_filtering
 @pytest.mark.parametrize("size", [(1, 4), (3, 3), (8, 5)])
-def test_nothing_before_the_images_is_touched(level: str, output_tile: int, size: tuple[int, int]) -> None:
-    check(level, (2, *size), (19, 21), output_tile=output_tile, residual=True, at_end=False)
+def test_nothing_before_the_images_is_touched(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
+    check(level, (2, *size), (19, 21), filtering=filtering, residual=True, at_end=False)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +125,9 @@ def test_nothing_before_the_images_is_touched(level: str, output_tile: int, size
     ids=str,
 )
 @pytest.mark.parametrize("out_channels", [64, 77])
-def test_any_blocking(blocking: Blocking, out_channels: int) -> None:
-    check(LEVELS[0], (1, 11, 18), (70, out_channels), blocking=blocking)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_any_blocking(blocking: Blocking, out_channels: int, stride: int) -> None:
+    check(LEVELS[0], (1, 11, 18), (70, out_channels), filtering=Filtering(4, stride), blocking=blocking)
 
 
 def test_weights_larger_than_the_caches_are_fetched_ahead() -> None:
@@ -133,34 +144,36 @@ def test_tiles_that_would_be_added_twice_are_refused() -> None:
 @pytest.mark.parametrize("size", [1, 7, 56, 224])
 def test_a_chunk_needs_a_megabyte_of_stack_at_most(level: str, channels: int, size: int) -> None:
     host = describe(level)
-    for output_tile in (2, 4, 6):
-        b = choose_blocking(host, output_tile, size, size, channels, channels, 1)
+    for filtering in FILTERINGS:
+        b = choose_blocking(host, filtering, size, size, channels, channels, 1)
         lines = 2 + (min(b.depth, channels) + min(b.vectors * b.panels * host.lanes, channels + host.lanes)) // 16
-        assert 64 * (output_tile + 2) ** 2 * b.tiles * lines <= 1.2 * 2**20
+        assert 64 * filtering.positions * b.tiles * lines <= 1.2 * 2**20
 
 
 def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
-    assert choose(describe("avx512"), 56, 56, 64, 64, 1) == 4
+    assert choose(describe("avx512"), 1, 56, 56, 64, 64, 1) == Filtering(4)
+    assert choose(describe("avx512"), 2, 56, 56, 64, 64, 1) == Filtering(4, stride=2)
 
 
 def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
-    assert choose(describe("avx512"), 1, 1, 64, 64, 1) is None
+    assert all(choose(describe("avx512"), stride, 1, 1, 64, 64, 1) is None for stride in (1, 2))
 
 
-@pytest.mark.parametrize("output_tile", [2, 4, 6])
-def test_the_order_of_chunks_changes_no_bit(output_tile: int) -> None:
+@every_filtering
+def test_the_order_of_chunks_changes_no_bit(filtering: Filtering) -> None:
     level, (rows, columns, channels) = LEVELS[0], (13, 11, 16)
     random = np.random.default_rng(5)
-    image = random.standard_normal((rows + 2, columns + 2, channels), np.float32)
+    height, width = (filtering.stride * (size - 1) + 3 for size in (rows, columns))
+    image = random.standard_normal((height, width, channels), np.float32)
     code = Winograd(
         batch=1,
         rows=rows,
         columns=columns,
         in_channels=channels,
         out_channels=channels,
-        source=Strides(0, (columns + 2) * channels, channels),
+        source=Strides(0, width * channels, channels),
         target=Strides(0, columns * channels, channels),
-        output_tile=output_tile,
+        filtering=filtering,
         blocking=Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=channels),
         lanes=describe(level).lanes,
     )
@@ -191,8 +204,8 @@ def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
         out_channels=channels,
         source=strides,
         target=Strides(0, columns * channels, channels),
-        output_tile=4,
-        blocking=choose_blocking(host, 4, rows, columns, channels, channels, 1),
+        filtering=FOUR,
+        blocking=choose_blocking(host, FOUR, rows, columns, channels, channels, 1),
         lanes=host.lanes,
     )
     packed = code.pack(3 * random.standard_normal((channels, channels, 3, 3), np.float32), None)
