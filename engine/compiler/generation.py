@@ -9,6 +9,7 @@ import numpy as np
 from engine.compiler import machine
 from engine.compiler.allocation import aligned_bytes
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.clearing import with_borders_cleared
 from engine.compiler.host import Host
 from engine.compiler.ir import Module
 from engine.compiler.lowering import Lowering
@@ -33,13 +34,14 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
     """
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     memory = plan_memory(lowering.steps, kept)
-    constants, places = _constants(lowering.steps)
+    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
+    constants, places = _constants(steps)
     starts = {**memory.offsets, **places}
     return Blueprint(
-        code=tuple(_code(lowering.steps, lowering.host, progress)),
+        code=tuple(_code(steps, lowering.host, progress)),
         constants=constants,
-        steps=tuple(_native(step, starts) for step in lowering.steps if isinstance(step, KernelStep)),
-        segments=tuple(_segments(lowering.steps, starts)),
+        steps=tuple(_native(step, starts) for step in steps if isinstance(step, KernelStep)),
+        segments=tuple(_segments(steps, starts)),
         arena_bytes=memory.bytes,
         outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
@@ -97,7 +99,7 @@ def _region(view: View, starts: Mapping[Storage, int]) -> Region:
 def _native(step: KernelStep, starts: Mapping[Storage, int]) -> NativeStep:
     return NativeStep(
         function=step.kernel.name,
-        kind=step.kernel.kind,
+        kind=step.kernel.reported_kind,
         chunks=step.kernel.chunks,
         arguments=tuple(_address(each.storage, each.offset, starts) for each in step.pointers),
         operators=step.operators,

@@ -1,7 +1,9 @@
 """One arena for everything a run writes: lifetimes decide which storages may share bytes.
 
-Storages whose border must stay zero share only with storages of equal geometry: whoever comes next writes the same
-inner elements, so the border is cleared once, when the arena is made, and never again.
+The less memory a run touches the more of it is still in a cache when it comes back, so large images share bytes with
+anything, and a border of zeros that something else has written over is cleared anew. Small ones with a border share
+only with storages of equal frames: whoever comes next writes the same inner elements, so their borders are cleared
+once, when the arena is made.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from dataclasses import dataclass
 
 from engine.compiler.blueprint import Home
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.storage import ALIGNMENT, Storage, View
+from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
+
+# Images with borders of so many bytes share their memory with anything.
+SHARED_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,16 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Where every storage of the arena begins, in bytes, and how long the arena is."""
+    """Where every storage of the arena begins, in bytes, and how long the arena is.
+
+    Args:
+        unclean: storages whose border others have written over when they are first written.
+    """
 
     offsets: dict[Storage, int]
     lifetimes: dict[Storage, Lifetime]
     bytes: int
+    unclean: frozenset[Storage]
 
 
 def plan_memory(steps: Sequence[Step], kept: Iterable[View]) -> MemoryPlan:
@@ -43,20 +53,23 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View]) -> MemoryPlan:
     """
     lifetimes = _lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
-    end = _place_zeroed(lifetimes, offsets)
-    placed: list[tuple[int, int, Lifetime]] = []
+    end = _place_apart([each for each in lifetimes if _is_apart(each)], lifetimes, offsets)
+    placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
-        if storage.is_zeroed:
+        if storage in offsets:
             continue
         life = lifetimes[storage]
         at = end
-        for low, high, _ in sorted((each for each in placed if each[2].overlaps(life)), key=lambda each: each[0]):
+        for low, high, _ in sorted(
+            (each for each in placed if lifetimes[each[2]].overlaps(life)), key=lambda each: each[0]
+        ):
             if at + storage.bytes <= low:
                 break
             at = max(at, high)
         offsets[storage] = at
-        placed.append((at, _aligned(at + storage.bytes), life))
-    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]))
+        placed.append((at, _aligned(at + storage.bytes), storage))
+    unclean = frozenset(each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes))
+    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean)
 
 
 def _lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
@@ -82,13 +95,18 @@ def storages_of(step: Step) -> list[Storage]:
     return [view.storage for view in (*step.inputs, *step.outputs) if view is not None]
 
 
-def _place_zeroed(lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
-    """Storages with borders, at the front; the end of them."""
+def _is_apart(storage: Storage) -> bool:
+    """Whether a storage shares memory with its like only."""
+    return storage.is_zeroed and (storage.frame is None or storage.bytes < SHARED_BYTES)
+
+
+def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
+    """Storages that share with their like, at the front; the end of them."""
     end = 0
-    slots: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    for storage in sorted((each for each in lifetimes if each.is_zeroed), key=lambda each: lifetimes[each].first):
+    slots: dict[Frame | None, list[tuple[int, int]]] = {}
+    for storage in sorted(storages, key=lambda each: lifetimes[each].first):
         life = lifetimes[storage]
-        places = slots.setdefault(storage.geometry, [])
+        places = slots.setdefault(storage.frame, [])
         for index, (offset, last) in enumerate(places):
             if last < life.first:
                 places[index] = offset, life.last
@@ -99,6 +117,23 @@ def _place_zeroed(lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int
             offsets[storage] = end
             end = _aligned(end + storage.bytes)
     return end
+
+
+def _is_unclean(
+    storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime]
+) -> bool:
+    """Whether its border may hold what others wrote.
+
+    Clean is what its like held last; what nothing has held before in this run only if it is never anything else's, for
+    the run before may have ended anywhere.
+    """
+    low, high = next(each[:2] for each in placed if each[2] is storage)
+    sharing = [each for each in placed if each[0] < high and low < each[1]]
+    others = [each for each in sharing if (each[0], each[2].frame) != (low, storage.frame)]
+    before = [each for each in sharing if lifetimes[each[2]].last < lifetimes[storage].first]
+    if not others:
+        return False
+    return not before or max(before, key=lambda each: lifetimes[each[2]].last) in others
 
 
 def _aligned(size: int) -> int:

@@ -22,6 +22,24 @@ ALIASING_BYTES = 1024
 ALIGNMENT = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Zeros around channels-last images, which convolutions read.
+
+    Args:
+        rows, columns: of an image with its border.
+        pitch: floats from pixel to pixel.
+        border: (top, left, bottom, right).
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    channels: int
+    pitch: int
+    border: tuple[int, int, int, int]
+
+
 @dataclass(eq=False, slots=True)
 class Storage:
     """A piece of memory that holds one tensor, or several side by side.
@@ -29,8 +47,8 @@ class Storage:
     Args:
         phantom: one-dimensional, as long as the piece; its memory is never read.
         home: where it lives.
-        is_zeroed: the bytes no tensor covers must be zero: borders that convolutions read.
-        geometry: storages of equal geometry keep each other's borders zero.
+        is_zeroed: the bytes no tensor covers must be zero, as they are when the arena is made.
+        frame: the zeros around images; storages of equal frames keep them.
         data: contents of a constant.
         port: number of the graph's input or output.
     """
@@ -38,7 +56,7 @@ class Storage:
     phantom: Array
     home: Home = Home.ARENA
     is_zeroed: bool = False
-    geometry: tuple[object, ...] = ()
+    frame: Frame | None = None
     data: Array | None = None
     port: int = -1
 
@@ -116,7 +134,7 @@ class View:
 
 def alarm() -> View:
     """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
-    storage = Storage(np.empty(ALIGNMENT // 4, np.float32), is_zeroed=True, geometry=("alarm",))
+    storage = Storage(np.empty(ALIGNMENT // 4, np.float32), is_zeroed=True)
     return View(storage, storage.phantom)
 
 
@@ -152,7 +170,6 @@ def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 
     image = inner.reshape(n, *sizes, channels) if len(sizes) != 2 and not any(border) else inner
     if len(sizes) == 1:
         image = inner[:, 0]
-    is_zeroed = any(border)
-    geometry = (n, rows, columns, pitch, border, channels) if is_zeroed else ()
-    storage = Storage(phantom, is_zeroed=is_zeroed, geometry=geometry)
+    frame = Frame(n, rows, columns, channels, pitch, border) if any(border) else None
+    storage = Storage(phantom, is_zeroed=frame is not None, frame=frame)
     return View(storage, np.moveaxis(image, -1, 1), border)

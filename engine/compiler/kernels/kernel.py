@@ -61,6 +61,11 @@ class Kernel(ABC):
         return f"{self.kind}_{hashlib.sha1(repr(self).encode()).hexdigest()[:16]}"
 
     @property
+    def reported_kind(self) -> str:
+        """What profiles call it."""
+        return self.kind
+
+    @property
     @abstractmethod
     def chunks(self) -> int:
         """How many pieces the work falls into."""

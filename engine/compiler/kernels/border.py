@@ -1,0 +1,126 @@
+"""Zeros around images, for memory that something else has used since they were last written.
+
+A kernel that is the first to write such an image clears the border meanwhile, in chunks of its own: the two write
+different bytes, so neither waits for the other.
+
+Arguments of ``Border``: the storage of the images. Of ``Bordered``: those of the kernel, then that storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.host import Host
+from engine.compiler.ir import Function, Module, Value, as_value, constant, vector
+from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
+
+# So many vectors are cleared without a loop.
+UNROLLED = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Border(Kernel):
+    """Zeros around channels-last images.
+
+    Args:
+        rows, columns: of an image with its border.
+        pitch: floats from pixel to pixel.
+        border: (top, left, bottom, right).
+    """
+
+    kind = "border"
+    batch: int
+    rows: int
+    columns: int
+    pitch: int
+    border: tuple[int, int, int, int]
+    lanes: int
+
+    @property
+    def sides(self) -> int:
+        """Pixels from the last of a row to the first of the next."""
+        return self.border[1] + self.border[3]
+
+    @property
+    def breaks(self) -> int:
+        """How many rows of pixels follow another."""
+        return self.rows - self.border[0] - self.border[2] - 1 if self.sides else 0
+
+    @property
+    def parts(self) -> int:
+        """Chunks of an image."""
+        return max(1, min(self.breaks, 4 * self.breaks * self.sides * self.pitch // CHUNK_BYTES))
+
+    @property
+    def chunks(self) -> int:
+        return self.batch * self.parts
+
+    def emit(self, module: Module, host: Host) -> None:
+        f, (storage,), chunk = start(module, self, 1)
+        top, left, bottom, right = self.border
+        row = self.columns * self.pitch
+        n, part = f.divmod(chunk, self.parts)
+        image = f.at(storage, f.mul(n, self.rows * row))
+        with f.when(f.less(part, 1)):
+            self._clear(f, image, top * row + left * self.pitch)
+            after = bottom * row + right * self.pitch
+            self._clear(f, f.at(image, self.rows * row - after), after)
+        if self.breaks:
+            share = -(-self.breaks // self.parts)
+            first = f.mul(part, share)
+            with f.loop(first, f.minimum(f.add(first, share), self.breaks)) as each:
+                at = f.add(top * row + (self.columns - right) * self.pitch, f.mul(each.index, row))
+                self._clear(f, f.at(image, at), self.sides * self.pitch)
+        f.finish()
+
+    def _clear(self, f: Function, address: Value, floats: int) -> None:
+        whole = floats // self.lanes
+        zero = constant(0.0, vector(self.lanes))
+        if whole > UNROLLED:
+            with f.loop(0, whole * self.lanes, self.lanes) as each:
+                f.store(zero, f.at(address, each.index))
+        else:
+            for k in range(whole):
+                f.store(zero, f.at(address, k * self.lanes))
+        if rest := floats - whole * self.lanes:
+            narrow = vector(fitting_lanes(rest, self.lanes))
+            f.store_lanes(constant(0.0, narrow), f.at(address, whole * self.lanes), rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bordered(Kernel):
+    """A kernel, and the border of an image it writes.
+
+    Args:
+        arguments: how many ``inner`` has.
+    """
+
+    kind = "bordered"
+    inner: Kernel
+    border: Border
+    arguments: int
+
+    @property
+    def reported_kind(self) -> str:
+        return self.inner.reported_kind
+
+    @property
+    def chunks(self) -> int:
+        return self.border.chunks + self.inner.chunks
+
+    @property
+    def flops(self) -> int:
+        return self.inner.flops
+
+    def emit(self, module: Module, host: Host) -> None:
+        for kernel in (self.inner, self.border):
+            kernel.emit(module, host)
+            module.functions[kernel.name].linkage = "internal "
+        f = module.function(self.name, [("ptr", "arguments"), ("i64", "chunk")])
+        table, chunk = f.parameters
+        is_border = f.less(chunk, self.border.chunks)
+        with f.when(is_border):
+            f.call(self.border.name, [f.at(table, self.arguments, 8), chunk])
+        with f.unless(is_border):
+            f.call(self.inner.name, [table, as_value(f.sub(chunk, self.border.chunks))])
+        f.finish()
