@@ -9,11 +9,13 @@ import random
 import sys
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import engine
+from engine.compiler import memory
 from tests.compiler.growing import Growing, Tensor, random_inputs
 from tests.compiler.random_maps import EXACT, SMOOTH
 from tests.compiler.random_operators import KERNELS
@@ -51,7 +53,9 @@ def check(seed: int, pools: Sequence[Sequence[Any]], special: Sequence[float] = 
         wanted = engine.Session(graph, backend="reference").run(inputs)
     for mode in MODES:
         session = engine.Session(graph, backend="auto", cache=None, **mode)
-        session.prepare()
+        # Graphs this small would hardly ever share the memory of images with borders.
+        with patch.object(memory, "SHARED_BYTES", memory.SHARED_BYTES if seed % 3 == 0 else 0):
+            session.prepare()
         for _ in range(2):
             with np.errstate(all="ignore"):
                 found = session.run(inputs)
