@@ -10,6 +10,7 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,6 +38,8 @@ WEIGHT_BYTES = 384 * 1024
 WANTED_CHUNKS = 16
 # A tensor of so many floats lies beyond the second-level cache when a kernel comes back to it.
 FAR_FLOATS = 1 << 19
+# Vectors of a panel that are tried; the first of equals is taken.
+PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Conv(Kernel):
         batch, rows, columns: of the output.
         in_channels, out_channels: of one group.
         kernel, stride, dilation: (height, width).
+        packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
         source, target: strides of the images; ``source`` begins at the first tap of the first pixel.
         tile: how the work is blocked; see choose_tile().
     """
@@ -75,6 +79,8 @@ class Conv(Kernel):
     tile: Tile
     lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
+    packed_kernel: tuple[int, int] | None = None
+    first_tap: tuple[int, int] = (0, 0)
 
     @cached_property
     def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -95,7 +101,13 @@ class Conv(Kernel):
     @property
     def panel_floats(self) -> int:
         """Packed floats of a full panel: its bias, then its weights."""
-        return width_of(self.panels[0]) * (1 + self.taps)
+        return width_of(self.panels[0]) * (1 + self.packed_taps)
+
+    @property
+    def packed_taps(self) -> int:
+        """Weights of one output channel."""
+        height, width = self.packed_kernel or self.kernel
+        return height * width * self.in_channels
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
@@ -128,19 +140,19 @@ class Conv(Kernel):
         return -(-tiles // self.blocking[0]) * -(-self.groups * len(self.panels) // self.blocking[1])
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, KH, KW) and bias (O,) in the order the kernel streams them."""
+        """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them."""
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
-        grouped = weight.reshape(self.groups, self.out_channels, self.in_channels, *self.kernel)
+        grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
         offsets = (
             np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
         )
         first = 0
         for number, panel in enumerate(self.panels):
             count, width = sum(real for _, real in panel), width_of(panel)
-            block = np.zeros((self.groups, 1 + self.taps, width), np.float32)
+            block = np.zeros((self.groups, 1 + self.packed_taps, width), np.float32)
             block[:, 0, :count] = offsets[:, first : first + count]
             taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)
-            block[:, 1:, :count] = taps.reshape(self.groups, self.taps, count)
+            block[:, 1:, :count] = taps.reshape(self.groups, self.packed_taps, count)
             packed[:, number, : block[0].size] = block.reshape(self.groups, -1)
             first += count
         return packed
@@ -174,8 +186,11 @@ class Conv(Kernel):
     def _tile_of(self, panel: tuple[tuple[int, int], ...]) -> TileCode:
         kh, kw = self.kernel
         is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
-        pixels = self.batch * self.rows * self.columns
-        loops = [(kh, self.source.h * self.dilation[0]), *([] if is_run else [(kw, self.source.w * self.dilation[1])])]
+        pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
+        of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
+        loops = [(kh, self.source.h * self.dilation[0], of_row)]
+        if not is_run:
+            loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
         return TileCode(
             name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
             rows=self.tile.rows,
@@ -184,10 +199,12 @@ class Conv(Kernel):
             steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
             loops=tuple(each for each in loops if each[0] > 1),
             run=self.in_channels * (kw if is_run else 1),
+            skipped=self.first_tap[0] * of_row + self.first_tap[1] * self.in_channels,
             target=self.target,
             epilogue=self.epilogue,
             is_far=pixels * self.target.w >= FAR_FLOATS,
-            is_source_far=pixels * self.stride[0] * self.stride[1] * self.source.w >= FAR_FLOATS // 2,
+            # A group reads a few of the channels, but all would be fetched.
+            is_source_far=self.groups == 1 and pixels * inputs >= FAR_FLOATS // 2,
         )
 
     def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
@@ -210,15 +227,18 @@ class Conv(Kernel):
             f.call(last, arguments)
 
 
-def choose_tile(host: Host, rows: int, columns: int, out_channels: int, taps: int = 256) -> Tile:
+def choose_tile(
+    host: Host, rows: int, columns: int, out_channels: int, taps: int = 256, sizes: Sequence[int] = PANEL_SIZES
+) -> Tile:
     """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
 
     Args:
         taps: products summed for one output value; with few of them the beginning and the end of a tile count.
+        sizes: vectors that a panel may have.
     """
     count = len(vectors_of(out_channels, host.lanes))
     best: tuple[float, Tile] | None = None
-    for vectors in (2, 3, 4, 1, 6, 8):
+    for vectors in sizes:
         limit = (host.registers - 1 - vectors) // vectors
         if limit < 1 or vectors > max(count, 1):
             continue

@@ -32,8 +32,10 @@ class TileCode:
         rows, columns: output pixels of the tile.
         panel: vectors (lanes, channels) of output channels.
         steps: distance of input pixels under neighbouring output pixels: (down, across).
-        loops: over taps that do not follow each other in memory: (count, distance).
+        loops: over taps that do not follow each other in memory: (count, distance, input values whose weights lie
+            between).
         run: input values that do.
+        skipped: input values whose weights come before the first.
         is_far: whether the target is so large that its lines should be fetched before they are written.
         is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
     """
@@ -43,8 +45,9 @@ class TileCode:
     columns: int
     panel: tuple[tuple[int, int], ...]
     steps: tuple[int, int]
-    loops: tuple[tuple[int, int], ...]
+    loops: tuple[tuple[int, int, int], ...]
     run: int
+    skipped: int
     target: Strides
     epilogue: Epilogue
     is_far: bool
@@ -92,7 +95,7 @@ class _Tile:
         totals = [each for _ in range(code.rows * code.columns) for each in bias]
         if code.is_far:
             self._fetch([target, *extras])
-        totals = self._nest(list(code.loops), image, f.at(weights, code.width), totals)
+        totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
         if sums is None:
             for (row, column), pixel in zip(
                 product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
@@ -113,15 +116,15 @@ class _Tile:
                 for row, column, first in product(range(code.rows), range(code.columns), code.starts):
                     self.f.prefetch(self.f.at(base, strides.offset(0, row, column, first)))
 
-    def _nest(self, loops: list[tuple[int, int]], image: Value, weights: Value, totals: list[Value]) -> list[Value]:
+    def _nest(
+        self, loops: list[tuple[int, int, int]], image: Value, weights: Value, totals: list[Value]
+    ) -> list[Value]:
         """Loops over taps, innermost the run; weights are read in order throughout."""
         f, code = self.f, self.code
         if not loops:
             return self._run(image, weights, totals)
-        (count, distance), *inner = loops
-        floats = code.run * code.width
-        for times, _ in inner:
-            floats *= times
+        (count, distance, values), *inner = loops
+        floats = values * code.width
         with f.loop(0, count, carry=totals) as loop:
             at = f.at(image, f.mul(loop.index, distance))
             loop.carry(self._nest(inner, at, f.at(weights, f.mul(loop.index, floats)), loop.carried))

@@ -285,7 +285,8 @@ class Lowering:
                 continue
             kind = type(op.layer.layer)
             if kind in BORDERS and op.inputs[0] is operand:
-                borders.append(BORDERS[kind](op) or NO_BORDER)
+                x, y = self.spec(operand), self.spec(op.outputs[0])
+                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
             elif kind in SEE_THROUGH:
                 borders.extend(self.border_for(each) for each in op.outputs)
         top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 
-from engine.compiler.kernels.conv import Conv, choose_tile
+from engine.compiler.kernels.conv import PANEL_SIZES, Conv, choose_tile
 from engine.compiler.kernels.depthwise import Depthwise
 from engine.compiler.kernels.depthwise_tile import choose_tile as choose_depthwise_tile
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
@@ -16,10 +19,11 @@ from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
 from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
 from engine.compiler.lowering.steps import Pointer, pointer
+from engine.compiler.lowering.taps import Axis, Span, spans
 from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers import conv
-from engine.tensor import Array
+from engine.tensor import Array, TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +56,44 @@ def _pair(numbers: list[int]) -> tuple[int, int]:
     return first, second
 
 
-def _wanted_border(op: RuntimeOperator) -> Border | None:
-    layer = op.layer.layer if op.layer is not None else None
-    weight = op.attributes.get("weight")
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+    layer, weight = op.layer.layer if op.layer is not None else None, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
     if not isinstance(layer, conv.Conv) or not kernel or layer.padding_mode != "zeros" or layer.spatial_rank > 2:
         return NO_BORDER
-    return _geometry(layer, kernel).border
+    if not x.rank == y.rank == len(kernel) + 2:
+        return NO_BORDER
+    return _border(*_spans(_geometry(layer, kernel), x.sizes[2:], y.sizes[2:]))
+
+
+def _spans(geometry: Geometry, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Span], list[Span]]:
+    """The spans that the rows and columns of the output fall into.
+
+    Args:
+        sizes, counts: pixels of the input and of the output.
+    """
+    rows, columns = (
+        spans(
+            Axis(
+                size=_pair(list(sizes))[k],
+                count=_pair(list(counts))[k],
+                kernel=geometry.kernel[k],
+                stride=geometry.stride[k],
+                dilation=geometry.dilation[k],
+                before=geometry.border[k],
+            ),
+            can_split=geometry.groups == 1,
+        )
+        for k in (0, 1)
+    )
+    return rows, columns
+
+
+def _border(rows: list[Span], columns: list[Span]) -> Border:
+    """The zeros around the image that are read."""
+    top, left = (max(span.before for span in each) for each in (rows, columns))
+    bottom, right = (max(span.after for span in each) for each in (rows, columns))
+    return top, left, bottom, right
 
 
 BORDERS[conv.Conv] = _wanted_border
@@ -81,38 +116,93 @@ def lower_conv(lowering: Lowering, op: RuntimeOperator) -> None:
         raise NotLoweredError("there is no kernel without a batch dimension")
     lowering.float_spec(op.outputs[0])
     geometry = _geometry(layer, weight.shape[2:])
-    source = lowering.image(op, x, geometry.border)
+    rows, columns = _spans(geometry, x.shape[2:], lowering.float_spec(op.outputs[0]).sizes[2:])
+    source = lowering.image(op, x, _border(rows, columns))
     if weight.ndim == 3:
         weight = weight[:, :, None, :]
     fused = absorb(lowering, op)
     target = lowering.place(fused.operand, is_image=True)
-    emit_conv(lowering, source, target, fused, geometry, weight, bias)
+    if len(rows) == len(columns) == 1:
+        _emit_whole(lowering, source, target, fused, geometry, (rows[0], columns[0]), weight, bias)
+    else:
+        _emit_parts(lowering, source, target, fused, geometry, (rows, columns), weight, bias)
     lowering.define(fused.operand, target)
 
 
-def emit_conv(
+def _emit_whole(
     lowering: Lowering,
     x: View,
     y: View,
     fused: Fused,
     geometry: Geometry,
+    span: tuple[Span, Span],
     weight: Array,
     bias: Array | None,
 ) -> None:
     """The kernel that suits a convolution best, from a view that has its border to one channels-last."""
     tail, operands = epilogue(lowering, fused, as_image)
-    image, result = as_image(x.phantom), as_image(y.phantom)
-    source, target = _raw_strides(image), _raw_strides(result)
-    top, left = geometry.border[:2]
-    first = Pointer(x.storage, x.offset - 4 * (top * source.h + left * source.w))
-    n, channels, rows, columns = result.shape
-    kernel: Kernel = _choose(lowering, geometry, weight, source, target, tail, (n, channels, rows, columns))
+    result, source = as_image(y.phantom), _raw_strides(as_image(x.phantom))
+    row, column = span
+    weight = weight[:, :, row.first : row.first + row.taps, column.first : column.first + column.taps]
+    geometry = replace(geometry, kernel=(row.taps, column.taps))
+    kernel: Kernel = _choose(lowering, geometry, weight, source, _raw_strides(result), tail, result.shape)
     packed = constant(kernel.pack(weight, bias))  # type: ignore[attr-defined]
-    pointers = [first, pointer(packed), pointer(y), *operands]
+    pointers = [_first_tap(x, source, row, column), pointer(packed), pointer(y), *operands]
     if isinstance(kernel, Winograd):
         pointers.append(lowering.raise_alarm())
     traffic = x.phantom.nbytes + y.phantom.nbytes + packed.phantom.nbytes
     lowering.emit(kernel, pointers, fused.operators, traffic + sum(view.phantom.nbytes for view in fused.views))
+
+
+def _emit_parts(
+    lowering: Lowering,
+    x: View,
+    y: View,
+    fused: Fused,
+    geometry: Geometry,
+    axes: tuple[list[Span], list[Span]],
+    weight: Array,
+    bias: Array | None,
+) -> None:
+    """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
+    source = _raw_strides(as_image(x.phantom))
+    packed: View | None = None
+    sizes: Sequence[int] = PANEL_SIZES
+    for row, column in sorted(product(*axes), key=lambda part: -part[0].count * part[1].count):
+        pixels = partial(_pixels, row=row, column=column)
+        view = y.derive(pixels(y.phantom))
+        if view is None:
+            raise NotLoweredError("its parts do not lie in place")
+        tail, operands = epilogue(lowering, fused, pixels)
+        image = as_image(view.phantom)
+        kernel = direct(
+            lowering,
+            n=image.shape[0],
+            rows=row.count,
+            columns=column.count,
+            weight=weight,
+            geometry=replace(geometry, kernel=(row.taps, column.taps)),
+            source=source,
+            target=_raw_strides(image),
+            epilogue=tail,
+            first_tap=(row.first, column.first),
+            sizes=sizes,
+        )
+        if packed is None:  # all parts read the same weights
+            packed, sizes = constant(kernel.pack(weight, bias)), (kernel.tile.vectors,)
+        pointers = [_first_tap(x, source, row, column), pointer(packed), pointer(view), *operands]
+        lowering.emit(kernel, pointers, fused.operators, x.phantom.nbytes + 4 * view.phantom.size)
+
+
+def _first_tap(x: View, source: Strides, row: Span, column: Span) -> Pointer:
+    """Where the first pixel of a part reads first."""
+    return Pointer(x.storage, x.offset + 4 * (row.origin * source.h + column.origin * source.w))
+
+
+def _pixels(array: Array, row: Span, column: Span) -> Array:
+    """The pixels of a part of an image or signal, as an image."""
+    rows, columns = slice(row.start, row.start + row.count), slice(column.start, column.start + column.count)
+    return as_image(array)[:, :, rows, columns]
 
 
 def _choose(
@@ -195,14 +285,22 @@ def direct(
     source: Strides,
     target: Strides,
     epilogue: Epilogue,
+    first_tap: tuple[int, int] = (0, 0),
+    sizes: Sequence[int] = PANEL_SIZES,
 ) -> Conv:
-    """The direct kernel for an output of n images of rows x columns."""
-    out_channels = len(weight) // geometry.groups
+    """The direct kernel for an output of n images of rows x columns.
+
+    Args:
+        weight: of which ``geometry.kernel`` taps are multiplied, from ``first_tap`` on.
+        sizes: vectors that a panel may have.
+    """
+    out_channels, in_channels = len(weight) // geometry.groups, weight.shape[1]
+    taps = in_channels * geometry.kernel[0] * geometry.kernel[1]
     return Conv(
         batch=n,
         rows=rows,
         columns=columns,
-        in_channels=weight.shape[1],
+        in_channels=in_channels,
         out_channels=out_channels,
         groups=geometry.groups,
         kernel=geometry.kernel,
@@ -210,9 +308,11 @@ def direct(
         dilation=geometry.dilation,
         source=source,
         target=target,
-        tile=choose_tile(lowering.host, rows, columns, out_channels, weight[0].size),
+        tile=choose_tile(lowering.host, rows, columns, out_channels, taps, sizes),
         lanes=lowering.host.lanes,
         epilogue=epilogue,
+        packed_kernel=(weight.shape[2], weight.shape[3]),
+        first_tap=first_tap,
     )
 
 

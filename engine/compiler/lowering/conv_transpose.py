@@ -22,7 +22,7 @@ from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers.conv_transpose import ConvTranspose
 from engine.layers.spatial import spread
-from engine.tensor import Array
+from engine.tensor import Array, TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +79,12 @@ def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> 
     return max(tops), max(lefts), max(bottoms), max(rights)
 
 
-def _wanted_border(op: RuntimeOperator) -> Border | None:
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = None if op.layer is None else op.layer.layer, op.attributes.get("weight")
-    spec, result = op.inputs[0].spec, op.outputs[0].spec
-    if not isinstance(layer, ConvTranspose) or weight is None or spec is None or result is None:
-        return NO_BORDER
-    if not (spec.is_static and result.is_static and spec.rank == 4):
+    if not isinstance(layer, ConvTranspose) or weight is None or x.rank != 4:
         return NO_BORDER
     try:
-        return _border(*_axes(layer, tuple(weight.shape[2:]), result.sizes[2:]), spec.sizes[2:])
+        return _border(*_axes(layer, tuple(weight.shape[2:]), y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.graph.operator import RuntimeOperator
 from engine.layers.layer import Layer
+from engine.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.builder import Lowering
@@ -27,7 +28,8 @@ class NotFusedError(NotLoweredError):
 
 
 Rule = Callable[["Lowering", RuntimeOperator], None]
-Wish = Callable[[RuntimeOperator], Border | None]
+Wish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+"""The zeros an operator wants around its first operand; given the static specs of that and of its first result."""
 RULES: dict[type[Layer], Rule] = {}
 BORDERS: dict[type[Layer], Wish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
