@@ -17,7 +17,7 @@ import numpy as np
 from engine.compiler.blueprint import Home
 from engine.tensor import Array, DType
 
-# Neighbouring pixels a multiple of this apart fall into few sets of the first-level cache.
+# Neighbouring pixels or rows a multiple of this apart fall into few sets of the first-level cache.
 ALIASING_BYTES = 1024
 ALIGNMENT = 64
 
@@ -144,6 +144,20 @@ def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port:
     return View(storage, storage.phantom.reshape(shape))
 
 
+def in_rows(shape: Sequence[int]) -> View:
+    """A new float32 tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
+    size = shape[-1]
+    pitch = _pitch(size)
+    storage = Storage(np.empty(math.prod(shape[:-1]) * pitch, np.float32))
+    return View(storage, storage.phantom.reshape(*shape[:-1], pitch)[..., :size])
+
+
+def _pitch(size: int) -> int:
+    """Floats from one pixel or row to the next."""
+    is_aliasing = size * 4 >= ALIASING_BYTES and size * 4 % (ALIASING_BYTES // 2) == 0
+    return size + ALIGNMENT // 4 if is_aliasing else size
+
+
 def constant(data: Array) -> View:
     """A tensor that is known now."""
     data = np.ascontiguousarray(data)
@@ -160,9 +174,7 @@ def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 
     n, channels, *sizes = shape
     height, width = (sizes[0], sizes[1]) if len(sizes) == 2 else (math.prod(sizes[:-1]), sizes[-1])
     top, left, bottom, right = border
-    pitch = channels
-    if channels * 4 >= ALIASING_BYTES and channels * 4 % (ALIASING_BYTES // 2) == 0:
-        pitch += ALIGNMENT // 4
+    pitch = _pitch(channels)
     rows, columns = height + top + bottom, width + left + right
     phantom = np.empty(n * rows * columns * pitch, np.float32)
     whole = phantom.reshape(n, rows, columns, pitch)

@@ -30,6 +30,7 @@ from engine.compiler.lowering.rules import (
     FLOAT32,
     IMAGE_LAYERS,
     NO_BORDER,
+    ROW_LAYERS,
     RULES,
     SEE_THROUGH,
     Border,
@@ -39,7 +40,7 @@ from engine.compiler.lowering.rules import (
     check_spatial_rank,
 )
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step, pointer
-from engine.compiler.storage import View, alarm, channels_last, constant, row_major
+from engine.compiler.storage import View, alarm, channels_last, constant, in_rows, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -254,7 +255,15 @@ class Lowering:
                 return view
         if not is_image and self.is_output(operand):
             return row_major(shape, FLOAT32, Home.OUTPUT, self.outputs.index(operand.name))
-        return channels_last(shape, self.border_for(operand)) if is_image else row_major(shape, FLOAT32)
+        if is_image:
+            return channels_last(shape, self.border_for(operand))
+        return in_rows(shape) if self._is_read_in_rows(operand) else row_major(shape, FLOAT32)
+
+    def _is_read_in_rows(self, operand: RuntimeOperand) -> bool:
+        """Whether all who read an operand do so row by row."""
+        users = [each.layer for each in operand.consumers]
+        is_used = bool(users) and operand.name not in self.outputs
+        return is_used and all(each is not None and type(each.layer) in ROW_LAYERS for each in users)
 
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result, made when its first part is; it may be read when it is defined."""

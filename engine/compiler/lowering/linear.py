@@ -17,7 +17,7 @@ from engine.layers.linear import Linear
 from engine.tensor import Array
 
 
-@lowers(Linear)
+@lowers(Linear, rows=True)
 def lower_linear(lowering: Lowering, op: RuntimeOperator) -> None:
     """x @ weight.T + bias as a 1x1 convolution of a row of pixels."""
     weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)

@@ -36,16 +36,19 @@ IMAGE_LAYERS: set[type[Layer]] = set()
 SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
 SEE_THROUGH: set[type[Layer]] = set()
 """Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+ROW_LAYERS: set[type[Layer]] = set()
+"""Layers that read their operand row by row, however far its rows lie apart."""
 _SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
 
 
 def lowers(
-    *layers: type[Layer], image: bool = False, spatial_ranks: tuple[int, ...] | None = None
+    *layers: type[Layer], image: bool = False, rows: bool = False, spatial_ranks: tuple[int, ...] | None = None
 ) -> Callable[[Rule], Rule]:
     """Decorator: the rule of these very classes, not of those derived from them.
 
     Args:
         image: they want channels-last operands.
+        rows: they read their operand row by row, however far its rows lie apart.
         spatial_ranks: of all that such layers may have, those the rule knows; None for all.
     """
 
@@ -53,6 +56,8 @@ def lowers(
         RULES.update(dict.fromkeys(layers, rule))
         if image:
             IMAGE_LAYERS.update(layers)
+        if rows:
+            ROW_LAYERS.update(layers)
         if spatial_ranks is not None:
             SPATIAL_RANKS.update(dict.fromkeys(layers, spatial_ranks))
         return rule
