@@ -55,6 +55,9 @@ def conv(g: Growing) -> list[Operator] | None:
     }
     if plain and g.chance(0.2):
         given["padding"] = g.one_of(("same", "valid"))
+    elif g.chance(0.15):  # taps that lie in the padding
+        given["dilation"] = tuple(g.between(1, 12) for _ in range(rank))
+        given["padding"] = tuple(d * (k // 2) for d, k in zip(given["dilation"], kernel, strict=True))
     if bias:
         given["bias"] = g.numbers(out)
     return [op(f"nn.Conv{rank}d", f"conv_{name}", x.name, name, **given)]
@@ -91,7 +94,8 @@ def linear(g: Growing) -> list[Operator] | None:
     x = g.pick(lambda x: x.is_float and x.rank > 0)
     if x is None:
         return None
-    width, out, bias, name = x.shape[-1], g.between(1, 40), g.chance(0.5), g.name()
+    # Rows of 512 floats lie apart where only linear layers and normalisations read them.
+    width, out, bias, name = x.shape[-1], 512 if g.chance(0.1) else g.between(1, 40), g.chance(0.5), g.name()
     given: dict[str, Any] = {"in_features": width, "out_features": out, "bias": bias}
     given["weight"] = g.numbers(out, width) / np.float32(math.sqrt(width))
     if bias:
