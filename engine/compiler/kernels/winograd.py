@@ -1,4 +1,4 @@
-"""Winograd's F(m×m, 3×3) convolution of stride 1 or 2, channels-last, fused so that a block stays in the cache.
+"""Winograd's F(m×m, 3×3) convolution, channels-last, fused so that a block of tiles stays in the cache.
 
 A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
 multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
@@ -19,7 +19,7 @@ must not share memory with the image, nor with operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.compiler.host import Host
 from engine.compiler.ir import Function, Index, Module, Value, as_value, constant, vector
@@ -50,7 +50,7 @@ class _Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Winograd(Geometry):
-    """A 3×3 convolution of stride 1 or 2, dilation 1 and one group; its geometry says what it is made of."""
+    """A 3×3 convolution of one group; its geometry says what it is made of."""
 
     kind = "winograd"
 
@@ -93,7 +93,7 @@ class Winograd(Geometry):
             module,
             f"{self.name}_input",
             s,
-            self.source,
+            self.within(self.source),
             self.extent,
             self.in_channels,
             self.lanes,
@@ -116,9 +116,10 @@ class Winograd(Geometry):
             for k, panel in enumerate(panels)
         ]
         vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
-        extent = self.rows, self.columns
+        target = self.within(self.target)
+        tail = replace(self.epilogue, operands=tuple(map(self.within, self.epilogue.operands)))
         storers = [
-            emit_output(module, f"{self.name}_output{k}", s, self.target, extent, self.overlap, self.epilogue, *each)
+            emit_output(module, f"{self.name}_output{k}", s, target, self.size, self.overlap, tail, *each)
             for k, each in enumerate(vectors)
         ]
         return loader, products, storers
@@ -127,9 +128,15 @@ class Winograd(Geometry):
         """Image, row and column of a tile's first output pixel; the last tile of a row or column is shifted back."""
         rest, across = f.divmod(tile, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
-        h = f.minimum(f.mul(down, self.output_tile), self.rows - self.output_tile)
-        w = f.minimum(f.mul(across, self.output_tile), self.columns - self.output_tile)
-        return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
+        h, w = (
+            f.minimum(f.mul(at, self.output_tile), size - self.output_tile) if count > 1 else 0
+            for at, size, count in zip((down, across), self.size, self.tiling, strict=True)
+        )
+        if self.dilation == 1:
+            return n, h, w
+        n, phase = f.divmod(n, self.dilation**2)
+        first = f.divmod(phase, self.dilation)
+        return n, f.add(f.mul(h, self.dilation), first[0]), f.add(f.mul(w, self.dilation), first[1])
 
     def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
         """Where the pixels under a tile begin, in the padded image."""
@@ -190,8 +197,8 @@ class Winograd(Geometry):
         read = [(shared + a, shared + b) for a in range(stride) for b in range(stride)]
         with f.when(is_pixel):
             for table, strides, step, offsets, first, floats in (
-                (chunk.upcoming, self.source, stride, read, channel, depth),
-                (chunk.written, self.target, 1, [(0, 0)], 0, self.widths[0]),
+                (chunk.upcoming, self.within(self.source), stride, read, channel, depth),
+                (chunk.written, self.within(self.target), 1, [(0, 0)], 0, self.widths[0]),
             ):
                 offset = f.add(first, f.add(f.mul(i, step * strides.h), f.mul(j, step * strides.w)))
                 with f.loop(0, self.blocking.tiles) as tile:

@@ -17,10 +17,12 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry(Kernel):
-    """A 3×3 convolution of stride 1 or 2, dilation 1 and one group.
+    """A 3×3 convolution of stride 1 or 2 and one group, or a dilated one of stride 1.
+
+    Dilated by d it is d² convolutions of images of every d-th pixel.
 
     Args:
-        batch, rows, columns: of the output.
+        batch, rows, columns: of the output; rows and columns are multiples of the dilation.
         source: strides of the padded image, of ``extent`` pixels; it begins at the image's first pixel.
         target: strides of the output.
         filtering: the stride and the output tile; see choose().
@@ -38,14 +40,17 @@ class Geometry(Kernel):
     filtering: Filtering
     blocking: Blocking
     lanes: int
+    dilation: int = 1
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def __post_init__(self) -> None:
-        """Check the blocking.
+        """Check sizes and blocking.
 
         Raises:
-            CompileError: a tile would be added to its sums twice.
+            CompileError: images of every d-th pixel differ in size, or a tile would be added to its sums twice.
         """
+        if self.rows % self.dilation or self.columns % self.dilation:
+            raise CompileError("no multiple of the dilation", found=(self.rows, self.columns), expected=self.dilation)
         if self.depths > 1 and self.blocking.tiles % self.blocking.at_once:
             raise CompileError("input channels are summed in parts, but tiles overlap", found=self.blocking)
 
@@ -55,27 +60,37 @@ class Geometry(Kernel):
         return self.filtering.output_tile
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of an output image, of every d-th pixel where there is a dilation."""
+        return self.rows // self.dilation, self.columns // self.dilation
+
+    @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of the padded image that are read."""
-        stride = self.filtering.stride
-        return stride * (self.rows - 1) + 3, stride * (self.columns - 1) + 3
+        """Rows and columns of such an image, padded, that are read."""
+        rows, columns = (self.filtering.stride * (size - 1) + 3 for size in self.size)
+        return rows, columns
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
         """Tiles down and across an image."""
-        return -(-self.rows // self.output_tile), -(-self.columns // self.output_tile)
+        rows, columns = (-(-size // self.output_tile) for size in self.size)
+        return rows, columns
+
+    def within(self, strides: Strides) -> Strides:
+        """Strides from pixel to pixel of such an image."""
+        return Strides(strides.n, strides.h * self.dilation, strides.w * self.dilation, strides.c)
 
     @property
     def overlap(self) -> tuple[int, int]:
         """Rows and columns that the last tile down and across shares with the one before it."""
-        counts = zip(self.tiling, (self.rows, self.columns), strict=True)
+        counts = zip(self.tiling, self.size, strict=True)
         down, across = (count * self.output_tile - size if count > 1 else 0 for count, size in counts)
         return down, across
 
     @property
     def tiles(self) -> int:
         """Tiles of all images."""
-        return self.batch * self.tiling[0] * self.tiling[1]
+        return self.batch * self.dilation**2 * self.tiling[0] * self.tiling[1]
 
     @cached_property
     def groups(self) -> list[list[tuple[tuple[int, int], ...]]]:

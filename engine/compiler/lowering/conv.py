@@ -234,6 +234,7 @@ def _choose(
         )
     filtering = _filtering(lowering, geometry, weight, shape)
     if filtering is not None:
+        size = _of_one_phase(shape, geometry.dilation[0])
         return Winograd(
             batch=n,
             rows=rows,
@@ -243,7 +244,8 @@ def _choose(
             source=source,
             target=target,
             filtering=filtering,
-            blocking=choose_blocking(lowering.host, filtering, rows, columns, weight.shape[1], channels, n),
+            blocking=choose_blocking(lowering.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
+            dilation=geometry.dilation[0],
             lanes=lowering.host.lanes,
             epilogue=epilogue,
         )
@@ -267,11 +269,23 @@ def _filtering(
     lowering: Lowering, geometry: Geometry, weight: Array, shape: tuple[int, int, int, int]
 ) -> Filtering | None:
     """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
-    is_plain = geometry.kernel == (3, 3) and geometry.dilation == (1, 1) and geometry.groups == 1
-    if not is_plain or geometry.stride not in ((1, 1), (2, 2)) or lowering.options.winograd == "off":
+    is_plain = geometry.kernel == (3, 3) and geometry.groups == 1
+    if not is_plain or lowering.options.winograd == "off":
         return None
-    n, channels, rows, columns = shape
-    return choose_winograd(lowering.host, geometry.stride[0], rows, columns, weight.shape[1], channels, n)
+    (stride, dilation), channels = (geometry.stride[0], geometry.dilation[0]), shape[1]
+    if geometry.stride != (stride, stride) or geometry.dilation != (dilation, dilation):
+        return None
+    # Dilated, it is one of all images of every d-th pixel, which must be of one size.
+    if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
+        return None
+    n, rows, columns = _of_one_phase(shape, dilation)
+    return choose_winograd(lowering.host, stride, rows, columns, weight.shape[1], channels, n)
+
+
+def _of_one_phase(shape: tuple[int, int, int, int], dilation: int) -> tuple[int, int, int]:
+    """Number, rows and columns of the images of every d-th pixel of some images."""
+    n, _, rows, columns = shape
+    return n * dilation**2, rows // dilation, columns // dilation
 
 
 def direct(

@@ -24,10 +24,11 @@ FOUR = Filtering(4)
 every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
 
 
-def expected(image: Array, weight: Array, bias: Array, stride: int) -> Array:
+def expected(image: Array, weight: Array, bias: Array, stride: int, dilation: int) -> Array:
     """The convolution of a padded image (N, H, W, C) in float64."""
-    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (3, 3), axis=(1, 2))
-    windows = windows[:, ::stride, ::stride]
+    extent = 2 * dilation + 1
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (extent, extent), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride, :, ::dilation, ::dilation]
     n, h, w = windows.shape[:3]
     sums = windows.reshape(n * h * w, -1) @ weight.astype(np.float64).reshape(len(weight), -1).T
     return sums.reshape(n, h, w, -1) + bias
@@ -43,12 +44,13 @@ def check(
     gaps: tuple[int, int] = (0, 0),
     residual: bool = False,
     at_end: bool = True,
+    dilation: int = 1,
 ) -> None:
     """Run a kernel on images between guard pages; pixels of image and target lie ``gaps`` floats apart."""
     (n, rows, columns), (count, wanted) = shape, channels
     random = np.random.default_rng(11)
     stride = filtering.stride
-    height, width = stride * (rows - 1) + 3, stride * (columns - 1) + 3
+    height, width = (stride * (size - 1) + 1 + 2 * dilation for size in (rows, columns))
     image = np.zeros((n, height, width, count + gaps[0]), np.float32)
     image[:, 1:, 1:] = random.standard_normal((n, height - 1, width - 1, count + gaps[0]), np.float32)
     weight = random.standard_normal((wanted, count, 3, 3), np.float32)
@@ -65,7 +67,9 @@ def check(
         source=Strides(height * width * pitch, width * pitch, pitch),
         target=Strides(rows * columns * wide, columns * wide, wide),
         filtering=filtering,
-        blocking=blocking or choose_blocking(host, filtering, rows, columns, count, wanted, n),
+        blocking=blocking
+        or choose_blocking(host, filtering, rows // dilation, columns // dilation, count, wanted, n * dilation**2),
+        dilation=dilation,
         lanes=host.lanes,
         epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
     )
@@ -78,7 +82,7 @@ def check(
     run(code, level, [memory, packed, result, *extras, alarm])
     assert not alarm
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
-    sums = expected(image[..., :count], weight, bias, stride)
+    sums = expected(image[..., :count], weight, bias, stride, dilation)
     tolerance = TOLERANCES[stride, filtering.output_tile] * np.abs(sums).max()
     if residual:
         sums = np.maximum(sums + other, 0)
@@ -111,6 +115,20 @@ def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: s
 @pytest.mark.parametrize("size", [(1, 4), (3, 3), (8, 5)])
 def test_nothing_before_the_images_is_touched(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
     check(level, (2, *size), (19, 21), filtering=filtering, residual=True, at_end=False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("dilation", "size"), [(2, (2, 4)), (2, (26, 20)), (3, (3, 33)), (4, (24, 24)), (12, (36, 24))]
+)
+@pytest.mark.parametrize("output_tile", [2, 4])
+def test_a_dilated_one(level: str, dilation: int, size: tuple[int, int], output_tile: int) -> None:
+    check(level, (2, *size), (20, 40), filtering=Filtering(output_tile), dilation=dilation, residual=True)
+
+
+def test_a_dilation_that_leaves_images_of_two_sizes_is_refused() -> None:
+    with pytest.raises(CompileError, match="no multiple of the dilation"):
+        check(LEVELS[0], (1, 9, 8), (16, 16), dilation=2)
 
 
 @pytest.mark.parametrize(
