@@ -237,9 +237,10 @@ def choose_tile(
         sizes: vectors that a panel may have.
     """
     count = len(vectors_of(out_channels, host.lanes))
+    spare = 1 if host.lanes >= 16 else 2  # only the widest vectors are multiplied by a number in memory
     best: tuple[float, Tile] | None = None
     for vectors in sizes:
-        limit = (host.registers - 1 - vectors) // vectors
+        limit = (host.registers - spare - vectors) // vectors
         if limit < 1 or vectors > max(count, 1):
             continue
         for tile_rows in range(1, min(rows, limit) + 1):
@@ -247,14 +248,17 @@ def choose_tile(
                 tile = Tile(tile_rows, tile_columns, vectors)
                 tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
                 whole, rest = divmod(count, vectors)
-                total = tiles * (whole * _cycles(tile, vectors, taps) + (_cycles(tile, rest, taps) if rest else 0))
+                cycles = [_cycles(host, tile, each, taps) for each in (vectors, rest)]
+                total = tiles * (whole * cycles[0] + (cycles[1] if rest else 0))
                 if best is None or total < best[0]:
                     best = total, tile
     return best[1] if best else Tile(1, 1, 1)
 
 
-def _cycles(tile: Tile, vectors: int, taps: int) -> float:
+def _cycles(host: Host, tile: Tile, vectors: int, taps: int) -> float:
     """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
     pixels = tile.rows * tile.columns
-    step = max(pixels * vectors, 4, (pixels + vectors) * 0.55) + 0.35 * vectors + 0.25
+    # Narrow vectors come two a cycle: as many loads cost twice as much, and twice as many sums are on their way.
+    share = 1 if host.lanes >= 16 else 2
+    step = max(pixels * vectors, 4 * share, (pixels + vectors) * 0.55 * share) + 0.35 * vectors + 0.25
     return taps * step + 60 + 2.5 * pixels * vectors

@@ -138,7 +138,7 @@ class _Tile:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
             self._fetch_next(image, index, unroll)
             for k in range(unroll):
-                totals = self._multiply(f.at(at, k), f.at(row, k * width), totals)
+                totals = self._multiply(f.at(at, k), f.at(row, k * width), k * width, totals)
             return totals
 
         if run == unroll:
@@ -161,13 +161,14 @@ class _Tile:
             begin = row * code.steps[0] + span + line
             f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
 
-    def _multiply(self, at: Value, weights: Value, totals: list[Value]) -> list[Value]:
-        """Add one input value of every pixel times the panel's weights for it."""
+    def _multiply(self, at: Value, weights: Value, offset: int, totals: list[Value]) -> list[Value]:
+        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's."""
         f, code = self.f, self.code
         vectors = []
         for (lanes, _), first in zip(code.panel, code.starts, strict=True):
             vectors.append(f.load(vector(lanes), f.at(weights, first)))
-            f.prefetch(f.at(weights, first + WEIGHTS_AHEAD))
+            if (offset + first) % LINE_FLOATS < lanes:
+                f.prefetch(f.at(weights, first + WEIGHTS_AHEAD))
         result = []
         for (row, column), pixel in zip(
             product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
