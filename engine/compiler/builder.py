@@ -116,7 +116,7 @@ class Builder:
     def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.generation import make_blueprint
-        from engine.compiler.lowering import Lowering, Options
+        from engine.compiler.lowering import Lowering, Options, lower
 
         graph = self._optimise(progress)
         progress("lowering", 0, 1)
@@ -128,7 +128,7 @@ class Builder:
             self.host,
             Options(winograd=self._options.winograd, off=self._options.passes_off),
         )
-        lowering.run()
+        lower(lowering)
         fusions = [
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]

@@ -11,7 +11,7 @@ import engine
 from engine.compiler import CompiledGraph, CompileOptions
 from engine.compiler.generation import make_blueprint
 from engine.compiler.host import describe
-from engine.compiler.lowering import Lowering, Options
+from engine.compiler.lowering import Lowering, Options, lower
 from tests.compiler.kernels.running import LEVELS
 
 STORE = Path(__file__).parents[2] / "model_store"
@@ -42,7 +42,7 @@ def test_kernels_for_aarch64_become_objects_of_it(name: str) -> None:
     outputs = [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
     inputs = [port.operand for port in graph.inputs]
     lowering = Lowering(graph.operators, graph.infer(specs), inputs, outputs, describe("neon"), Options())
-    lowering.run()
+    lower(lowering)
     blueprint = make_blueprint(lowering)
     assert blueprint.steps
     assert not blueprint.reasons

@@ -13,9 +13,10 @@ from itertools import product
 import numpy as np
 
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.lowering.builder import Lowering
-from engine.compiler.lowering.conv import Geometry, direct
+from engine.compiler.lowering.conv_kernels import direct
 from engine.compiler.lowering.fusion import absorb, epilogue
+from engine.compiler.lowering.geometry import Geometry
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
 from engine.compiler.lowering.steps import Pointer, pointer
 from engine.compiler.storage import View, constant

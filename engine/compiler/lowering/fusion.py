@@ -23,7 +23,7 @@ from engine.passes import ACTIVATIONS, RESIDUALS
 from engine.tensor import Array
 
 if TYPE_CHECKING:
-    from engine.compiler.lowering.builder import Lowering
+    from engine.compiler.lowering.lowering import Lowering
 
 # Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
 DEEPEST = 80

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from engine.compiler.kernels.kernel import Strides
-from engine.compiler.lowering.builder import Lowering
-from engine.compiler.lowering.conv import Geometry, direct
+from engine.compiler.lowering.conv_kernels import direct
 from engine.compiler.lowering.fusion import absorb, epilogue
+from engine.compiler.lowering.geometry import Geometry
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rows import as_rows, in_rows
 from engine.compiler.lowering.rules import NO_BORDER, NotLoweredError, lowers
 from engine.compiler.lowering.steps import pointer

@@ -6,8 +6,8 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb_all, extend
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import NotLoweredError, lowers
 from engine.compiler.lowering.steps import pointer
 from engine.compiler.storage import View

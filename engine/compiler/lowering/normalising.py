@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from engine.compiler.kernels.layer_norm import LayerNorm as Kernel
-from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import absorb, epilogue
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rows import as_rows, in_rows
 from engine.compiler.lowering.rules import FLOAT32, NotLoweredError, lowers
 from engine.compiler.lowering.steps import pointer

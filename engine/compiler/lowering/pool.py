@@ -7,9 +7,9 @@ from typing import Literal
 
 from engine.compiler.kernels.pool import Pool as PoolKernel
 from engine.compiler.kernels.pool_axis import Axis
-from engine.compiler.lowering.builder import Lowering
-from engine.compiler.lowering.conv import as_image
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.geometry import as_image
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rows import emit_global_average
 from engine.compiler.lowering.rules import NotLoweredError, lowers
 from engine.compiler.lowering.steps import dense_strides, pointer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.lowering.builder import Lowering
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import SEE_THROUGH, NotLoweredError, lowers
 from engine.compiler.storage import View, row_major
 from engine.graph.operator import RuntimeOperator

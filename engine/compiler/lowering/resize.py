@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from engine.compiler.kernels.resize import Resize
-from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import NotLoweredError, lowers
 from engine.compiler.lowering.steps import dense_strides, pointer
 from engine.compiler.storage import View, constant

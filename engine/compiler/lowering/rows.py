@@ -9,8 +9,8 @@ import numpy as np
 from engine.compiler.kernels.global_average import GlobalAverage
 from engine.compiler.kernels.rows import RowReduction
 from engine.compiler.kernels.softmax import Softmax
-from engine.compiler.lowering.builder import Lowering
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import NotLoweredError, lowers
 from engine.compiler.lowering.steps import dense_strides, pointer
 from engine.compiler.storage import View, row_major

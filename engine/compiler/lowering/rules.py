@@ -12,7 +12,7 @@ from engine.layers.layer import Layer
 from engine.tensor import TensorSpec
 
 if TYPE_CHECKING:
-    from engine.compiler.lowering.builder import Lowering
+    from engine.compiler.lowering.lowering import Lowering
 
 FLOAT32 = np.dtype(np.float32)
 Border = tuple[int, int, int, int]

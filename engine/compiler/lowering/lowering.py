@@ -1,16 +1,14 @@
-"""Walks a graph and turns operators into steps, deciding on the way where every tensor lies.
+"""A graph being lowered: what rules ask of it, and what they make.
 
-Operators come in execution order. The rule of an operator's layer may look ahead: element-wise operators that follow
-become the epilogue of the kernel being made, a convolution that follows asks for a border of zeros, a concatenation
-that follows gives the tensor its place in the joined one. What has no rule, or whose rule declines, is left to the
-reference layer, with the reason.
+Where a tensor lies is decided when it is made, with a look ahead: a convolution that follows asks for a border of
+zeros, a concatenation that follows gives the tensor its place in the joined one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,34 +19,24 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.copying import make_transpose
-from engine.compiler.lowering.elementwise import RULES as ELEMENTWISE_RULES
 from engine.compiler.lowering.elementwise import Lowered, expression_of, settled
-from engine.compiler.lowering.images import find_images
-from engine.compiler.lowering.joins import Place, find_places
+from engine.compiler.lowering.joins import Place
 from engine.compiler.lowering.rules import (
     BORDERS,
     FLOAT32,
-    IMAGE_LAYERS,
     NO_BORDER,
     ROW_LAYERS,
-    RULES,
     SEE_THROUGH,
     Border,
-    NotFusedError,
     NotLoweredError,
-    Rule,
-    check_spatial_rank,
 )
-from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step, pointer
+from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
 from engine.compiler.storage import View, alarm, channels_last, constant, in_rows, row_major
-from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.binding import BoundLayer
-from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
-from engine.passes import JOINS, RESIDUALS
 from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known
 
 L = TypeVar("L", bound=Layer)
@@ -86,6 +74,9 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         alarm: where kernels say that they met what is not finite; None if none of them needs to.
         fusions: names of the operators that joined others, by the name of the pass.
+        absorbed: names of operators that a kernel before them computes.
+        places: operand -> where in a concatenation it lies.
+        images: names of the operands that should lie channels-last.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -102,20 +93,10 @@ class Lowering:
     alarm: View | None = None
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
-    _places: dict[str, Place] = field(default_factory=dict)
-    _images: set[str] = field(default_factory=set)
+    places: dict[str, Place] = field(default_factory=dict)
+    images: set[str] = field(default_factory=set)
     _shared: dict[int, View] = field(default_factory=dict)
     _joined: dict[str, View] = field(default_factory=dict)
-
-    def run(self) -> None:
-        """Lower every operator."""
-        if JOINS not in self.options.off:
-            self._places = find_places(self.operators, self.spec)
-        self._images = find_images(self.operators, self.spec, IMAGE_LAYERS, self._keeps_order)
-        for op in self.operators:
-            if op.name not in self.absorbed:
-                self._lower(op)
-        self.results = [self._result(port, name) for port, name in enumerate(self.outputs)]
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
 
@@ -125,7 +106,7 @@ class Lowering:
         Raises:
             NotLoweredError: only a run can tell a parameter.
         """
-        bound: BoundLayer = _layer(op)
+        bound: BoundLayer = layer_of(op)
         layer = settled(bound, [self._as_argument(each) for each in op.inputs])
         if layer is None:
             raise NotLoweredError("one of its parameters is known only in a run")
@@ -154,7 +135,7 @@ class Lowering:
 
     def argument(self, op: RuntimeOperator, index: int) -> View | object:
         """The view of a tensor argument of forward; the value itself where it is known now."""
-        layer = _layer(op)
+        layer = layer_of(op)
         if index >= len(layer.positional):
             return None
         source = layer.positional[index]
@@ -165,7 +146,7 @@ class Lowering:
 
     def arguments(self, op: RuntimeOperator) -> list[View | object]:
         """All arguments of forward, each as ``argument`` has it."""
-        return [self.argument(op, index) for index, _ in enumerate(_layer(op).positional)]
+        return [self.argument(op, index) for index, _ in enumerate(layer_of(op).positional)]
 
     def value(self, operand: RuntimeOperand) -> View | object:
         """What an operand is while lowering: constant array, Python value, or view."""
@@ -245,8 +226,8 @@ class Lowering:
     def place(self, operand: RuntimeOperand, is_image: bool) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new."""
         shape = self.float_spec(operand).sizes
-        if operand.name in self._places:
-            place = self._places[operand.name]
+        if operand.name in self.places:
+            place = self.places[operand.name]
             whole = self.joined(place.joined)
             slices = [slice(None)] * len(shape)
             slices[place.axis] = slice(place.first, place.first + shape[place.axis])
@@ -281,12 +262,14 @@ class Lowering:
 
     def is_image(self, operand: RuntimeOperand) -> bool:
         """Whether an operand should lie channels-last."""
-        return operand.name in self._images
+        return operand.name in self.images
 
     def border_for(self, operand: RuntimeOperand) -> Border:
         """The zeros that users of an operand want around it."""
         parts = (
-            [] if operand.producer is None or not isinstance(_kind(operand.producer), Cat) else operand.producer.inputs
+            []
+            if operand.producer is None or not isinstance(kind_of(operand.producer), Cat)
+            else operand.producer.inputs
         )
         borders = [NO_BORDER, *(self._border_in_place(part, operand) for part in parts)]
         for op in operand.consumers:
@@ -303,7 +286,7 @@ class Lowering:
 
     def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand) -> Border:
         """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
-        place = self._places.get(part.name)
+        place = self.places.get(part.name)
         return self.border_for(part) if place is not None and place.joined is joined and place.axis == 1 else NO_BORDER
 
     def elementwise(self, op: RuntimeOperator) -> Lowered | None:
@@ -318,112 +301,18 @@ class Lowering:
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
         return TensorSpec(value.shape, value.dtype) if isinstance(value, TensorSpec) else value
 
-    # -- the walk -----------------------------------------------------------------------------------------------------
 
-    def _lower(self, op: RuntimeOperator) -> None:
-        if op.type == "pnnx.Input":
-            self._input(op)
-        elif op.layer is not None and isinstance(op.layer.layer, Constant):
-            self.constants[op.outputs[0].name] = op.layer.forward([])
-        elif op.layer is not None and not self._is_all_known(op):
-            self._lower_by_rule(op)
-
-    def _keeps_order(self, op: RuntimeOperator) -> bool:
-        return isinstance(_kind(op), Cat) or type(_kind(op)) in SEE_THROUGH or self.elementwise(op) is not None
-
-    def _is_all_known(self, op: RuntimeOperator) -> bool:
-        """Operators whose results are Python values known now need no step."""
-        return bool(op.outputs) and all(is_known(self.values.get(each.name, UNKNOWN)) for each in op.outputs)
-
-    def _lower_by_rule(self, op: RuntimeOperator) -> None:
-        before = self._state()
-        try:
-            rule = RULES.get(type(_layer(op).layer))
-            if rule is None and self.elementwise(op) is not None:
-                rule = RULES[Layer]
-            if rule is None:
-                raise NotLoweredError(self._why_no_rule(op))
-            check_spatial_rank(_layer(op).layer)
-            self._apply(rule, op)
-        except NotLoweredError as declined:
-            self._restore(before)
-            self._keep(op, str(declined))
-        except EngineError:
-            raise
-        except Exception as exc:  # a defect of a rule costs speed, not the answer
-            _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
-            self._restore(before)
-            self._keep(op, f"its lowering failed with {type(exc).__name__}")
-
-    def _apply(self, rule: Rule, op: RuntimeOperator) -> None:
-        """Let a rule make an operator's kernel, without residuals where those do not lie in its result's order."""
-        before, options = self._state(), self.options
-        try:
-            rule(self, op)
-        except NotFusedError:
-            self._restore(before)
-            self.options = replace(options, off={*options.off, RESIDUALS})
-            rule(self, op)
-        finally:
-            self.options = options
-
-    def _state(self) -> tuple[int, set[str], dict[str, list[str]]]:
-        """What a rule adds to before it may decline after all."""
-        return len(self.steps), set(self.absorbed), {name: list(ops) for name, ops in self.fusions.items()}
-
-    def _restore(self, state: tuple[int, set[str], dict[str, list[str]]]) -> None:
-        n_steps, self.absorbed, self.fusions = state
-        del self.steps[n_steps:]
-
-    def _why_no_rule(self, op: RuntimeOperator) -> str:
-        if type(_kind(op)) not in ELEMENTWISE_RULES:
-            return "there is no kernel for it"
-        specs = [spec for each in (*op.outputs, *op.inputs) if (spec := self.spec(each)) is not None]
-        others = [dtype_name(spec.dtype) for spec in specs if spec.dtype != FLOAT32]
-        if others:
-            return f"there are no {others[0]} kernels"
-        is_empty = any(spec.size == 0 for spec in specs)
-        return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
-
-    def _keep(self, op: RuntimeOperator, reason: str) -> None:
-        """Leave an operator to its reference layer."""
-        self.reasons[op.name] = reason
-        inputs = tuple(self.views.get(each.name) for each in op.inputs)
-        outputs = []
-        for each in op.outputs:
-            spec = self.spec(each)
-            view = None
-            if spec is not None:
-                is_float = spec.dtype == FLOAT32 and spec.size
-                view = self.place(each, self.is_image(each)) if is_float else row_major(spec.sizes, spec.dtype)
-                self.define(each, view)
-            outputs.append(view)
-        self.steps.append(ReferenceStep(operator=op, inputs=inputs, outputs=tuple(outputs), reason=reason))
-
-    def _input(self, op: RuntimeOperator) -> None:
-        operand = op.outputs[0]
-        spec = self.spec(operand)
-        if spec is not None:
-            self.define(operand, row_major(spec.sizes, spec.dtype, Home.INPUT, self.inputs.index(operand.name)))
-
-    def _result(self, port: int, name: str) -> View | str:
-        """An output that kernels did not write in its own memory is copied there."""
-        view = self.views.get(name)
-        if view is None or view.dtype != FLOAT32 or view.phantom.size == 0:
-            return name
-        is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
-        if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
-            return view
-        result = row_major(view.shape, FLOAT32, Home.OUTPUT, port)
-        self.copy(view, result, [name])
-        return result
-
-
-def _kind(op: RuntimeOperator) -> Layer | None:
+def kind_of(op: RuntimeOperator) -> Layer | None:
+    """The layer of an operator, its parameters perhaps open; None for those that compute nothing."""
     return None if op.layer is None else op.layer.layer
 
 
-def _layer(op: RuntimeOperator) -> Any:
+def layer_of(op: RuntimeOperator) -> Any:
+    """The bound layer of an operator.
+
+    Raises:
+        NotLoweredError: it has none.
+    """
     if op.layer is None:
         raise NotLoweredError("it computes nothing")
     return op.layer
