@@ -9,7 +9,7 @@ from pathlib import Path
 import engine
 from docs.generate_operators import PAGE, compiled_as, render
 from engine.compiler.host import describe
-from engine.compiler.lowering import Lowering
+from engine.compiler.lowering import Lowering, lower
 from engine.layers.arithmetic import RSub
 from engine.layers.cast import To, TypeAs
 from tests.layers.samples import Sample, all_samples
@@ -53,7 +53,7 @@ def operators(sample: Sample) -> Iterator[tuple[tuple[type, object], str, bool]]
         values = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
         ports = ([port.operand for port in ports] for ports in (graph.inputs, graph.outputs))
         lowering = Lowering(graph.operators, values, *ports, host=describe("avx2"))
-        lowering.run()
+        lower(lowering)
         made = {*lowering.views, *lowering.constants}
         for op in graph.operators:
             if op.layer is not None:
