@@ -181,19 +181,29 @@ class Machine:
         """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
 
         Args:
-            specs: of the inputs; None where they are open, and so is the choice of kernels.
+            specs: of the inputs; None where they are open: then the kernels are those of the shapes that ran last.
         """
         if specs is not None:
             self.prepare(graph, specs)
         if self.failure is not None:
             description["compiler"] = {"failure": self.failure}
         elif specs is None:
-            for row in description["operators"]:
-                if "kernel" in row:
-                    row["kernel"] = None
+            self._annotate_latest(graph, description)
         else:
             compiled = self._compiled(graph)
             description["compiler"] = compiled.annotate(compiled.program(specs), description["operators"])
+
+    def _annotate_latest(self, graph: RuntimeGraph, description: dict[str, Any]) -> None:
+        with self._lock:
+            compiled = self._graphs[id(graph)][1] if id(graph) in self._graphs else None
+        found = None if compiled is None else compiled.latest()
+        if compiled is None or found is None:
+            for row in description["operators"]:
+                if "kernel" in row:
+                    row["kernel"] = None
+            return
+        shapes, program = found
+        description["compiler"] = {"shapes": shapes, **compiled.annotate(program, description["operators"])}
 
     def _compiled(self, graph: RuntimeGraph) -> CompiledGraph:
         with self._lock:

@@ -121,6 +121,11 @@ class CompiledGraph:
         """The program for inputs of these shapes."""
         return self.instance(specs).program
 
+    def latest(self) -> tuple[list[list[int]], Program] | None:
+        """The program asked for last and the shapes of its inputs; None while nothing is compiled."""
+        found = self._instances.latest()
+        return found and ([list(shape) for shape, _ in found[0]], found[1].program)
+
     def annotate(self, program: Program, operators: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Write the kernel of every operator into its description; how the program came about, as plain data."""
         blueprint = program.blueprint

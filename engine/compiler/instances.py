@@ -72,6 +72,11 @@ class Instances:
         with self._lock:
             return _key(specs) in self._ready
 
+    def latest(self) -> tuple[Key, Instance] | None:
+        """The instance asked for last, with shapes and dtypes of its inputs; None while there is none."""
+        with self._lock:
+            return next(reversed(self._ready.items()), None)
+
     def _try(self, key: Key, specs: Sequence[TensorSpec]) -> None:
         try:
             self.get(specs)

@@ -141,6 +141,19 @@ def test_open_dimensions_take_any_size() -> None:
     assert Session(net).run([np.ones((1, 7, 2), F32)])[0].shape == (1, 7, 2)
 
 
+def test_with_open_dimensions_the_kernels_of_the_shapes_that_ran_last_are_told() -> None:
+    net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), OUTPUT, _0=(1, None, None))
+    session = Session(net, backend="compiled", cache=None)
+    before = session.describe()
+    assert "compiler" not in before
+    assert {row["name"]: row["kernel"] for row in before["operators"] if "kernel" in row} == {"relu": None}
+    for shape in ((1, 7, 2), (1, 3, 3), (1, 7, 2)):
+        session.run([np.ones(shape, F32)])
+        told = session.describe()
+        assert told["compiler"]["shapes"] == [list(shape)]
+        assert {row["name"]: row["kernel"] for row in told["operators"] if "kernel" in row} == {"relu": "map"}
+
+
 def test_a_layer_that_breaks_is_reported_with_its_operator() -> None:
     class Broken(Layer):
         """Divides by zero."""
