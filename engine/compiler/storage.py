@@ -144,7 +144,7 @@ def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port:
     return View(storage, storage.phantom.reshape(shape))
 
 
-def in_rows(shape: Sequence[int]) -> View:
+def spaced_rows(shape: Sequence[int]) -> View:
     """A new float32 tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
     size = shape[-1]
     pitch = _pitch(size)

@@ -14,7 +14,7 @@ from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.memory import MemoryPlan, plan_memory
 from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
 from engine.tensor import Array
-from tests.graph.build import INPUT, built, op
+from tests.graph.build import INPUT, built, conv, op
 
 CODE = Border(batch=1, rows=3, columns=3, pitch=1, border=(1, 1, 1, 1), lanes=1)
 KINDS = [
@@ -98,20 +98,17 @@ def test_the_alarm_is_nobody_elses() -> None:
     assert plan.offsets[word.storage] not in [plan.offsets[each.storage] for each in others]
 
 
-def conv(name: str, source: str, target: str, channels: tuple[int, int], stride: int = 1) -> engine.pnnx.Operator:
-    weight = np.random.default_rng(len(name)).standard_normal((channels[1], channels[0], 3, 3), np.float32) / 10
-    return op(
-        "nn.Conv2d", name, source, target, bias=False, in_channels=channels[0], out_channels=channels[1],
-        kernel_size=(3, 3), stride=(stride, stride), padding=(1, 1), dilation=(1, 1), groups=1, padding_mode="zeros",
-        weight=weight,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_images_that_take_turns_in_one_place_are_computed_alike_every_time(threads: int) -> None:
-    steps = [conv("a", "0", "1", (8, 40)), conv("bb", "1", "2", (40, 64), 2), conv("ccc", "2", "3", (64, 24)),
-             op("nn.Upsample", "up", "3", "4", scale_factor=(2.0, 2.0), mode="nearest", size=None),
-             conv("dddd", "4", "5", (24, 48)), conv("eeeee", "5", "6", (48, 8))]  # fmt: skip
+    given = {"padding": (1, 1)}
+    steps = [
+        conv("a", "0", "1", (8, 40), **given),
+        conv("b", "1", "2", (40, 64), stride=(2, 2), **given),
+        conv("c", "2", "3", (64, 24), **given),
+        op("nn.Upsample", "up", "3", "4", scale_factor=(2.0, 2.0), mode="nearest", size=None),
+        conv("d", "4", "5", (24, 48), **given),
+        conv("e", "5", "6", (48, 8), **given),
+    ]
     graph = built(INPUT, *steps, op("pnnx.Output", "out", "6"), _0=(1, 8, 61, 70))
     compiled = CompiledGraph(graph, CompileOptions(threads=threads))
     blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint

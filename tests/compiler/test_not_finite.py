@@ -7,38 +7,15 @@ import pytest
 
 from engine import Session
 from engine.graph import RuntimeGraph
-from engine.pnnx import Attribute, Graph, Operator
-from engine.tensor import TensorSpec
+from tests.graph.build import F32, INPUT, built, conv, op
 
-F32 = np.dtype(np.float32)
 RANDOM = np.random.default_rng(5)
-WEIGHT = RANDOM.standard_normal((24, 24, 3, 3)).astype(F32)
-PARAMS = {
-    "in_channels": 24,
-    "out_channels": 24,
-    "kernel_size": (3, 3),
-    "stride": (1, 1),
-    "padding": (1, 1),
-    "dilation": (1, 1),
-    "groups": 1,
-    "padding_mode": "zeros",
-    "bias": False,
-}
 
 
 @pytest.fixture(scope="module")
 def network() -> RuntimeGraph:
-    weight = Attribute(shape=WEIGHT.shape, dtype=F32, data=WEIGHT, code="f32")
-    operators = (
-        Operator("pnnx.Input", "in", (), ("0",)),
-        Operator("nn.Conv2d", "conv", ("0",), ("1",), params=PARAMS, attributes={"weight": weight}),
-        Operator("nn.ReLU", "relu", ("1",), ("2",)),
-        Operator("pnnx.Output", "out", ("2",), ()),
-    )
-    source = Graph(operators=operators, annotations={"0": TensorSpec((1, 24, 20, 20), F32)})
-    graph = RuntimeGraph.from_source(source)
-    graph.build()
-    return graph
+    layer = conv("conv", "0", "1", (24, 24), padding=(1, 1))
+    return built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=(1, 24, 20, 20))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])

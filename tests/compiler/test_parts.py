@@ -7,27 +7,15 @@ import pytest
 
 from engine import Session
 from engine.graph import RuntimeGraph
-from tests.graph.build import INPUT, built, op
+from tests.graph.build import INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(9)
 F32 = np.dtype(np.float32)
-CONV = {
-    "in_channels": 3,
-    "out_channels": 8,
-    "kernel_size": (3, 3),
-    "stride": (1, 1),
-    "padding": (1, 1),
-    "dilation": (1, 1),
-    "groups": 1,
-    "padding_mode": "zeros",
-    "bias": False,
-}
 
 
 def network(size: int) -> RuntimeGraph:
-    weight = RANDOM.standard_normal((8, 3, 3, 3)).astype(F32)
-    conv = op("nn.Conv2d", "conv", "0", "1", weight=weight, **CONV)
-    return built(INPUT, conv, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=(1, 3, size, size))
+    layer = conv("conv", "0", "1", (3, 8), padding=(1, 1))
+    return built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=(1, 3, size, size))
 
 
 @pytest.mark.parametrize(("size", "is_split"), [(16, False), (768, True)])

@@ -28,6 +28,28 @@ def op(type: str, name: str, inputs: str = "", outputs: str = "", **given: Any) 
     )
 
 
+def conv(
+    name: str, source: str, target: str, channels: tuple[int, int], kernel: tuple[int, ...] = (3, 3), **given: Any
+) -> Operator:
+    """A convolution of (in, out) channels without bias or padding, its weights random by its name."""
+    rank, groups = len(kernel), given.get("groups", 1)
+    random = np.random.default_rng(sum(map(ord, name)))
+    weight = random.standard_normal((channels[1], channels[0] // groups, *kernel)).astype(F32)
+    params: dict[str, Any] = {
+        "in_channels": channels[0],
+        "out_channels": channels[1],
+        "kernel_size": kernel,
+        "stride": (1,) * rank,
+        "padding": (0,) * rank,
+        "dilation": (1,) * rank,
+        "groups": groups,
+        "padding_mode": "zeros",
+        "bias": False,
+        "weight": weight,
+    }
+    return op(f"nn.Conv{rank}d", name, source, target, **{**params, **given})
+
+
 def graph(*operators: Operator, **shapes: tuple[int | None, ...] | TensorSpec) -> RuntimeGraph:
     """A graph to build; shapes are annotations by operand name with a leading ``_`` (``_0=(1, 3)``), float32."""
     specs = {

@@ -26,6 +26,7 @@ from engine.compiler.kernels.kernel import (
     Strides,
     place,
     start,
+    vectors_a_cycle,
     vectors_of,
     width_of,
 )
@@ -258,7 +259,7 @@ def choose_tile(
 def _cycles(host: Host, tile: Tile, vectors: int, taps: int) -> float:
     """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
     pixels = tile.rows * tile.columns
-    # Narrow vectors come two a cycle: as many loads cost twice as much, and twice as many sums are on their way.
-    share = 1 if host.lanes >= 16 else 2
+    # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
+    share = vectors_a_cycle(host.lanes)
     step = max(pixels * vectors, 4 * share, (pixels + vectors) * 0.55 * share) + 0.35 * vectors + 0.25
     return taps * step + 60 + 2.5 * pixels * vectors

@@ -145,6 +145,11 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
     return widths
 
 
+def vectors_a_cycle(lanes: int) -> int:
+    """How many products of vectors a core begins a cycle, in the models of cost: narrow ones come in pairs."""
+    return 1 if lanes >= 16 else 2
+
+
 def width_of(panel: Sequence[tuple[int, int]]) -> int:
     """Floats of some vectors (lanes, channels), empty lanes included."""
     return sum(lanes for lanes, _ in panel)

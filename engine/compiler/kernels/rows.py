@@ -6,68 +6,38 @@ Arguments: source, target, operands of the epilogue.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.ir import Function, Index, Value, constant, vector
 from engine.compiler.kernels.arithmetic import negative
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Epilogue, Kernel, finish_channels, fitting_lanes, place, start
+from engine.compiler.kernels.kernel import CHUNK_BYTES, finish_channels
+from engine.compiler.kernels.row_kernel import Row, RowKernel
 
 # Columns summed by themselves, so that the rounding error does not grow with the length of the row.
 RUN = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowReduction(Kernel):
-    """A number for every row; NaN if the row holds one.
-
-    Args:
-        rows: all of them, one after the other at a constant distance.
-        source, target: distance of rows and of results, in elements.
-        epilogue: its operands are addressed as (0, row, 0, 0).
-    """
+class RowReduction(RowKernel):
+    """A number for every row; NaN if the row holds one. Operands of the epilogue are addressed as (0, row, 0, 0)."""
 
     kind = "rows"
     mode: Literal["sum", "mean", "max", "min"]
-    rows: int
-    columns: int
-    source: int
-    target: int
-    lanes: int
-    epilogue: Epilogue = field(default_factory=Epilogue)
 
     @property
     def flops(self) -> int:
         return self.rows * self.columns
 
     @property
-    def block(self) -> int:
-        """Rows of a chunk."""
-        return max(1, min(self.rows, CHUNK_BYTES // (4 * self.columns)))
+    def chunk_elements(self) -> int:
+        return CHUNK_BYTES // 4
 
-    @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
-
-    @property
-    def width(self) -> int:
-        """Lanes of a vector, no more than a row can use."""
-        return fitting_lanes(self.columns, self.lanes)
-
-    def emit(self, module: Module, host: Host) -> None:
-        f, (source, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
-        first = f.mul(chunk, self.block)
-        with f.loop(first, f.minimum(f.add(first, self.block), self.rows)) as row:
-            operands = [
-                place(f, base, strides, 0, row.index, 0, 0)
-                for base, strides in zip(extras, self.epilogue.operands, strict=True)
-            ]
-            result = self._reduce(f, f.at(source, f.mul(row.index, self.source)))
-            value = finish_channels(f, self.epilogue, result, operands, 1)
-            f.store(value, f.at(target, f.mul(row.index, self.target)))
-        f.finish()
+    def emit_row(self, row: Row) -> None:
+        f = row.f
+        result = self._reduce(f, row.source)
+        f.store(finish_channels(f, self.epilogue, result, row.operands, 1), row.target)
 
     def _reduce(self, f: Function, line: Value) -> Value:
         if self.mode in ("max", "min"):

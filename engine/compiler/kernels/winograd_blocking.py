@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.host import Host
-from engine.compiler.kernels.kernel import vectors_of
+from engine.compiler.kernels.kernel import vectors_a_cycle, vectors_of
 from engine.compiler.kernels.winograd_transforms import Filtering
 
 # Bytes of the second-level cache that a chunk's own memory may take, and that with all weights; of the last one.
@@ -94,8 +94,8 @@ class _Work:
         """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
         if not vectors:
             return 0
-        # Narrow vectors come two a cycle: as many loads cost twice as much, and twice as many sums are on their way.
-        share = 1.0 if self.lanes >= 16 else 2.0
+        # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
+        share = vectors_a_cycle(self.lanes)
         loads = share * (tiles + vectors)
         return max(tiles * vectors, share * 4.5, (tiles + 3.5) * vectors / 2, loads * 0.55) + loads * 0.025
 

@@ -31,7 +31,7 @@ from engine.compiler.lowering.rules import (
     NotLoweredError,
 )
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
-from engine.compiler.storage import View, alarm, channels_last, constant, in_rows, row_major
+from engine.compiler.storage import View, alarm, channels_last, constant, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.binding import BoundLayer
@@ -238,7 +238,7 @@ class Lowering:
             return row_major(shape, FLOAT32, Home.OUTPUT, self.outputs.index(operand.name))
         if is_image:
             return channels_last(shape, self.border_for(operand))
-        return in_rows(shape) if self._is_read_in_rows(operand) else row_major(shape, FLOAT32)
+        return spaced_rows(shape) if self._is_read_in_rows(operand) else row_major(shape, FLOAT32)
 
     def _is_read_in_rows(self, operand: RuntimeOperand) -> bool:
         """Whether all who read an operand do so row by row."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from engine import RuntimeGraph, Session
-from engine.pnnx import Operator
-from tests.graph.build import F32, INPUT, built, op
+from tests.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(3)
 
@@ -21,19 +20,12 @@ def check(net: RuntimeGraph, *shapes: tuple[int, ...]) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-def conv(name: str, x: str, channels: int, out: int) -> Operator:
-    weight = RANDOM.standard_normal((out, channels, 1, 1)).astype(F32)
-    given = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "bias": False}
-    sizes = {"in_channels": channels, "out_channels": out, "kernel_size": (1, 1)}
-    return op("nn.Conv2d", f"conv_{name}", x, name, weight=weight, **sizes, **given)
-
-
 def test_a_concatenation_is_not_read_before_its_last_part_is_there() -> None:
     net = built(
         INPUT,
-        conv("a", "0", 3, 4),
-        conv("e", "0", 3, 8),
-        conv("b", "0", 3, 4),
+        conv("conv_a", "0", "a", (3, 4), (1, 1)),
+        conv("conv_e", "0", "e", (3, 8), (1, 1)),
+        conv("conv_b", "0", "b", (3, 4), (1, 1)),
         op("torch.cat", "cat", "a b", "c", dim=1),
         op("pnnx.Expression", "sum", "e c", "d", expr="add(@0,@1)"),
         op("pnnx.Output", "out", "d"),
@@ -88,7 +80,7 @@ def test_rows_of_a_permuted_tensor_stay_where_they_belong(dims: tuple[int, ...],
 def test_a_residual_of_one_channel_may_lie_anywhere() -> None:
     net = built(
         INPUT,
-        conv("a", "0", 3, 1),
+        conv("conv_a", "0", "a", (3, 1), (1, 1)),
         op("Tensor.slice", "slice", "0", "b", dim=1, start=1, end=2, step=1),
         op("Tensor.permute", "turn", "b", "c", dims=(0, 1, 3, 2)),
         op("pnnx.Expression", "sum", "a c", "d", expr="add(@0,@1)"),

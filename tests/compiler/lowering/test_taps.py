@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from engine import RuntimeGraph, Session
 from engine.compiler import CompiledGraph, CompileOptions
 from engine.compiler.lowering.taps import FEWEST, Axis, spans
-from engine.pnnx import Operator
-from tests.graph.build import F32, INPUT, built, op
+from tests.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(3)
 
@@ -38,18 +37,6 @@ def test_every_product_with_a_pixel_is_computed_once(
             assert span.origin + k * stride == at[span.first]
             reads |= {at[tap] for tap in taps}
         assert (span.before, span.after) == (max(0, -min(reads)), max(0, max(reads) - size + 1))
-
-
-def conv(
-    name: str, source: str, target: str, channels: tuple[int, int], kernel: tuple[int, ...], **given: Any
-) -> Operator:
-    groups = given.get("groups", 1)
-    weight = RANDOM.standard_normal((channels[1], channels[0] // groups, *kernel)).astype(F32)
-    rest = {"stride": (1,) * len(kernel), "padding": (0,) * len(kernel), "dilation": (1,) * len(kernel), "groups": 1}
-    return op(
-        f"nn.Conv{len(kernel)}d", name, source, target, weight=weight, bias=False, in_channels=channels[0],
-        out_channels=channels[1], kernel_size=kernel, padding_mode="zeros", **{**rest, **given},
-    )  # fmt: skip
 
 
 def check(graph: RuntimeGraph, shape: tuple[int, ...]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine import Session
 from engine.compiler import CompiledGraph, CompileOptions
-from tests.graph.build import F32, INPUT, built, op
+from tests.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(4)
 WINOGRAD, DIRECT = "winograd", "conv"
@@ -34,12 +34,8 @@ def test_a_convolution_of_64_channels(
     size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], kind: str
 ) -> None:
     shape = (2, 64, *size)
-    conv = op(
-        "nn.Conv2d", "conv", "0", "1", bias=False, in_channels=64, out_channels=64, kernel_size=(3, 3), stride=stride,
-        padding=dilation, dilation=dilation, groups=1, padding_mode="zeros",
-        weight=RANDOM.standard_normal((64, 64, 3, 3)).astype(F32),
-    )  # fmt: skip
-    graph = built(INPUT, conv, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
+    layer = conv("conv", "0", "1", (64, 64), stride=stride, padding=dilation, dilation=dilation)
+    graph = built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
     compiled = CompiledGraph(graph, CompileOptions())
     blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint
     assert kind in [step.kind for step in blueprint.steps]
