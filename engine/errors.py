@@ -11,7 +11,7 @@ EngineError
 ├─ ShapeError                operands do not fit each other (also a ValueError)
 ├─ InputError                a caller's tensors do not fit the graph (also a ValueError)
 ├─ ExecutionError            an operator failed while running
-├─ RunCancelledError         the caller cancelled the run between two operators
+├─ RunCancelledError         the caller cancelled the run between two operators, or what compiles for it
 └─ CompileError              an operator cannot be lowered; the caller may fall back to the reference
 
 Every error says where, what was found and what was expected. Places are file *names*, operators and
@@ -107,7 +107,7 @@ class ExecutionError(EngineError):
 
 
 class RunCancelledError(EngineError):
-    """The caller cancelled the run; it stopped before the operator named."""
+    """The caller cancelled the run, or the compiling for it; it stopped before the operator or stage named."""
 
 
 class CompileError(EngineError):

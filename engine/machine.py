@@ -158,21 +158,25 @@ class Machine:
         *,
         refresh: bool = False,
         progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
         """Compile a graph for inputs of these shapes ahead of its first run.
 
         Args:
             refresh: compile even what was compiled before.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
 
         Returns:
             What was made, as plain data; only ``failure`` where nothing was.
 
         Raises:
             CompileError: it must be compiled and cannot.
+            RunCancelledError: ``cancelled`` said so.
         """
         if self.failure is None:
             try:
-                return self._compiled(graph).prepare(specs, refresh=refresh, progress=progress)
+                compiled = self._compiled(graph)
+                return compiled.prepare(specs, refresh=refresh, progress=progress, cancelled=cancelled)
             except CompileError as error:
                 self._fall_back(error)
         return {"failure": self.failure}

@@ -174,6 +174,7 @@ class Session:
         specs: Sequence[TensorSpec] | None = None,
         refresh: bool = False,
         progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
         """Compile now what runs of the exported shapes, or of others, will need.
 
@@ -182,6 +183,7 @@ class Session:
             specs: of the inputs, in graph order; the exported ones without it.
             refresh: compile even what was compiled before, here or in the cache.
             progress: told how far it is.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
 
         Returns:
             What was made, as plain data, see docs/graph.md; None on the reference, and where sizes are open.
@@ -189,13 +191,14 @@ class Session:
         Raises:
             InputError: the graph takes no such batch.
             CompileError: backend ``compiled`` and nothing can be compiled.
+            RunCancelledError: ``cancelled`` said so.
         """
         wanted = [port.spec for port in self.graph.inputs] if specs is None else specs
         known = [_with_batch(spec, batch) for spec in wanted if spec is not None]
         if self._machine is None or len(known) != len(wanted) or not all(spec.is_static for spec in known):
             return None
         graph, known = self._graph_for(known)
-        return self._machine.prepare(graph, known, refresh=refresh, progress=progress)
+        return self._machine.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
 
     def _graph_for(self, specs: list[TensorSpec]) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from engine.compiler.fingerprint import graph_digest, program_key
 from engine.compiler.host import Host, detect
 from engine.compiler.pages import release
 from engine.compiler.program import Origin, Program
-from engine.compiler.progress import Progress, silent
+from engine.compiler.progress import Progress, asking, silent
 from engine.compiler.version import is_unchanged
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
@@ -60,17 +60,27 @@ class Builder:
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
 
-    def program(self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent) -> Program:
+    def program(
+        self,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        progress: Progress = silent,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Program:
         """The program for inputs of these shapes.
 
         Args:
             refresh: compile even what the cache has, and replace it there.
+            progress: told how far it is.
+            cancelled: asked before every pass, operator and kernel whether the program is no longer wanted.
 
         Raises:
+            RunCancelledError: ``cancelled`` said so.
             CompileError: generated code is not valid, or no operator has a kernel.
             EngineError: an operator does not accept these shapes.
         """
-        start = time.perf_counter()
+        start, progress = time.perf_counter(), asking(progress, cancelled)
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress)
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
@@ -119,7 +129,6 @@ class Builder:
         from engine.compiler.lowering import Lowering, Options, lower
 
         graph = self._optimise(progress)
-        progress("lowering", 0, 1)
         lowering = Lowering(
             graph.operators,
             graph.infer(specs),
@@ -128,7 +137,7 @@ class Builder:
             self.host,
             Options(winograd=self._options.winograd, off=self._options.passes_off),
         )
-        lower(lowering)
+        lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]
@@ -139,8 +148,8 @@ class Builder:
 
     def _optimise(self, progress: Progress) -> RuntimeGraph:
         if self._optimised is None:
-            progress("passes", 0, 1)
-            self._optimised, self._passes = optimise(self._graph, self._options.passes_off - set(LOWERING_PASSES))
+            off = self._options.passes_off - set(LOWERING_PASSES)
+            self._optimised, self._passes = optimise(self._graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
 
 

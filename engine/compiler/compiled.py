@@ -103,18 +103,26 @@ class CompiledGraph:
         return parts * plan.arena_bytes > FAR_BYTES and images > weights / 2
 
     def prepare(
-        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress | None = None
+        self,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
         """Make the program for inputs of these shapes, if it is not made yet; what was made, as plain data.
 
         Args:
             refresh: compile even what was compiled before, here or in the cache.
+            progress: told how far it is.
+            cancelled: asked between kernels, and the like, whether the program is no longer wanted.
 
         Raises:
+            RunCancelledError: ``cancelled`` said so.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self._builder.program, refresh=refresh, progress=progress or silent)
+        make = partial(self._builder.program, refresh=refresh, progress=progress or silent, cancelled=cancelled)
         return describe(self._instances.get(specs, make, refresh=refresh).program)
 
     def program(self, specs: Sequence[TensorSpec]) -> Program:

@@ -1,9 +1,11 @@
-"""Telling whoever waits how far compiling is."""
+"""Telling whoever waits how far compiling is, and asking whether anybody still waits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
+
+from engine.errors import RunCancelledError
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done (``passes``, ``lowering``, ``assembling``), how many parts of it are done and how many
@@ -12,3 +14,20 @@ there are."""
 
 def silent(doing: str, done: int, of: int) -> None:
     """Tell nobody."""
+
+
+def asking(progress: Progress, cancelled: Callable[[], bool] | None) -> Progress:
+    """The same, which then asks whether what is being made is still wanted.
+
+    Raises:
+        RunCancelledError: when called, and ``cancelled`` says so.
+    """
+    if cancelled is None:
+        return progress
+
+    def tell(doing: str, done: int, of: int) -> None:
+        progress(doing, done, of)
+        if cancelled():
+            raise RunCancelledError("compiling was cancelled", where=doing)
+
+    return tell

@@ -46,7 +46,9 @@ ROUNDS: Final = 8
 """How often all passes run at most; two or three rounds are usual, the last of which finds nothing."""
 
 
-def optimise(graph: RuntimeGraph, off: Collection[str] = ()) -> tuple[RuntimeGraph, list[PassReport]]:
+def optimise(
+    graph: RuntimeGraph, off: Collection[str] = (), before_each: Callable[[], None] | None = None
+) -> tuple[RuntimeGraph, list[PassReport]]:
     """Run the passes over a built graph.
 
     The result computes what ``graph`` computes, from the same inputs to the same outputs; weights and layers that no
@@ -54,6 +56,7 @@ def optimise(graph: RuntimeGraph, off: Collection[str] = ()) -> tuple[RuntimeGra
 
     Args:
         off: names of passes to leave out.
+        before_each: called before every pass; what it raises ends them all.
 
     Returns:
         The optimised graph, ``graph`` itself where nothing could be done, and a report of each pass that ran.
@@ -69,6 +72,8 @@ def optimise(graph: RuntimeGraph, off: Collection[str] = ()) -> tuple[RuntimeGra
     for _ in range(ROUNDS):
         before = graph
         for name, found in reports.items():
+            if before_each is not None:
+                before_each()
             graph, report = _run(name, graph)
             found.append(report)
         if graph is before:

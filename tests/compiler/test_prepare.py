@@ -85,12 +85,14 @@ def test_what_cannot_be_compiled_says_why_or_is_refused() -> None:
     assert failed.compile_failure == made["failure"]
 
 
-def test_progress_is_told_of_passes_lowering_and_every_kernel() -> None:
+def test_progress_is_told_of_passes_every_operator_and_every_kernel() -> None:
     told: list[tuple[str, int, int]] = []
     session().prepare(progress=lambda *each: told.append(each))
-    assert told[:2] == [("passes", 0, 1), ("lowering", 0, 1)]
-    count = told[-1][2]
-    assert told[2:] == [("assembling", number, count) for number in range(count)]
+    stages = [doing for doing, done, _ in told if done == 0]
+    assert list(dict.fromkeys(stages)) == ["passes", "lowering", "assembling"]
+    for stage in ("lowering", "assembling"):
+        count = max(of for doing, _, of in told if doing == stage)
+        assert [each[1:] for each in told if each[0] == stage] == [(number, count) for number in range(count)]
 
 
 def test_a_warm_start_has_no_progress_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +108,12 @@ def test_a_program_is_made_once() -> None:
     made = session()
     first = made.prepare(specs=[TensorSpec(SHAPE, F32)])
     assert made.prepare() == first
+
+
+@pytest.mark.parametrize("doing", ["passes", "lowering", "assembling"])
+def test_it_can_be_cancelled_at_every_stage_and_done_again(doing: str) -> None:
+    stage: list[str] = []
+    made = session(sorting())
+    with pytest.raises(engine.RunCancelledError, match=f"^{doing}: compiling was cancelled"):
+        made.prepare(progress=lambda *told: stage.append(told[0]), cancelled=lambda: doing in stage)
+    assert made.prepare() is not None

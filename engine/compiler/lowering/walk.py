@@ -8,6 +8,7 @@ with the reason.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.compiler.blueprint import Home
@@ -38,14 +39,20 @@ from engine.tensor import UNKNOWN, dtype_name, is_known
 _log = logging.getLogger("pnnx_serve.engine")
 
 
-def lower(lowering: Lowering) -> None:
-    """Lower every operator of a graph."""
+def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) -> None:
+    """Lower every operator of a graph.
+
+    Args:
+        before_each: called with the number of every operator; what it raises ends the walk.
+    """
     if JOINS not in lowering.options.off:
         lowering.places = find_places(lowering.operators, lowering.spec)
     lowering.images = find_images(
         lowering.operators, lowering.spec, IMAGE_LAYERS, lambda op: _keeps_order(lowering, op)
     )
-    for op in lowering.operators:
+    for number, op in enumerate(lowering.operators):
+        if before_each is not None:
+            before_each(number)
         if op.name not in lowering.absorbed:
             _lower(lowering, op)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
