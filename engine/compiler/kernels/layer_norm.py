@@ -56,7 +56,7 @@ class _Normalisation:
     def emit(self) -> None:
         """Write them."""
         f, kernel = self.row.f, self.kernel
-        mean = self._mean(self._load) if kernel.is_centred else None
+        mean = self._mean_of_row() if kernel.is_centred else None
         square = self._mean(lambda column, count: self._square(column, count, mean))
         sum_ = f.fadd(square, constant(kernel.eps, "float"))
         factor = f.splat(f.fdiv(constant(1.0, "float"), f.intrinsic("sqrt", sum_)), kernel.width)
@@ -68,6 +68,12 @@ class _Normalisation:
         sums = self.row.walk(0.0, lambda column, count, carried: f.fadd(carried, term(column, count)))
         return f.fdiv(fold_lanes(f, total(f, sums), total), constant(float(self.kernel.columns), "float"))
 
+    def _mean_of_row(self) -> Value:
+        """The first element and the mean distance from it: a sum of numbers far from zero would lose their digits."""
+        f = self.row.f
+        first = f.load("float", self.row.source)
+        return f.fadd(first, self._mean(lambda column, count: self._within(self._centred(column, count, first), count)))
+
     def _load(self, column: Index, count: int) -> Value:
         return self.row.load(column, count, 0.0)
 
@@ -77,10 +83,15 @@ class _Normalisation:
 
     def _square(self, column: Index, count: int, mean: Value | None) -> Value:
         """The squares of a vector, zero in lanes behind the row."""
-        f, width = self.row.f, self.kernel.width
         value = self._centred(column, count, mean)
-        square = f.fmul(value, value)
-        return square if count == width else f.select(lanes_below(count, width), square, constant(0.0, square.type))
+        return self._within(self.row.f.fmul(value, value), count)
+
+    def _within(self, value: Value, count: int) -> Value:
+        """A vector with zero in lanes behind the row."""
+        width = self.kernel.width
+        if count == width:
+            return value
+        return self.row.f.select(lanes_below(count, width), value, constant(0.0, value.type))
 
     def _scaled(self, column: Index, count: int, mean: Value | None, factor: Value) -> Value:
         """A vector of the result before the epilogue."""

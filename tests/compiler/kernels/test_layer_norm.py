@@ -79,9 +79,18 @@ def test_many_rows_fall_into_chunks() -> None:
     check(LEVELS[0], RANDOM.standard_normal((500, 600)).astype(np.float32))
 
 
-def test_a_row_far_from_zero_keeps_the_digits_it_has() -> None:
-    rows = (RANDOM.standard_normal((3, 4096)) + 1000).astype(np.float32)
-    check(LEVELS[0], rows, tolerance=2 * float(np.spacing(np.float32(1000))))
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [4096, 4099])
+def test_a_row_far_from_zero_keeps_the_digits_it_has(level: str, columns: int) -> None:
+    rows = (RANDOM.standard_normal((3, columns)) + 1000).astype(np.float32)
+    check(level, rows, tolerance=2 * float(np.spacing(np.float32(1000))))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_row_that_begins_with_an_outlier_keeps_the_digits_of_the_others(level: str) -> None:
+    rows = RANDOM.standard_normal((2, 1000)).astype(np.float32)
+    rows[:, 0] = 1e4
+    check(level, rows, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
