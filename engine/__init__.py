@@ -28,6 +28,7 @@ from engine.errors import (
     WeightsError,
 )
 from engine.explanation import explain
+from engine.files import read_file
 from engine.graph import (
     GraphState,
     Mismatch,
@@ -78,6 +79,7 @@ __all__ = [
     "explain",
     "load",
     "measure_peak",
+    "read_file",
     "register",
     "registry",
 ]

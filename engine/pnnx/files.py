@@ -6,22 +6,16 @@ import contextlib
 import mmap
 import os
 import secrets
-import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-from engine.errors import EngineError, ModelFormatError
+from engine.errors import EngineError
+from engine.files import Path, file_name, read_file, reading, reason
 from engine.pnnx.archive import Buffer
 
-Path: TypeAlias = str | os.PathLike[str]
 Writer: TypeAlias = Callable[[BinaryIO], None]
 
 MAX_PARAM_BYTES: Final = 2**28
-
-
-def file_name(path: Path) -> str:
-    """The last part of a path."""
-    return os.path.basename(os.fsdecode(path))
 
 
 def sibling(path: Path) -> str:
@@ -29,18 +23,13 @@ def sibling(path: Path) -> str:
     return os.fsdecode(path).removesuffix(".param") + ".bin"
 
 
-def read_file(path: Path) -> bytes:
+def read_text_file(path: Path) -> bytes:
     """All bytes of a text file.
 
     Raises:
         ModelFormatError: when it does not exist, cannot be read, or is too large to be a text file.
     """
-    with _open(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MAX_PARAM_BYTES:
-            found, expected = f"{size:,} bytes", f"at most {MAX_PARAM_BYTES:,}"
-            raise ModelFormatError("the file is too large", where=file_name(path), found=found, expected=expected)
-        return file.read(size)
+    return read_file(path, MAX_PARAM_BYTES)
 
 
 def map_file(path: Path) -> Buffer:
@@ -49,10 +38,10 @@ def map_file(path: Path) -> Buffer:
     Raises:
         ModelFormatError: when it does not exist or cannot be read.
     """
-    with _open(path) as file:
-        if os.fstat(file.fileno()).st_size == 0:
+    with reading(path) as descriptor:
+        if os.fstat(descriptor).st_size == 0:
             return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
 
 
 def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> None:
@@ -73,26 +62,7 @@ def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> No
         for folder in {os.path.dirname(place) for place in places}:
             _sync_folder(folder)
     except (OSError, ValueError) as error:
-        raise EngineError("the files cannot be written", where=names, found=_reason(error)) from None
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    try:
-        # Opening a pipe would wait for its other end.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ModelFormatError("not a regular file", where=file_name(path))
-        with open(path, "rb") as file:
-            yield file
-    except FileNotFoundError:
-        raise ModelFormatError("the file does not exist", where=file_name(path)) from None
-    except (OSError, ValueError) as error:
-        raise ModelFormatError("the file cannot be read", where=file_name(path), found=_reason(error)) from None
-
-
-def _reason(error: OSError | ValueError) -> str:
-    """What the system says, without the path it says it of."""
-    return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+        raise EngineError("the files cannot be written", where=names, found=reason(error)) from None
 
 
 @contextlib.contextmanager

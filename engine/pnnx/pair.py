@@ -7,7 +7,8 @@ from collections import Counter
 from typing import BinaryIO
 
 from engine.errors import ModelFormatError
-from engine.pnnx.files import Path, file_name, map_file, read_file, replace_files, sibling
+from engine.files import Path, file_name
+from engine.pnnx.files import map_file, read_text_file, replace_files, sibling
 from engine.pnnx.graph import Graph
 from engine.pnnx.packing import write_archive
 from engine.pnnx.param import ParamFile, parse_param
@@ -29,7 +30,7 @@ def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False
         WeightsError: for a fault in the weights file, placed at its member.
         ModelFormatError: when a file is missing or cannot be read.
     """
-    param = parse_param(read_file(param_path), file_name(param_path))
+    param = parse_param(read_text_file(param_path), file_name(param_path))
     weights_path = sibling(param_path) if bin_path is None else bin_path
     if any(param.declarations) or os.path.lexists(weights_path):
         data = map_file(weights_path)
