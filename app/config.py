@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import ConfigError
-from app.wording import did_you_mean
+from app.wording import brief, did_you_mean
 
 FILE_NAME: Final = "config.toml"
 
@@ -233,7 +233,7 @@ def _sentence(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{did_you_mean(str(error['loc'][-1]), _KEYS)}"
     message = str(error["msg"])
-    return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
+    return f"{message[0].lower()}{message[1:]}, found {brief(error['input'])}"
 
 
 _SECTIONS: Final[tuple[type[Section], ...]] = (

@@ -4,6 +4,7 @@
   line of the request and in the answer's header.
 * HEAD is answered as GET without the body.
 * An exception nobody foresaw becomes a plain 500 with nothing of its inside, and a log line with everything.
+* Every answer says that its Content-Type is not to be guessed at, and a drawing that it is nothing but a drawing.
 * A client that is gone gets no answer; nothing is logged as an error.
 """
 
@@ -14,6 +15,7 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +28,9 @@ log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
 
 _HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_ALWAYS: Final = (b"x-content-type-options", b"nosniff")
+# An SVG is a document, and could bring programs along; /docs, which needs them, is HTML.
+_DRAWING: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 _GONE: Final = 499  # what nginx logs for a client that closed the connection
 
 
@@ -74,10 +79,16 @@ class _Exchange:
         """Pass a message on: with the request's id, and for HEAD without the body."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.id.encode())]}
+            message = {**message, "headers": self._headers(message["headers"])}
         elif self._method == "HEAD":
             message = {**message, "body": b""}
         await self._send(message)
+
+    def _headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The answer's headers with those every answer has."""
+        own = [*headers, (b"x-request-id", self.id.encode()), _ALWAYS]
+        is_drawing = any(key == b"content-type" and value.startswith(b"image/svg") for key, value in own)
+        return [*own, _DRAWING] if is_drawing else own
 
     async def fail(self) -> None:
         """Answer 500, if nothing was sent yet."""

@@ -16,7 +16,8 @@ ServiceError                      status  code
 ├─ ModelNotReadyError             503     not_ready             loading, failed or stopping; with Retry-After
 └─ DeadlineExceededError          504     deadline_exceeded
 
-Every body has one shape: ``{"error": {"code", "message", "detail"?}}``. No message names a path of the machine.
+Every body has one shape: ``{"error": {"code", "message", "detail"?}}``. No message names a path of the machine, and
+none is longer than an answer to a mistake should be: whatever a client or a file wrote is cut where it is long.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import engine
+from app.wording import cut
+
+_MESSAGE: Final = 4_000
+_DETAIL: Final = 1_000
+_ITEMS: Final = 1_000
 
 
 class ConfigError(Exception):
     """A model's config.toml, labels or files do not fit; becomes the reason of the model's failed state."""
+
+    def __str__(self) -> str:
+        return cut(super().__str__(), _MESSAGE)
 
 
 class ServiceError(Exception):
@@ -43,9 +52,10 @@ class ServiceError(Exception):
     code: ClassVar[str] = "internal"
 
     def __init__(self, message: str, **detail: object) -> None:
+        message = cut(message, _MESSAGE)
         super().__init__(message)
         self.message = message
-        self.detail = {key: value for key, value in detail.items() if value is not None}
+        self.detail = {key: _bounded(value) for key, value in detail.items() if value is not None}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -184,6 +194,17 @@ def from_engine(error: engine.EngineError, model_name: str) -> ServiceError:
     if ENGINE_STATUS[known] == InputMismatchError.status:
         return InputMismatchError(str(error), where=error.where or None, found=error.found, expected=error.expected)
     return InferenceFailedError(f"model '{model_name}' failed on this input; the server's log says why")
+
+
+def _bounded(value: object) -> object:
+    """A detail as JSON can hold it and an error should: numbers of at most 64 bits, short texts, lists that end."""
+    if isinstance(value, str):
+        return cut(value, _DETAIL)
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 10**300 else "a very large number"
+    if isinstance(value, (list, tuple)):
+        return [_bounded(item) for item in value[:_ITEMS]]
+    return value
 
 
 def http_error(status: int, message: str, detail: Mapping[str, object] | None = None) -> ServiceError:

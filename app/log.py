@@ -1,10 +1,14 @@
 """Log lines: text for people, JSON for machines, each with the id of the request it belongs to.
 
-Only the standard library, so that uvicorn's lines and ours go through one pipe and look alike.
+Only the standard library, so that uvicorn's lines and ours go through one pipe and look alike. What is logged may hold
+what a client or a file wrote: here, and nowhere else, a line of text is kept one line, without characters that do
+something to a terminal, and of bounded length. Lines of a traceback are indented, so that none can pass for another
+log line.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from contextvars import ContextVar
@@ -13,21 +17,31 @@ from typing import Any, Final
 
 import orjson
 
+from app.wording import cut, printable
+
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "request_id"}
+# Characters of a line, and of a traceback: longer ones are cut in the middle.
+_LINE: Final = 8_000
+_TRACE: Final = 64_000
 
 
 class TextFormatter(logging.Formatter):
     """``12:00:00 INFO app.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; the request id only where there is one."""
+        """One line, and those of the exception; the request id only where there is one."""
         text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname} {record.name}: {record.getMessage()}"
         extra = " ".join(f"{key}={value}" for key, value in _extra(record).items())
         marks = " ".join(part for part in (extra, f"[{request_id.get()}]" if request_id.get() != "-" else "") if part)
-        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{text} {marks}".rstrip() + trace
+        line = printable(f"{cut(text, _LINE)} {cut(marks, _LINE)}".rstrip())
+        return line + (self._trace(record) if record.exc_info else "")
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        assert record.exc_info is not None
+        trace = cut(self.formatException(record.exc_info), _TRACE)
+        return "".join(f"\n  {printable(line)}" for line in trace.split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -39,13 +53,16 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": cut(record.getMessage(), _LINE),
             **({} if request_id.get() == "-" else {"request_id": request_id.get()}),
             **_extra(record),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+            line["exception"] = cut(self.formatException(record.exc_info), _TRACE)
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # halves of surrogate pairs, and whole numbers beyond 64 bits, it does not write
+            return json.dumps(line, default=str)
 
 
 def configure_logging(level: str, form: str) -> None:

@@ -23,7 +23,7 @@ from app.signature import Inputs, Signature
 from app.statistics import Timing
 from app.tasks.registry import make_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
-from app.wording import quoted
+from app.wording import cut, quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class Model:
         for name in outputs:
             if name not in self.signature.output_names:
                 raise InputMismatchError(
-                    f"unknown output: found '{name}', expected one of {quoted(self.signature.output_names)}",
+                    f"unknown output: found '{cut(name)}', expected one of {quoted(self.signature.output_names)}",
                     found=name,
                     expected=list(self.signature.output_names),
                 )

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
+from app.wording import brief, cut
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -39,11 +40,12 @@ async def _service_error(request: Request, exc: Exception) -> Response:
 async def _http_exception(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     headers = dict(exc.headers or {})
+    path = request.scope["path"]  # not request.url: that is made with what the client says its Host is
     if exc.status_code == NotFoundError.status:
-        return error_response(NotFoundError(f"no such path: {request.url.path}; /docs has all there are"))
+        return error_response(NotFoundError(f"no such path: {cut(path)}; /docs has all there are"))
     if exc.status_code == MethodNotAllowedError.status:
         allowed = headers.get("Allow", "")
-        message = f"{request.url.path} does not take {request.method}, expected {allowed or 'another method'}"
+        message = f"{cut(path)} does not take {cut(request.method)}, expected {allowed or 'another method'}"
         return error_response(MethodNotAllowedError(message), headers)
     return error_response(http_error(exc.status_code, str(exc.detail)), headers)
 
@@ -51,5 +53,5 @@ async def _http_exception(request: Request, exc: Exception) -> Response:
 async def _validation_error(request: Request, exc: Exception) -> Response:
     """A query or path parameter that is not of its type: the request is malformed, whatever the model is."""
     assert isinstance(exc, RequestValidationError)
-    problems = [f"{error['loc'][-1]}: {error['msg']}, found {error.get('input')!r}" for error in exc.errors()]
+    problems = [f"{error['loc'][-1]}: {error['msg']}, found {brief(error.get('input'))}" for error in exc.errors()]
     return error_response(InvalidRequestError("; ".join(problems)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError
 from app.images.decode import Picture
-from app.wording import quoted
+from app.wording import cut, quoted
 
 # What a request gives for one input: a tensor, or pictures that the model's preprocessing makes one from.
 Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]
@@ -35,7 +35,7 @@ class Signature:
             if name in (port.name, *port.aliases):
                 return port
         raise InputMismatchError(
-            f"unknown input: found '{name}', expected {quoted(self.input_names)}",
+            f"unknown input: found '{cut(name)}', expected {quoted(self.input_names)}",
             found=name,
             expected=list(self.input_names),
         )

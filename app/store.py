@@ -20,7 +20,7 @@ from app.progress import compiling
 from app.repository import ModelFiles, VersionFiles, scan
 from app.settings import Settings
 from app.statistics import Statistics
-from app.wording import did_you_mean, quoted
+from app.wording import cut, did_you_mean, quoted
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,9 @@ class Store:
                 f"the request names no model: expected ?model= one of {quoted(names)}", known=names
             )
         hint = did_you_mean(wanted, names)
-        raise ModelNotFoundError(f"no model '{wanted}'{hint}: the store has {quoted(names)}", found=wanted, known=names)
+        raise ModelNotFoundError(
+            f"no model '{cut(wanted)}'{hint}: the store has {quoted(names)}", found=wanted, known=names
+        )
 
     def version(self, name: str | None, number: int | None = None) -> Version:
         """A version that is ready; without a number the highest one.

@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Self
 
 _NOTHING = object()
+_LONGEST = 4000
 
 
 class EngineError(Exception):
@@ -45,12 +46,12 @@ class EngineError(Exception):
     @property
     def found(self) -> str | None:
         """The offending value as text, or None when the problem names no value."""
-        return None if self._found is _NOTHING else str(self._found)
+        return None if self._found is _NOTHING else _text(self._found)
 
     @property
     def expected(self) -> str | None:
         """What would have been right as text, or None when the problem says it all."""
-        return None if self._expected is _NOTHING else str(self._expected)
+        return None if self._expected is _NOTHING else _text(self._expected)
 
     def at(self, where: str) -> Self:
         """This error, placed: an operator's layer does not know the operator's name, its caller does."""
@@ -64,6 +65,15 @@ class EngineError(Exception):
         if self.expected is not None:
             text += f", expected {self.expected}"
         return text
+
+
+def _text(value: object) -> str:
+    """A value as text, cut where no reader would follow; a file may hold values of any length."""
+    try:
+        text = str(value)
+    except ValueError:  # a whole number of more digits than Python is willing to write
+        return "a very long number"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
 class ModelFormatError(EngineError):

@@ -5,35 +5,22 @@ Parts are told apart by their first bytes: what curl and browsers say of a file'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import orjson
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
 
 from app.codec.arrays_body import named
 from app.codec.message import Message, read_version
+from app.codec.multipart import Part, split_parts
 from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC, read_npy, read_npz
-from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
+from app.errors import InputMismatchError, InvalidRequestError
 from app.images.decode import Picture
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.wording import quoted
+from app.wording import cut, quoted
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
-_MAX_PARTS: Final = 256
-
-
-@dataclass(slots=True)
-class Part:
-    """One part of a form; file_name is None for a plain field."""
-
-    name: str = ""
-    file_name: str | None = None
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    data: bytearray = field(default_factory=bytearray)
 
 
 def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
@@ -57,23 +44,6 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
     )
 
 
-def split_parts(body: bytes | bytearray, content_type: str) -> list[Part]:
-    """The parts of a form, in order."""
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
-    if not boundary:
-        raise InvalidRequestError("the Content-Type names no boundary: let your HTTP client write it")
-    collector = _Collector()
-    try:
-        parser = MultipartParser(boundary, collector.callbacks)
-        parser.write(bytes(body))
-        parser.finalize()
-    except FormParserError as exc:
-        raise InvalidRequestError(f"the form is malformed: {exc}") from None
-    if not collector.ended:
-        raise InvalidRequestError("the form ends before its closing boundary")
-    return collector.parts
-
-
 def read_outputs(text: str) -> tuple[str, ...] | bool:
     """``true``, ``false`` or names by comma, as query strings and form fields have them."""
     lowered = text.lower()
@@ -82,56 +52,14 @@ def read_outputs(text: str) -> tuple[str, ...] | bool:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-class _Collector:
-    """Receives the parser's events."""
-
-    def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.ended = False
-        self._header: tuple[bytearray, bytearray] = (bytearray(), bytearray())
-
-    @property
-    def callbacks(self) -> Any:
-        """What MultipartParser calls."""
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-            "on_header_end": self._end_header,
-            "on_headers_finished": self._name,
-            "on_part_data": lambda data, start, end: self.parts[-1].data.extend(memoryview(data)[start:end]),
-            "on_end": self._end,
-        }
-
-    def _begin(self) -> None:
-        if len(self.parts) == _MAX_PARTS:
-            raise RequestTooLargeError(f"the form has too many parts, expected at most {_MAX_PARTS}")
-        self.parts.append(Part())
-
-    def _end_header(self) -> None:
-        key, value = self._header
-        self.parts[-1].headers[bytes(key).lower()] = bytes(value)
-        self._header = (bytearray(), bytearray())
-
-    def _name(self) -> None:
-        part = self.parts[-1]
-        _, options = parse_options_header(part.headers.get(b"content-disposition", b""))
-        part.name = options.get(b"name", b"").decode("utf-8", "replace")
-        if b"filename" in options:
-            part.file_name = options[b"filename"].decode("utf-8", "replace")
-
-    def _end(self) -> None:
-        self.ended = True
-
-
-def _plain_fields(parts: Any) -> Mapping[str, str]:
+def _plain_fields(parts: Iterable[Part]) -> Mapping[str, str]:
     fields: dict[str, str] = {}
     for part in parts:
         if part.name not in _FIELDS:
             raise InvalidRequestError(
-                f"unknown field '{part.name}', expected {quoted(_FIELDS)}, or files with a file name"
+                f"unknown field '{cut(part.name)}', expected {quoted(_FIELDS)}, or files with a file name"
             )
-        fields[part.name] = part.data.decode("utf-8", "replace").strip()
+        fields[part.name] = bytes(part.data).decode("utf-8", "replace").strip()
     return fields
 
 
@@ -168,14 +96,18 @@ def _add(inputs: Inputs, name: str, value: Input) -> None:
 
 
 def _reader(part: Part) -> Callable[[Part, Signature, Settings], Inputs] | None:
-    if part.data.startswith(NPY_MAGIC):
+    if _begins(part, NPY_MAGIC):
         return _npy
-    return _npz if part.data.startswith(ZIP_MAGIC) else None
+    return _npz if _begins(part, ZIP_MAGIC) else None
+
+
+def _begins(part: Part, magic: bytes) -> bool:
+    return bytes(part.data[: len(magic)]) == magic
 
 
 def _npy(part: Part, signature: Signature, settings: Settings) -> Inputs:
     port = signature.only_input() if len(signature.inputs) == 1 else signature.input(part.name)
-    return {port.name: read_npy(part.data, settings, f"the file '{part.file_name}'")}
+    return {port.name: read_npy(part.data, settings, f"the file '{_file_name(part)}'")}
 
 
 def _npz(part: Part, signature: Signature, settings: Settings) -> Inputs:
@@ -183,4 +115,8 @@ def _npz(part: Part, signature: Signature, settings: Settings) -> Inputs:
 
 
 def _picture(part: Part, index: int) -> Picture:
-    return Picture(data=part.data, label=f"picture {index + 1} ('{part.file_name}')")
+    return Picture(data=part.data, label=f"picture {index + 1} ('{_file_name(part)}')")
+
+
+def _file_name(part: Part) -> str:
+    return cut(part.file_name or "")

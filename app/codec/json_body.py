@@ -10,7 +10,7 @@ from app.codec.json_text import parse_json
 from app.codec.message import Message, read_version
 from app.errors import InvalidRequestError
 from app.settings import Settings
-from app.wording import did_you_mean, quoted
+from app.wording import cut, did_you_mean, quoted
 
 _KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
 
@@ -26,7 +26,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
     for key in document:
         if key not in _KEYS:
-            raise InvalidRequestError(f"unknown key '{key}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
+            raise InvalidRequestError(f"unknown key '{cut(key)}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
     if ("inputs" in document) == ("image" in document):
         raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
     inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}

@@ -20,7 +20,7 @@ from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeE
 from app.images.decode import Picture
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature, describe
-from app.wording import did_you_mean, quoted
+from app.wording import brief, cut, did_you_mean, quoted
 
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 _SPELLINGS: Final = {
@@ -51,7 +51,7 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
     unknown = sorted(set(value) - _TENSOR_KEYS)
     if unknown:
         raise InvalidRequestError(
-            f"input '{port.name}': unknown key '{unknown[0]}'{did_you_mean(unknown[0], [*_TENSOR_KEYS, 'image'])},"
+            f"input '{port.name}': unknown key '{cut(unknown[0])}'{did_you_mean(unknown[0], [*_TENSOR_KEYS, 'image'])},"
             f" expected {quoted(sorted(_TENSOR_KEYS))}, or 'image' alone"
         )
     return _tensor(value, port, settings)
@@ -148,9 +148,9 @@ def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
     if port.spec is None and isinstance(name, str) and name in {*np.sctypeDict} and np.dtype(name).kind in "biuf":
         return np.dtype(name)
     raise InputMismatchError(
-        f"input '{port.name}': wrong dtype: found {name!r}, expected '{expected.name}'",
+        f"input '{port.name}': wrong dtype: found {brief(name)}, expected '{expected.name}'",
         input=port.name,
-        found=str(name),
+        found=cut(name) if isinstance(name, str) else brief(name),
         expected=expected.name,
     )
 

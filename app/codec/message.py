@@ -8,6 +8,7 @@ from typing import Any
 
 from app.errors import InvalidRequestError
 from app.signature import Inputs, Signature
+from app.wording import brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,5 +36,5 @@ def read_version(value: object) -> int | None:
         return None
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise InvalidRequestError(f"version: found {value!r}, expected a whole number such as 1")
+        raise InvalidRequestError(f"version: found {brief(value)}, expected a whole number such as 1")
     return int(text)

@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.settings import Settings
+from app.wording import cut
 
 NPY_MAGIC: Final = b"\x93NUMPY"
 ZIP_MAGIC: Final = b"PK\x03\x04"
 
 _BFLOAT16: Final[np.dtype[Any]] = np.dtype(ml_dtypes.bfloat16)
-_DESCR: Final = re.compile(r"'descr'\s*:\s*'([<>|=]?[a-zA-Z]\d+)'")
-_ORDER: Final = re.compile(r"'fortran_order'\s*:\s*(True|False)")
-_SHAPE: Final = re.compile(r"'shape'\s*:\s*\(([\d\s,]*)\)")
+_DESCR: Final = re.compile(r"'descr'\s*+:\s*+'([<>|=]?[a-zA-Z][0-9]{1,4})'")
+_ORDER: Final = re.compile(r"'fortran_order'\s*+:\s*+(True|False)")
+_SHAPE: Final = re.compile(r"'shape'\s*+:\s*+\(([0-9\s,]*+)\)")
 _MAX_HEADER: Final = 10_000
 _MAX_MEMBERS: Final = 256
 _MAX_RANK: Final = 32
@@ -77,12 +78,12 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
             _check_members(members, settings)
             return {
                 member.filename.removesuffix(".npy"): read_npy(
-                    _member(archive, member, memoryview(body)), settings, f"'{member.filename}' of the .npz body"
+                    _member(archive, member, memoryview(body)), settings, f"'{cut(member.filename)}' of the .npz body"
                 )
                 for member in members
             }
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError) as exc:
-        raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {exc}") from None
+        raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {cut(str(exc), 300)}") from None
 
 
 def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -146,7 +147,9 @@ def _check_members(members: list[zipfile.ZipInfo], settings: Settings) -> None:
         raise InvalidRequestError("the .npz body names an array twice")
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidRequestError(f"'{member.filename}' of the .npz body is packed in a way .npz files are not")
+            raise InvalidRequestError(
+                f"'{cut(member.filename)}' of the .npz body is packed in a way .npz files are not"
+            )
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, body: memoryview) -> bytes | memoryview:
@@ -158,5 +161,5 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, body: memoryview)
     start = member.header_offset + _LOCAL_HEADER + name_length + extra_length
     data = body[start : start + member.file_size]
     if zlib.crc32(data) != member.CRC:
-        raise zipfile.BadZipFile(f"'{member.filename}' fails its checksum")
+        raise zipfile.BadZipFile(f"'{cut(member.filename)}' fails its checksum")
     return data

@@ -14,6 +14,7 @@ from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
 from app.settings import Settings
 from app.signature import Inputs, Signature
+from app.wording import cut
 
 JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"
@@ -70,7 +71,7 @@ def _unsupported(media_type: str, body: bytes | bytearray) -> UnsupportedMediaTy
     guess = _guess(body)
     hint = f"; the body looks like {guess}: send -H 'content-type: {guess}'" if guess else ""
     return UnsupportedMediaTypeError(
-        f"Content-Type: found '{media_type or 'none'}', expected one of {', '.join(TAKEN)}{hint}",
-        found=media_type or None,
+        f"Content-Type: found '{cut(media_type) or 'none'}', expected one of {', '.join(TAKEN)}{hint}",
+        found=cut(media_type) or None,
         expected=list(TAKEN),
     )

@@ -6,15 +6,13 @@ Texts of a model are hostile: names may hold control characters, terminal escape
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-# What XML 1.0 (section 2.2) does not allow in a document, and the marks that reorder the text around them.
-_FORBIDDEN: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
+from app.wording import FORBIDDEN
+from app.wording import printable as printable
+
 _WIDE: Final = frozenset("WF")
 _NARROW: Final = frozenset("iljtfrI.,:;'|!()[]{} -/")
 _BROAD: Final = frozenset("×→+=<>~mMwW%@#…—")
@@ -23,12 +21,7 @@ _STEPS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def cleaned(text: str) -> str:
     """The text with every character that markup forbids, or that would reorder its surroundings, replaced."""
-    return _FORBIDDEN.sub("\ufffd", text)
-
-
-def printable(text: str) -> str:
-    """The text with the same characters written as escapes: ``\\x1b``."""
-    return _FORBIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return FORBIDDEN.sub("\ufffd", text)
 
 
 def shortened(text: str, limit: int, tail: int = 0) -> str:

@@ -28,7 +28,7 @@ from app.model import InferRequest
 from app.openapi import INFER_DOCUMENTATION
 from app.routes.state import dataplane
 from app.tasks.registry import parameter_names
-from app.wording import did_you_mean
+from app.wording import brief, cut, did_you_mean
 
 router = APIRouter(tags=["inference"])
 
@@ -76,7 +76,9 @@ async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline:
 def _query(request: Request) -> Mapping[str, str]:
     for key in request.query_params:
         if key not in (*_QUERY, *_PARAMETERS):
-            raise InvalidRequestError(f"unknown query parameter '{key}'{did_you_mean(key, (*_QUERY, *_PARAMETERS))}")
+            raise InvalidRequestError(
+                f"unknown query parameter '{cut(key)}'{did_you_mean(key, (*_QUERY, *_PARAMETERS))}"
+            )
     return request.query_params
 
 
@@ -96,7 +98,7 @@ def _agreed(what: str, *said: Any) -> Any:
     values = [value for value in said if value is not None]
     for value in values[1:]:
         if value != values[0]:
-            raise InvalidRequestError(f"{what}: found both {values[0]!r} and {value!r} in one request")
+            raise InvalidRequestError(f"{what}: found both {brief(values[0])} and {brief(value)} in one request")
     return values[0] if values else None
 
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Final
 
 from fastapi import APIRouter
-from starlette.responses import FileResponse
+from starlette.responses import HTMLResponse
 
 router = APIRouter(include_in_schema=False)
 
-_INDEX: Final = Path(__file__).parent.parent / "static" / "index.html"
+# In memory: it needs no file descriptor, and no ranges of it are asked for.
+_INDEX: Final = (Path(__file__).parent.parent / "static" / "index.html").read_bytes()
 
 
 @router.get("/")
-async def index() -> FileResponse:
+async def index() -> HTMLResponse:
     """Where to go from here."""
-    return FileResponse(_INDEX, media_type="text/html")
+    return HTMLResponse(_INDEX)

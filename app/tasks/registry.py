@@ -11,7 +11,7 @@ from app.tasks.image import ImageTask
 from app.tasks.segmentation import SegmentationTask
 from app.tasks.task import Task, TaskContext
 from app.tasks.tensor import TensorTask
-from app.wording import did_you_mean, quoted
+from app.wording import cut, did_you_mean, quoted
 
 TASKS: Final[dict[str, type[Task]]] = {
     "tensor": TensorTask,
@@ -30,7 +30,7 @@ def make_task(context: TaskContext) -> Task:
     """
     name = context.config.task
     if name not in TASKS:
-        raise ConfigError(f"task: found '{name}'{did_you_mean(name, TASKS)}, expected {quoted(TASKS)}")
+        raise ConfigError(f"task: found '{cut(name)}'{did_you_mean(name, TASKS)}, expected {quoted(TASKS)}")
     return TASKS[name](context)
 
 

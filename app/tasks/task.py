@@ -14,7 +14,7 @@ from app.config import ModelConfig, Section
 from app.errors import ConfigError, InvalidRequestError
 from app.images.placement import Placement
 from app.signature import Signature
-from app.wording import did_you_mean, quoted
+from app.wording import brief, cut, did_you_mean, quoted
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
@@ -43,7 +43,7 @@ class TaskContext:
             ConfigError: naming the key of config.toml.
         """
         if name not in self.signature.output_names:
-            raise ConfigError(f"{key}: found '{name}', expected one of {quoted(self.signature.output_names)}")
+            raise ConfigError(f"{key}: found '{cut(name)}', expected one of {quoted(self.signature.output_names)}")
         return name
 
     def check_labels(self, classes: int) -> None:
@@ -104,7 +104,7 @@ def reject_unknown(parameters: Mapping[str, Any], allowed: Sequence[str]) -> Non
     for name in parameters:
         if name not in allowed:
             raise InvalidRequestError(
-                f"unknown parameter '{name}'{did_you_mean(name, allowed)}, this model takes {quoted(allowed)}"
+                f"unknown parameter '{cut(name)}'{did_you_mean(name, allowed)}, this model takes {quoted(allowed)}"
             )
 
 
@@ -121,7 +121,7 @@ def overlay(section: SectionT, parameters: Mapping[str, Any], allowed: Sequence[
         return type(section).model_validate({**section.model_dump(), **parameters})
     except ValidationError as exc:
         first = exc.errors()[0]
-        raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {first['input']!r}") from None
+        raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {brief(first['input'])}") from None
 
 
 def rounded(value: float) -> float:

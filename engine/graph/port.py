@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.tensor import TensorSpec
+
+_MOST_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,9 @@ def input_operators(operators: Sequence[RuntimeOperator]) -> list[RuntimeOperato
 
 
 def _number(op: RuntimeOperator) -> int:
-    digits = re.search(r"(\d+)$", op.name)
-    return int(digits[1]) if digits else -1
+    # From the end: a search from the start would try every digit of a long name as the first one.
+    digits = op.name[len(op.name.rstrip("0123456789")) :]
+    return int(digits) if 0 < len(digits) <= _MOST_DIGITS else -1
 
 
 def input_ports(operators: Sequence[RuntimeOperator]) -> tuple[Port, ...]:

@@ -195,3 +195,51 @@ def test_the_frameworks_own_errors_have_the_same_shape(
 
 def test_a_wrong_method_says_which_are_right(zoo: Client) -> None:
     assert zoo.get("/infer").headers["allow"] == "POST"
+
+
+LONG = "x" * 60_000
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        (f"/{LONG}", {}),
+        (f"/models/{LONG}/infer", {"json": {"inputs": 1}}),
+        (f"/infer?{LONG}=1", {"json": {"inputs": 1}}),
+        (f"/infer?version={LONG}", {"json": {"inputs": 1}}),
+        (f"/infer?model=one&version={'9' * 5000}", {"json": {"inputs": 1}}),
+        ("/infer", {"json": {"model": LONG, "inputs": 1}}),
+        ("/infer?model=one", {"json": {"model": LONG, "inputs": 1}}),
+        ("/infer?model=one", {"json": {LONG: 1}}),
+        ("/infer?model=one", {"json": {"inputs": {LONG: 1}}}),
+        ("/infer?model=one", {"json": {"inputs": {"data": 1, LONG: 1}}}),
+        ("/infer?model=one", {"json": {"inputs": {"in0": {"data": 1, "dtype": LONG}}}}),
+        ("/infer?model=one", {"json": {"inputs": {"in0": {"data": 1, "dtype": [[LONG] * 100] * 10}}}}),
+        ("/infer?model=one", {"json": {"inputs": {"in0": {"data": 1, "shape": [LONG]}}}}),
+        ("/infer?model=one", {"json": {"inputs": 1, "version": [LONG]}}),
+        ("/infer?model=one", {"json": {"inputs": [[1, 2, 3]], "outputs": [LONG]}}),
+        ("/infer?model=one", {"json": {"inputs": [[1, 2, 3]], "parameters": {LONG: 1}}}),
+        ("/infer?model=shades", {"json": {"inputs": [[1, 2, 3]], "parameters": {"top_k": LONG}}}),
+        ("/infer?model=shades", {"json": {"inputs": [[1, 2, 3]], "parameters": {"top_k": [[LONG]] * 100}}}),
+        ("/infer?model=one", {"content": b"x", "headers": {"content-type": LONG}}),
+        ("/infer?model=one", {"content": b"x", "headers": {"content-encoding": LONG}}),
+        ("/infer?model=one", {"json": {"inputs": 1}, "headers": {"accept": LONG}}),
+        ("/infer?model=canvas", {"files": {"file": (LONG, b"x")}}),
+        ("/infer?model=canvas", {"files": {"file": ("x", b"x")}, "data": {LONG: "x"}}),
+        ("/infer?model=one", {"content": npz(**{LONG: np.float32([[1]])})}),
+        ("/infer?model=one", {"content": npy(np.zeros(1, f"S{10**9 - 1}")[:0])}),
+        (f"/graph?model=one&format={LONG}", {}),
+        (f"/graph?model={LONG}", {}),
+        (f"/graph?model=one&version={'9' * 4000}", {}),
+        ("/graph?model=one&version=18446744073709551616", {}),
+        (f"/graph?model=one&version={'9' * 5000}", {}),
+        (f"/models/{LONG}", {}),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_no_answer_to_a_mistake_is_longer_than_the_mistake_deserves(
+    zoo: Client, path: str, more: dict[str, Any]
+) -> None:
+    response = zoo.request("POST" if more else "GET", path, **more)
+    assert 400 <= response.status_code < 500, response.text[:500]
+    assert len(response.content) < 10_000 and response.json()["error"]["message"]

@@ -102,3 +102,43 @@ def test_a_line_of_an_exception_shows_where(formatter: logging.Formatter) -> Non
     except ValueError as exc:
         text = formatter.format(record(exc_info=(ValueError, exc, exc.__traceback__)))
     assert "ValueError: boom" in text and "Traceback" in text
+
+
+HOSTILE = "a\nb\r\x1b[2J\x00\x7f\x9b\u2028\u202e\ud800"
+
+
+@pytest.mark.parametrize("place", ["message", "field", "exception"])
+def test_a_text_line_is_one_line_without_control_characters_whatever_is_logged(place: str) -> None:
+    error = ValueError(f"{HOSTILE}\n12:00:00 INFO app: forged")
+    made = {
+        "message": record(msg=HOSTILE, args=()),
+        "field": record(model=HOSTILE),
+        "exception": record(exc_info=(ValueError, error, None)),
+    }[place]
+    first, *rest = TextFormatter().format(made).split("\n")
+    assert first.startswith(tuple("0123456789")) and all(line.startswith("  ") for line in rest)
+    assert first.isprintable() and "".join(rest).isprintable() and bool(rest) == (place == "exception")
+
+
+def test_a_json_line_is_json_whatever_is_logged() -> None:
+    line = JsonFormatter().format(record(msg="%s", args=(HOSTILE,), count=2**70))
+    assert "\n" not in line and json.loads(line)["message"] == HOSTILE
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_line_is_of_bounded_length(formatter: logging.Formatter) -> None:
+    error = ValueError("y" * 1_000_000)
+    assert len(formatter.format(record(msg="x" * 1_000_000, args=(), exc_info=(ValueError, error, None)))) < 100_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/live", "/", "/docs", "/openapi.json", "/nope", "/graph?model=one&format=svg"]
+)
+def test_every_answer_says_that_its_type_is_not_to_be_guessed(zoo: Client, path: str) -> None:
+    assert zoo.get(path).headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_drawing_may_run_nothing(zoo: Client) -> None:
+    headers = zoo.get("/graph?model=one&format=svg").headers
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert "content-security-policy" not in zoo.get("/docs").headers
