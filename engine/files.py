@@ -106,6 +106,11 @@ def _read(descriptor: int, stated: int, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """What is another one after a file was replaced or written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def reason(error: OSError | ValueError) -> str:
     """What the system says, without the path it says it of."""
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__

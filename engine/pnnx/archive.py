@@ -1,4 +1,4 @@
-"""The weights file, read: a zip archive of stored members, found through its directory and never copied.
+"""The weights file, read: a zip archive of stored members, found through its directory, its members never copied.
 
 Read are plain zip and zip64 records in any mixture: the converter makes every member zip64, older and other tools do
 not. The directory decides; the header in front of a member must agree with it. Nothing is ever extracted, still a name
@@ -7,7 +7,6 @@ that would leave a folder is refused, for no converter writes one. A leading sla
 
 from __future__ import annotations
 
-import mmap
 import re
 import struct
 import zlib
@@ -20,7 +19,7 @@ from engine.pnnx import records
 from engine.pnnx.quotation import quoted
 from engine.pnnx.records import CENTRAL, END, END64, EXTRA, FULL16, FULL32, LOCAL, LOCATOR64
 
-Buffer: TypeAlias = bytes | mmap.mmap
+Buffer: TypeAlias = bytes | memoryview
 
 _MAX_COMMENT: Final = 0xFFFF
 _ESCAPE = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)|^[A-Za-z]:[/\\]|\0")
@@ -69,7 +68,7 @@ def read_directory(data: Buffer) -> dict[str, list[Member]]:
     """The members of an archive by name; those of one name in the order of the directory.
 
     Args:
-        data: the whole archive, usually mapped.
+        data: the whole archive.
 
     Raises:
         WeightsError: when the archive is damaged, truncated, compressed, encrypted or contradicts itself; placed at
@@ -117,11 +116,12 @@ def _find_directory(data: Buffer) -> _Directory:
 def _find_end(data: Buffer) -> int:
     """The end record is last but for a comment, whose length it states."""
     floor = max(0, len(data) - END.size - _MAX_COMMENT)
-    at = data.rfind(records.END_MAGIC, floor)
+    tail = bytes(data[floor:])
+    at = tail.rfind(records.END_MAGIC)
     while at >= 0:
-        if len(data) - at >= END.size and at + END.size + END.unpack_from(data, at)[-1] == len(data):
-            return at
-        at = data.rfind(records.END_MAGIC, floor, at + len(records.END_MAGIC) - 1)
+        if len(tail) - at >= END.size and at + END.size + END.unpack_from(tail, at)[-1] == len(tail):
+            return floor + at
+        at = tail.rfind(records.END_MAGIC, 0, at + len(records.END_MAGIC) - 1)
     if data[:4] == records.LOCAL_MAGIC:
         raise WeightsError("the archive is truncated", found="no end record")
     raise WeightsError("not a zip archive", found=f"{len(data):,} bytes without an end record")
@@ -151,7 +151,7 @@ def _read_records(data: Buffer, directory: _Directory) -> Iterator[_Record]:
         extra_end = name_end + fields[11]
         if extra_end + fields[12] > end:
             raise WeightsError("the directory is damaged", found=f"a record at byte {at} that runs past its end")
-        yield _make_record(fields, data[name_end - fields[10] : name_end], data[name_end:extra_end])
+        yield _make_record(fields, bytes(data[name_end - fields[10] : name_end]), bytes(data[name_end:extra_end]))
         at = extra_end + fields[12]
     if at != end:
         raise WeightsError("the directory is damaged", found=f"{end - at} bytes after its last record")
@@ -209,8 +209,8 @@ def _locate(data: Buffer, record: _Record, limit: int) -> Member:
         found, expected = f"bytes {offset} to {offset + record.size}", f"an end before {limit}"
         raise WeightsError("the member runs into the directory", found=found, expected=expected)
     if data[start:name_end] != record.raw_name:
-        raise WeightsError("the member's header has another name", found=quoted(repr(data[start:name_end])))
-    _check_header(record, fields, data[name_end:offset])
+        raise WeightsError("the member's header has another name", found=quoted(repr(bytes(data[start:name_end]))))
+    _check_header(record, fields, bytes(data[name_end:offset]))
     return Member(offset, record.size, record.crc)
 
 

@@ -1,21 +1,23 @@
-"""Files on disk: read whole, mapped, or replaced both or neither. Messages carry file names, never a folder."""
+"""Files of a model: taken as they are, or replaced both or neither. Messages carry file names, never a folder."""
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-from engine.errors import EngineError
-from engine.files import Path, file_name, read_file, reading, reason
-from engine.pnnx.archive import Buffer
+from engine.blocks import TornError, clone_block, read_block
+from engine.errors import EngineError, ModelFormatError
+from engine.files import Path, file_name, identity, read_file, reading, reason
+from engine.tensor import Array
 
 Writer: TypeAlias = Callable[[BinaryIO], None]
 
 MAX_PARAM_BYTES: Final = 2**28
+# Less is copied faster than cloned.
+_CLONED_BYTES: Final = 1 << 20
 
 
 def sibling(path: Path) -> str:
@@ -32,16 +34,42 @@ def read_text_file(path: Path) -> bytes:
     return read_file(path, MAX_PARAM_BYTES)
 
 
-def map_file(path: Path) -> Buffer:
-    """A file as read-only memory, of no cost until touched.
+def take_file(path: Path) -> Array:
+    """The bytes of a file as they are now, in memory that nothing done to the file reaches; read-only.
 
     Raises:
-        ModelFormatError: when it does not exist or cannot be read.
+        ModelFormatError: when it does not exist, cannot be read, is larger than memory, or changes meanwhile.
     """
     with reading(path) as descriptor:
-        if os.fstat(descriptor).st_size == 0:
-            return b""
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        before = os.fstat(descriptor)
+        size = before.st_size
+        block = clone_block(descriptor, os.path.dirname(os.path.realpath(path)), size) if size > _CLONED_BYTES else None
+        try:
+            block = read_block(descriptor, size) if block is None else block
+            if identity(os.fstat(descriptor)) == identity(before):
+                return block
+        except TornError:
+            pass
+        raise ChangingError(where=file_name(path))
+
+
+class ChangingError(ModelFormatError):
+    """Somebody writes to a file while it is read."""
+
+    def __init__(self, *, where: str) -> None:
+        super().__init__("the file changes while it is read", where=where)
+
+
+def identities(*paths: Path) -> list[tuple[int, ...] | None]:
+    """Which files stand under these names; None where there is none."""
+    return [_identity(path) for path in paths]
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    try:
+        return identity(os.stat(path))
+    except (OSError, ValueError):
+        return None
 
 
 def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from engine.errors import ModelFormatError
 from engine.files import Path, file_name
-from engine.pnnx.files import map_file, read_text_file, replace_files, sibling
+from engine.pnnx.files import ChangingError, identities, read_text_file, replace_files, sibling, take_file
 from engine.pnnx.graph import Graph
 from engine.pnnx.packing import write_archive
 from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members
+from engine.tensor import Array
+
+# How often a pair is read that is written to meanwhile.
+_ATTEMPTS: Final = 3
 
 
 def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False) -> Graph:
-    """Read a model. Weights are mapped: they are not read before they are used.
+    """Read a model, both files as they are at one time; what becomes of them afterwards changes nothing.
 
     Args:
         param_path: the text file.
@@ -30,10 +34,12 @@ def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False
         WeightsError: for a fault in the weights file, placed at its member.
         ModelFormatError: when a file is missing or cannot be read.
     """
-    param = parse_param(read_text_file(param_path), file_name(param_path))
     weights_path = sibling(param_path) if bin_path is None else bin_path
-    if any(param.declarations) or os.path.lexists(weights_path):
-        data = map_file(weights_path)
+    text, data = _take(param_path, weights_path)
+    param = parse_param(text, file_name(param_path))
+    if data is None and any(param.declarations):
+        raise ModelFormatError("the file does not exist", where=file_name(weights_path))
+    if data is not None:
         try:
             _bind(param, Weights(data, verify=verify))
         except ModelFormatError as error:
@@ -67,6 +73,24 @@ def write(graph: Graph, param_path: Path, bin_path: Path | None = None) -> None:
         out.write(text)
 
     replace_files((weights_path, write_weights), (param_path, write_text))
+
+
+def _take(param_path: Path, weights_path: Path) -> tuple[bytes, Array | None]:
+    """Both files as they were at one time; no weights where there is no such file.
+
+    Raises:
+        ModelFormatError: they keep changing, or cannot be read.
+    """
+    for _ in range(_ATTEMPTS):
+        before = identities(param_path, weights_path)
+        try:
+            text = read_text_file(param_path)
+            data = take_file(weights_path) if os.path.lexists(weights_path) else None
+        except ChangingError:
+            continue
+        if identities(param_path, weights_path) == before:
+            return text, data
+    raise ChangingError(where=f"{file_name(param_path)} and {file_name(weights_path)}")
 
 
 def _bind(param: ParamFile, weights: Weights) -> None:

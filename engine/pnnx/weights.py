@@ -1,7 +1,7 @@
 """Attributes: between the bytes of archive members and arrays.
 
-Values are little-endian in the file and so are the hosts this runs on. An array is a view of the mapped archive;
-only complex32, which numpy does not have, is copied. bool is checked: numpy misbehaves on bytes other than 0 and 1.
+Values are little-endian in the file and so are the hosts this runs on. An array is a view of the archive; only
+complex32, which numpy does not have, is copied. bool is checked: numpy misbehaves on bytes other than 0 and 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from engine.errors import WeightsError
-from engine.pnnx.archive import Buffer, Member, check_crc, read_directory
+from engine.pnnx.archive import Member, check_crc, read_directory
 from engine.pnnx.graph import Attribute, Graph, as_bytes
 from engine.pnnx.naming import written_names
 from engine.pnnx.quotation import quoted
@@ -23,20 +23,21 @@ class Weights:
     """The members of a weights file, as attributes.
 
     Args:
-        data: the whole file, usually mapped; it lives as long as any of its attributes.
+        data: the whole file, an array of them flat; it lives as long as any of its attributes.
         verify: whether to read every member and check its CRC-32.
 
     Raises:
         WeightsError: for anything wrong with the archive itself.
     """
 
-    def __init__(self, data: Buffer, *, verify: bool = False) -> None:
-        self._members = read_directory(data)
+    def __init__(self, data: bytes | Array, *, verify: bool = False) -> None:
+        self._data = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+        content = self._data.data
+        self._members = read_directory(content)
         if verify:
             for name, members in self._members.items():
                 for member in members:
-                    check_crc(data, name, member)
-        self._data = np.frombuffer(data, np.uint8)
+                    check_crc(content, name, member)
 
     def check_repetitions(self, declared: Mapping[str, int]) -> None:
         """Refuse an archive that holds a member more often than the text file declares it.

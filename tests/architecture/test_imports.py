@@ -15,9 +15,10 @@ ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.tensor": {"engine.errors"},
     "engine.files": {"engine.errors"},
+    "engine.blocks": VOCABULARY,
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
-    "engine.pnnx": VOCABULARY | {"engine.files"},
+    "engine.pnnx": VOCABULARY | {"engine.blocks", "engine.files"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
@@ -30,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.blueprint", "engine.compiler.host", "engine.compiler.kernels", "engine.compiler.storage"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.files"}
+    | {"engine.blocks", "engine.files"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},
     "engine.session": VOCABULARY | {"engine.graph", "engine.machine"},

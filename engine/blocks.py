@@ -1,0 +1,138 @@
+"""Blocks of memory that hold what a file held, and keep neither a descriptor nor the file.
+
+A page of a mapped file is gone when the file is cut off, and touching it ends the process; when the file is written
+over in place, numbers change under whoever computes with them. So what belongs to somebody else is copied, or cloned
+where the file system can do that without copying: into a file that has no name, which nobody can open, let alone write.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from engine.tensor import Array
+
+_FICLONE: Final = 0x40049409
+_PIECE_BYTES: Final = 8 << 20
+_LARGE_BYTES: Final = 4 << 20
+# More than this is asked for only where there is so much: the system promises memory it does not have.
+_CHECKED_BYTES: Final = 64 << 20
+_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# To map and forget the descriptor: Python's own mmap keeps one open for as long as it lives.
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class TornError(Exception):
+    """A file was shorter than it had said: somebody writes to it."""
+
+
+def read_block(descriptor: int, size: int) -> Array:
+    """So many bytes of a file from its beginning, copied; read-only.
+
+    Raises:
+        TornError: there are fewer.
+        OSError: they cannot be read, or there is no memory for them.
+    """
+    if size == 0:
+        return np.zeros(0, np.uint8)
+    if size > _CHECKED_BYTES and size > _available_bytes():
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    block = mmap.mmap(-1, size, flags=_FLAGS)
+    if size >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    with memoryview(block) as view:
+        for at, end in _filled(descriptor, size):
+            while at < end:
+                count = os.preadv(descriptor, [view[at : min(end, at + _PIECE_BYTES)]], at)
+                if count == 0:
+                    raise TornError
+                at += count
+    return np.frombuffer(memoryview(block).toreadonly(), np.uint8)
+
+
+def map_block(descriptor: int, size: int) -> Array:
+    """A file that nobody can write to any more, mapped; read-only. The descriptor may be closed afterwards.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    owner = (ctypes.c_ubyte * size).from_address(address)
+    # At the end of the process threads may still compute with it.
+    weakref.finalize(owner, _libc.munmap, address, size).atexit = False
+    block: Array = np.frombuffer(memoryview(owner), np.uint8)
+    block.flags.writeable = False
+    return block
+
+
+def clone_block(descriptor: int, folder: str, size: int) -> Array | None:
+    """A file as it is now, without copying it; None where the file system cannot, or may not be written to.
+
+    Args:
+        folder: where the file lies.
+    """
+    for place in (folder, None):
+        with suppress(OSError):
+            where = tempfile.gettempdir() if place is None else place
+            clone = os.open(where, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.ioctl(clone, _FICLONE, descriptor)
+                return map_block(clone, size) if os.fstat(clone).st_size == size else None
+            finally:
+                os.close(clone)
+    return None
+
+
+def release(data: Array) -> None:
+    """Give back the pages of the mapped block an array is a part of; whoever reads it again finds them."""
+    owner: object = data
+    while owner is not None and not isinstance(owner, ctypes.Array):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    if owner is not None:
+        _libc.madvise(ctypes.addressof(owner), ctypes.sizeof(owner), mmap.MADV_DONTNEED)
+
+
+def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where a file has bytes: what it leaves out is zero, as fresh memory is."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+            end = os.lseek(descriptor, at, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end, wherever that is now
+                if os.fstat(descriptor).st_size < size:
+                    raise TornError from None
+                return
+            end = size
+        if at < size:
+            yield at, min(end, size)
+        at = end
+
+
+def _available_bytes() -> int:
+    """What this process may still take, by the machine and by its control group."""
+    limits = [sys.maxsize]
+    with suppress(OSError, ValueError, IndexError):
+        limits.append(int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10)
+    with suppress(OSError, ValueError):
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(limits)
