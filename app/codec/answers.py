@@ -15,12 +15,43 @@ from numpy.typing import NDArray
 
 from app.codec.numpy_files import portable
 
+_DEPTH: Final = 32
+_LONGEST: Final = 10_000
 _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 def dump_json(value: object) -> bytes:
-    """JSON text; arrays inside must be flat and of a dtype orjson knows (see json_tensor)."""
-    return orjson.dumps(value, option=_OPTIONS)
+    """JSON text; arrays inside must be flat and of a dtype orjson knows (see json_tensor).
+
+    What JSON as orjson writes it cannot say becomes text: integers beyond 64 bits, halves of surrogate pairs, objects.
+    A client's or a file's own words in an error are such, and must not turn the error into another.
+    """
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_sayable(value), option=_OPTIONS)
+
+
+def _sayable(value: object, depth: int = 0) -> object:
+    """The same value with text in place of what orjson refuses."""
+    if value is None or isinstance(value, (bool, float, np.ndarray, np.generic)):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return value
+    if isinstance(value, Mapping) and depth < _DEPTH:
+        return {str(_sayable(key, _DEPTH)): _sayable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)) and depth < _DEPTH:
+        return [_sayable(item, depth + 1) for item in value]
+    return _as_text(value)
+
+
+def _as_text(value: object) -> str:
+    if not isinstance(value, str):
+        try:
+            value = str(value)[:_LONGEST]
+        except ValueError:  # Python refuses to write a number of thousands of digits
+            value = f"{value:#x}"[:_LONGEST] if isinstance(value, int) else type(value).__name__
+    return value.encode(errors="replace").decode()
 
 
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ _MAX_MEMBERS: Final = 256
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
 _LOCAL_HEADER: Final = 30
+# What the archive's own numbers can bring zipfile to: offsets beyond 64 bits, names that are no text, unknown methods.
+_BUILTIN: Final = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: str = "the .npy body") -> NDArray[Any]:
@@ -82,7 +84,7 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
                 )
                 for member in members
             }
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError) as exc:
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, *_BUILTIN) as exc:
         raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {cut(str(exc), 300)}") from None
 
 

@@ -10,6 +10,7 @@ from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.causes import likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.limits import check_results
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
 
 
@@ -69,6 +70,7 @@ def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
         return []
     try:
         results = split_outputs(op, op.layer.infer(inputs))
+        check_results(results)
     except EngineError as error:
         raise error.at(op.place) from None
     except Exception as exc:  # a number, list or string where the layer expects a tensor, or the other way round

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.graph.lifetime import counts, lifetimes, peak_bytes
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.tensor import Shape, TensorSpec, is_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Step:
         inputs, outputs: slots read and written.
         released: slots nobody reads after this step.
         in_place: whether the result is written over the first input.
+        is_open: whether only a run can tell the shapes of the results.
     """
 
     operator: RuntimeOperator
@@ -25,6 +27,7 @@ class Step:
     outputs: tuple[int, ...]
     released: tuple[int, ...]
     in_place: bool
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class Plan:
         operands: slot of every operand by name.
         counted: slots whose bytes count towards the peak.
         peak_bytes: the largest number of bytes alive at once, as far as shapes are known.
+        met: shapes of inputs whose results were found to fit in memory.
     """
 
     steps: tuple[Step, ...]
@@ -46,6 +50,7 @@ class Plan:
     operands: dict[str, int]
     counted: frozenset[int]
     peak_bytes: int
+    met: set[tuple[Shape, ...]] = field(default_factory=set)
 
 
 def make_plan(
@@ -82,4 +87,9 @@ def _step(op: RuntimeOperator, released: set[int], in_place: bool) -> Step:
         outputs=tuple(operand.slot for operand in op.outputs),
         released=tuple(sorted(released)),
         in_place=in_place,
+        is_open=not all(_is_settled(operand.value) for operand in op.outputs),
     )
+
+
+def _is_settled(value: object) -> bool:
+    return is_known(value) or (isinstance(value, TensorSpec) and value.is_static)

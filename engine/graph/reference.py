@@ -6,6 +6,7 @@ All that changes in a run lives in its own value table, so any number of threads
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from engine.graph.plan import Plan, Step
 from engine.graph.port import flatten
 from engine.graph.watch import Watch
 from engine.tensor import Array
+
+_MET: Final = 256
+_LONGEST: Final = 500
 
 
 def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
@@ -35,28 +39,34 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         values[slot] = _read_only(array)
     if watch is not None:
         watch.begin(values)
+    shapes = tuple(array.shape for array in inputs)
+    is_new = shapes not in plan.met
     for step in plan.steps:
         if watch is not None:
             watch.before(step)
-        _run(step, values)
+        _run(step, values, is_new)
         if watch is not None:
             watch.after(step, values)
         for slot in step.released:
             values[slot] = None
+    if is_new and len(plan.met) < _MET:
+        plan.met.add(shapes)
     return as_outputs([values[slot] for slot in plan.outputs])
 
 
-def _run(step: Step, values: list[object]) -> None:
+def _run(step: Step, values: list[object], is_new: bool) -> None:
     op = step.operator
     if op.layer is None:
         return
     try:
         inputs = [values[slot] for slot in step.inputs]
+        if is_new and step.is_open:
+            op.layer.check_results(inputs)
         result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.place) from error.__cause__
     except Exception as exc:
-        raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
+        raise ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST], where=op.place) from exc
     for slot, value in zip(step.outputs, split_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
 

@@ -17,8 +17,9 @@ import numpy as np
 from engine.errors import EngineError, ParameterError
 from engine.layers.attributes import check_attributes
 from engine.layers.layer import Annotations, Layer
-from engine.layers.parameter import coerce
+from engine.layers.parameter import check_number, coerce
 from engine.layers.signature import REQUIRED, Signature
+from engine.limits import check_results
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, spec_of
 
 
@@ -47,6 +48,8 @@ class BoundLayer:
     def forward(self, inputs: Sequence[object]) -> Any:
         """Compute the operator's outputs from its input values."""
         layer = self._layer_for(inputs) if self.dynamic else self.layer
+        if self.dynamic:
+            self._check_results(layer, inputs)
         return layer.forward(*[s.value(inputs) for s in self._aligned], **self._keywords(inputs))
 
     def forward_in_place(self, inputs: Sequence[object]) -> Any:
@@ -54,6 +57,23 @@ class BoundLayer:
         if self.layer.forward_in_place is None:
             return self.forward(inputs)
         return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
+
+    def check_results(self, inputs: Sequence[object]) -> None:
+        """Refuse to compute what memory cannot hold; where only values decide, the layer itself looks.
+
+        Raises:
+            ShapeError: naming the shape and both sizes.
+        """
+        if not self.dynamic:  # of those forward() finds out anyway
+            self._check_results(self.layer, inputs)
+
+    def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:
+        try:
+            arguments = [spec_of(s.value(inputs)) for s in self.positional]
+            results = layer.infer(*arguments, **{name: spec_of(s.value(inputs)) for name, s in self.keywords.items()})
+        except Exception:  # whatever it is, forward() says it better
+            return
+        check_results(results)
 
     @property
     def can_overwrite(self) -> bool:
@@ -112,6 +132,7 @@ def bind(
     Raises:
         ParameterError: an argument is missing, unknown, given twice or of the wrong kind.
     """
+    _check_sizes(params)
     given = {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
     for flag in signature.flags:  # announces an attribute; of a functional type it may be the argument itself
         if isinstance(given.get(flag), (bool, int)):
@@ -129,6 +150,15 @@ def bind(
         keywords=keywords,
         dynamic={name: index for name, index in operands.items() if name in signature.fields},
     )
+
+
+def _check_sizes(params: Mapping[str, object]) -> None:
+    """Numbers beyond 64 bits and lists nobody writes are refused before anything computes with them."""
+    for name, value in params.items():
+        try:
+            check_number(value)
+        except ParameterError as error:
+            raise error.at(f"parameter '{name}'") from None
 
 
 def _check_names(signature: Signature, given: Mapping[str, object]) -> None:

@@ -9,6 +9,7 @@ from engine.layers.axes import agree, checked_axes, sizes
 from engine.layers.layer import Layer
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
+from engine.layers.views import diagonal
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Dim, DType, Number, Shape, TensorSpec, format_shape, product
 
@@ -27,7 +28,7 @@ class Diagonal(Rearrangement):
         return TensorSpec((*rest, _length(input.shape[axes[0]], input.shape[axes[1]], self.offset)), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return np.diagonal(input, self.offset, *self._plane(input.ndim))
+        return diagonal(input, self.offset, *self._plane(input.ndim))
 
     def _plane(self, rank: int) -> tuple[int, int]:
         if rank < 2:

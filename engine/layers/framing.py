@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree
+from engine.layers.views import sliding
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, Shape, format_shape
 
@@ -84,7 +85,7 @@ class Framing:
         """(batch, length) signals -> (batch, frames, n_fft), times the window."""
         self.count(signals.shape[-1])
         padded = np.pad(signals, ((0, 0), (self.margin, self.margin)), _PADDINGS[self.pad_mode])  # type: ignore[call-overload]
-        frames = np.lib.stride_tricks.sliding_window_view(padded, self.n_fft, -1)[:, :: self.hop]
+        frames = sliding(padded, (self.n_fft,), (-1,))[:, :: self.hop]
         return np.asarray(frames * window)
 
     def join(self, frames: Array, window: Array, length: int | None) -> Array:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.limits import INT_RANGE, MAX_ITEMS
 from engine.tensor import UNKNOWN, DType, parse_dtype
 
 type_hints = typing.get_type_hints
@@ -26,6 +27,7 @@ def coerce(value: object, hint: Any) -> Any:
         ParameterError: when it is not of that kind; names found and expected.
     """
     plain = _plain(value)
+    check_number(plain)
     if hint is Any:
         return plain
     options = _options(hint)
@@ -38,6 +40,22 @@ def coerce(value: object, hint: Any) -> Any:
         if accepted:
             return result
     raise ParameterError("wrong kind of value", found=_show(plain), expected=describe_kind(hint))
+
+
+def check_number(value: object) -> None:
+    """Refuse what no graph can mean: an integer beyond 64 bits, or a list far longer than any real one.
+
+    Raises:
+        ParameterError: naming the number, or the length.
+    """
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise ParameterError("an integer is out of range", found=value, expected="64 bits")
+    elif isinstance(value, (tuple, list)):
+        if len(value) > MAX_ITEMS:
+            raise ParameterError("a list is too long", found=f"{len(value):,} items", expected=f"at most {MAX_ITEMS:,}")
+        for item in value:
+            check_number(item)
 
 
 def describe_kind(hint: Any) -> str:
@@ -152,5 +170,5 @@ def _describe(kind: Any) -> str:
 
 
 def _show(value: object) -> str:
-    text = repr(list(value)) if isinstance(value, tuple) else repr(value)
+    text = repr(list(value[:100])) if isinstance(value, tuple) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -15,6 +15,8 @@ from engine.layers.axes import checked_axes, replaced, sizes
 from engine.layers.axis import checked_axis
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
+from engine.layers.views import check_reach, strided
+from engine.limits import show_shape
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 
@@ -30,9 +32,10 @@ class Reshape(Rearrangement):
     """The elements of input, in row-major order, as a tensor of another shape.
 
     Parameters:
-        shape: -1 stands for whatever the number of elements leaves, 0 for the input's own dimension (ONNX).
-            Old converters write several -1, one for each dimension that differed between two traces: known dimensions
-            of the file's annotation, and those the input begins and ends with, settle all but one.
+        shape: -1 stands for whatever the number of elements leaves. Where the file announces the result, two more
+            spellings than PyTorch's are read: 0 for the input's own dimension (ONNX), and several -1, which old
+            converters write for every dimension that differed between two traces: known dimensions of the
+            announcement, and those the input begins and ends with, settle all but one.
     Raises:
         ShapeError: the numbers of elements differ, or more than one -1 stays open.
     """
@@ -47,24 +50,29 @@ class Reshape(Rearrangement):
         return input.reshape(sizes(_fitted(self._wanted(input.shape), input.shape)))
 
     def _wanted(self, input: Shape) -> Shape:
-        shape = self.shape
+        shape, note = self.shape, self._announced()
+        if note is None:
+            return shape
         if product(input) != 0 and 0 in shape:
             shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
-        if shape.count(-1) > 1:
-            shape = _settled(shape, input, self.annotations)
+        if shape.count(-1) > 1 and None in note:
+            shape = _settled(shape, input, note)
         return shape
+
+    def _announced(self) -> Shape | None:
+        """What the file says of the result, None where that is nothing, or of another rank."""
+        annotated = self.annotations.outputs[0] if self.annotations.outputs else None
+        return annotated.shape if annotated is not None and annotated.rank == len(self.shape) else None
 
 
 def _copied(dim: int, index: int, input: Shape) -> Dim:
     return input[index] if index < len(input) else dim
 
 
-def _settled(shape: Shape, input: Shape, annotations: Annotations) -> Shape:
+def _settled(shape: Shape, input: Shape, announced: Shape) -> Shape:
     """A shape with all but one -1 replaced: those in front of it and behind it by the input's own dimensions."""
-    annotated = annotations.outputs[0] if annotations.outputs else None
-    if annotated is not None and annotated.rank == len(shape):
-        notes = zip(shape, annotated.shape, strict=True)
-        shape = tuple(note if dim == -1 and note is not None else dim for dim, note in notes)
+    notes = zip(shape, announced, strict=True)
+    shape = tuple(note if dim == -1 and note is not None else dim for dim, note in notes)
     places = [index for index, dim in enumerate(shape) if dim == -1]
     for nth in reversed(range(len(places))):
         front = places[nth - 1] + 1 if nth > 0 else 0
@@ -234,14 +242,10 @@ class AsStrided(Rearrangement):
 
     def forward(self, input: Array) -> Array:
         self._check(input.shape)
-        flat = np.ascontiguousarray(input).reshape(-1)[self.storage_offset or 0 :]
-        strides = [step * input.itemsize for step in self.stride]
-        return np.lib.stride_tricks.as_strided(flat, self.size, strides, writeable=False)
+        return strided(np.ascontiguousarray(input).reshape(-1), self.size, self.stride, self.storage_offset or 0)
 
     def _check(self, shape: Shape) -> None:
-        if len(self.size) != len(self.stride) or min((*self.size, *self.stride, 0)) < 0:
-            raise ShapeError("size and stride do not fit", found=f"{list(self.size)} and {list(self.stride)}")
-        last = (self.storage_offset or 0) + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
-        total = product(shape)
-        if 0 not in self.size and total is not None and not 0 <= last < total:
-            raise ShapeError("strides reach past the elements", found=f"element {last}", expected=f"below {total}")
+        if min(self.stride, default=0) < 0:  # numpy could, PyTorch has no such tensors
+            found = f"{show_shape(self.size)} and {show_shape(self.stride)}"
+            raise ShapeError("size and stride do not fit", found=found)
+        check_reach(self.size, self.stride, self.storage_offset or 0, product(shape))

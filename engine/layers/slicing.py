@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree, checked_axes
 from engine.layers.axis import checked_axis
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
+from engine.layers.views import sliding
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
@@ -171,7 +170,7 @@ class Windows(Rearrangement):
 
     def forward(self, input: Array) -> Array:
         axis = self._axis(input.shape)
-        windows = np.lib.stride_tricks.sliding_window_view(input, self.size, axis)
+        windows = sliding(input, (self.size,), (axis,))
         return windows[(slice(None),) * axis + (slice(None, None, self.step),)]
 
     def _axis(self, shape: Shape) -> int:

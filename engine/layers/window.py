@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from engine.errors import ShapeError
 from engine.layers.spatial import of_last_axes, spread
+from engine.layers.views import sliding
 from engine.tensor import Array, Dim, Number
 
 
@@ -124,7 +124,7 @@ def pad(x: Array, axes: Sequence[Window], value: Number = 0) -> Array:
 def columns(padded: Array, axes: Sequence[Window]) -> Array:
     """Every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
     rank = len(axes)
-    view = sliding_window_view(padded, [axis.extent for axis in axes], axis=tuple(range(-rank, 0)))
+    view = sliding(padded, [axis.extent for axis in axes], range(-rank, 0))
     moves = [slice(None, None, axis.stride) for axis in axes]
     steps = [slice(None, None, axis.dilation) for axis in axes]
     view = view[of_last_axes(*moves, *steps)]

@@ -91,7 +91,6 @@ F32 = np.dtype(np.float32)
         ((None, 3, 4), (2, 3, 2, 2), (2, 3, 2, 2)),
         ((2, None, 4), (2, -1), (2, None)),
         ((0, None), (3, -1), (3, 0)),
-        ((None, 3), (0, 3, 1), (None, 3, 1)),
         ((6, 4), (None, 8), (3, 8)),
     ],
 )
@@ -108,6 +107,35 @@ def several_open(shape: tuple[int, ...], note: tuple[int | None, ...], *input: i
         registry["Tensor.reshape"], n_inputs=1, params={"shape": shape}, attributes={}, annotations=annotations
     )
     return tuple(layer.forward([np.zeros(input)]).shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "note"),
+    [
+        ((-1, -1), None),
+        ((-1, -1), (2, 12)),
+        ((-1, -1), (None, 12, 1)),
+        ((-1, 2, -1), None),
+        ((0, -1), None),
+        ((0, -1), (2, 12, 1)),
+        ((0, 3, 4), None),
+    ],
+)
+def test_what_the_file_does_not_announce_is_read_as_pytorch_reads_it(
+    shape: tuple[int, ...], note: tuple[int | None, ...] | None
+) -> None:
+    annotations = Annotations(outputs=(None if note is None else TensorSpec(note, F32),))
+    layer = registry["Tensor.reshape"].layer(shape=shape, annotations=annotations)  # type: ignore[call-arg]
+    with pytest.raises(ShapeError):
+        layer.infer(TensorSpec((2, 3, 4), F32))
+    with pytest.raises(ShapeError):
+        layer.forward(np.zeros((2, 3, 4)))
+
+
+def test_a_zero_where_the_file_announces_the_result_is_the_inputs_own_dimension() -> None:
+    annotations = Annotations(outputs=(TensorSpec((None, 3, 1), F32),))
+    layer = registry["Tensor.reshape"].layer(shape=(0, 3, 1), annotations=annotations)  # type: ignore[call-arg]
+    assert layer.infer(TensorSpec((None, 3), F32)) == TensorSpec((None, 3, 1), F32)
 
 
 @pytest.mark.parametrize(

@@ -239,3 +239,11 @@ def test_wrong_crc_is_found_when_asked_for() -> None:
     with pytest.raises(WeightsError) as caught:
         check_crc(data, "a.w", member)
     assert str(caught.value) == f"'a.w': wrong CRC-32: found {zlib.crc32(b'12'):08x}, expected 00000007"
+
+
+@pytest.mark.parametrize("field", ["header", "size", "packed", "disk"])
+@pytest.mark.parametrize("value", [2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1])
+def test_numbers_of_64_bits_in_the_directory_are_refused_in_words(field: str, value: int) -> None:
+    value = value if field != "disk" else value % 2**32
+    with pytest.raises(WeightsError):
+        read_directory(archive([Entry(name="a", data=b"1234", **{field: value or 1})]))  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.codec.answers import dump_json, json_tensor
+from app.errors import ServiceError
 
 
 def text(array: np.ndarray) -> dict[str, object]:
@@ -25,6 +26,27 @@ def test_every_real_tensor_survives_the_way_to_json_and_back(array: np.ndarray) 
     answer = text(array)
     assert (answer["shape"], answer["dtype"]) == (list(array.shape), array.dtype.name)
     np.testing.assert_array_equal(np.array(answer["data"], array.dtype).reshape(array.shape), array, strict=True)
+
+
+WORDS = st.none() | st.booleans() | st.floats() | st.integers(-(2**80), 2**80) | st.text(st.characters()) | st.binary()
+
+
+@given(st.recursive(WORDS, lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner)))
+def test_an_error_may_repeat_whatever_a_client_or_a_file_said(detail: object) -> None:
+    error = ServiceError("no such thing: \ud800", said=detail)
+    assert json.loads(dump_json(error.body()))["error"]["code"] == "internal"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(2**64, str(2**64)), (-(2**63) - 1, str(-(2**63) - 1)), (2**64 - 1, 2**64 - 1), ("a\ud800", "a?")],
+)
+def test_what_json_cannot_say_is_said_in_text(value: object, said: object) -> None:
+    assert json.loads(dump_json({"found": value}))["found"] == said
+
+
+def test_a_number_of_thousands_of_digits_is_cut_short() -> None:
+    assert len(dump_json({"found": 10**10_000})) < 11_000
 
 
 def test_values_json_has_not_are_strings() -> None:

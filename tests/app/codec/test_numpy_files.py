@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from app.codec.answers import dump_json
 from app.codec.numpy_files import read_npy, read_npz, write_npz
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from app.settings import Settings
 from tests.app.pictures import npy, npz
+from tests.pnnx import build
 
 SETTINGS = Settings(max_elements=1000, max_body_bytes=10_000)
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -138,6 +140,20 @@ def archive(name: str, data: bytes, method: int) -> bytes:
 def test_damaged_archives_are_refused(body: bytes, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         read_npz(body, SETTINGS)
+
+
+HUGE = (2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+@pytest.mark.parametrize("field", ["header", "size"])
+@pytest.mark.parametrize("value", HUGE)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_numbers_of_64_bits_in_a_directory_are_refused_in_words(field: str, value: int, method: int) -> None:
+    entry = build.Entry(name="a.npy", data=npy(X), method=method, **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ServiceError) as caught:
+        read_npz(build.archive([entry]), SETTINGS)
+    assert caught.value.status in (400, 413)
+    dump_json(caught.value.body())
 
 
 @given(st.data(), st.sampled_from([npy(X), npz(X), npz(X, packed=True)]))
