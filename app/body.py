@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from app.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError, UnsupportedMediaTypeError
+from app.errors import (
+    DeadlineExceededError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestTooLargeError,
+    ServiceError,
+    UnsupportedMediaTypeError,
+)
+from app.memory import Allowance
 
 T = TypeVar("T")
 
+# Memory is asked for in steps of this: a body that was announced and never comes holds none.
+_STEP: Final = 1 << 20
+_MAX_DIGITS: Final = 19
 
-class _Unread:
+
+class _Unread(ServiceError):
     """Mixed into errors that leave a body unread: they end the connection, because nobody reads what is still sent."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """Connection: close."""
-        return {"Connection": "close"}
+        """Connection: close, and what else belongs to the status."""
+        return {**super().headers, "Connection": "close"}
 
 
 class BodyTooLargeError(_Unread, RequestTooLargeError):
@@ -30,14 +42,19 @@ class BodyTooLateError(_Unread, DeadlineExceededError):
     """The body did not arrive in time."""
 
 
-async def read_body(request: Request, limit: int, deadline: float) -> bytearray:
+class BodyNotNowError(_Unread, QueueFullError):
+    """There is no memory for the body now."""
+
+
+async def read_body(request: Request, limit: int, deadline: float, allowance: Allowance) -> bytearray:
     """The whole body, if it comes before the deadline on time.monotonic()'s clock.
 
     A body announced as too large is refused before a byte of it is read, so that a client that waits for
-    "100 Continue" sends none.
+    "100 Continue" sends none. Memory is charged as it arrives.
 
     Raises:
-        BodyTooLargeError: announced or found to be over the limit.
+        BodyTooLargeError: announced or found to be over the limit, or over all the memory there is for requests.
+        BodyNotNowError: other requests hold that memory.
         UnsupportedMediaTypeError: compressed.
         InvalidRequestError: the client broke off.
         BodyTooLateError: it did not arrive in time.
@@ -46,11 +63,14 @@ async def read_body(request: Request, limit: int, deadline: float) -> bytearray:
     if encoding != "identity":
         raise UnsupportedMediaTypeError(f"Content-Encoding: found '{encoding}', expected none", found=encoding)
     announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit:
-        raise _too_large(int(announced), limit)
+    length = int(announced.lstrip("0")[:_MAX_DIGITS] or 0) if announced.isdigit() else 0
+    if length > limit:
+        raise _too_large(length, limit)
     try:
         async with asyncio.timeout(deadline - time.monotonic()):
-            return await _collect(request, limit)
+            body = await _collect(request, limit, length, allowance)
+            allowance.arrived()
+            return body
     except ClientDisconnect:
         raise InvalidRequestError("the body ends early: the client broke off") from None
     except TimeoutError:
@@ -70,12 +90,23 @@ async def until_disconnect(request: Request, answer: asyncio.Task[T]) -> T:
         watcher.cancel()
 
 
-async def _collect(request: Request, limit: int) -> bytearray:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise _too_large(len(body), limit)
+async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
+    body, room = bytearray(), 0
+    try:
+        allowance.would_fit(announced)
+        async for chunk in request.stream():
+            size = len(body) + len(chunk)
+            if size > limit:
+                raise _too_large(size, limit)
+            if size > room:
+                step = max(size - room, min(_STEP, announced - room))
+                allowance.charge(step, arriving=True)
+                room += step
+            body += chunk
+    except QueueFullError as exc:
+        raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
+    except RequestTooLargeError as exc:
+        raise BodyTooLargeError(exc.message, **exc.detail) from None
     return body
 
 

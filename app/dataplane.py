@@ -17,6 +17,8 @@ from typing import Any, Final, TypeVar
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
 from app.lane import Lane, Ticket
+from app.machine_memory import Trimmer, budget_bytes
+from app.memory import MemoryBudget, current
 from app.model import InferRequest, InferResult, Model
 from app.settings import Settings
 from app.store import State, Store, Version
@@ -44,6 +46,11 @@ class DataPlane:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.budget: ThreadBudget = thread_budget(settings.threads, settings.workers)
+        self.memory = MemoryBudget(
+            budget_bytes(settings.max_bytes_in_flight, settings.workers),
+            retry_after_s=settings.retry_after_s,
+            on_large_return=Trimmer(),
+        )
         self.store = Store(settings, self.budget.threads)
         self.is_draining = False
         self.loaded = asyncio.Event()
@@ -98,7 +105,7 @@ class DataPlane:
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """What work returns, run in a thread; for work of no model."""
-        return await self._desk.run(lambda _: work(), deadline)
+        return await self._desk.run(lambda ticket: _charged(work, ticket), deadline)
 
     def can_draw(self, name: str | None, number: int | None) -> bool:
         """Whether what a model finds can be answered as a picture.
@@ -144,7 +151,7 @@ class DataPlane:
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
         try:
-            return await version.lane.run(lambda ticket: work(model, ticket), deadline)
+            return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)
         except (engine.EngineError, ConfigError) as exc:
             error = self._told(exc, version)
             version.statistics.failed(error.code)
@@ -172,3 +179,12 @@ class DataPlane:
             self.store.problem = "internal error while loading the store; the server's log says more"
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(self.loaded.set)
+
+
+def _charged(work: Callable[[], T], ticket: Ticket) -> T:
+    """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
+    allowance = current()
+    if allowance is None:
+        return work()
+    with allowance.working(ticket.is_void):
+        return work()

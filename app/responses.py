@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
+from app.memory import Allowance
 from app.wording import brief, cut
+
+# A slow client's answer waits here, where it is counted, and not in the socket's buffer.
+_PIECE: Final = 1 << 20
+
+
+class ChargedResponse(Response):
+    """An answer whose request holds memory until it is sent."""
+
+    def __init__(self, content: bytes, allowance: Allowance, media_type: str) -> None:
+        super().__init__(content, media_type=media_type)
+        self._allowance = allowance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, a large one in pieces: each waits until those before it are on their way."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            last = max(0, len(self.body) - 1) // _PIECE * _PIECE
+            for start in range(0, last, _PIECE):
+                piece = self.body[start : start + _PIECE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": self.body[last:] if last else self.body})
+        finally:
+            self._allowance.close()
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -80,6 +80,9 @@ class Settings(BaseModel):
         30.0, "seconds", "How long requests in flight may take to finish at the end.", gt=0
     )
     max_body_bytes: int = _row(64 * 2**20, "bytes", "Largest request body; an .npz counts unpacked as well.", ge=1)
+    max_bytes_in_flight: int | None = _row(
+        None, "bytes", "Memory that all requests together may take; unset: a quarter of what there is.", ge=1
+    )
     max_elements: int = _row(16 * 2**20, "elements", "Largest tensor of a request.", ge=1)
     max_json_depth: int = _row(32, "levels", "Deepest nesting of a JSON body.", ge=2, le=1000)
     max_images: int = _row(32, "pictures", "Most pictures in one request.", ge=1)

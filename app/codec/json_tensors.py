@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
+from app.memory import charge
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature, describe
 from app.wording import brief, cut, did_you_mean, quoted
@@ -80,6 +81,7 @@ def _base64(text: object, where: str) -> bytes:
         raise InvalidRequestError(f"{where}: found {_spelling(text)}, expected a base64 string")
     if text.startswith("data:"):  # what a browser's FileReader gives: data:image/png;base64,...
         text = text.partition(",")[2]
+    charge(len(text) * 2)  # its bytes as text, and what they say
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -207,11 +209,21 @@ def _bools(value: object, port: engine.Port) -> NDArray[Any]:
 
 
 def _leaf_types(value: object) -> set[type]:
-    if not isinstance(value, list):
-        return {type(value)}
-    if not any(isinstance(item, list) for item in value):
-        return set(map(type, value))
-    return set().union(*map(_leaf_types, value))
+    """The types of what is no list, in nested lists."""
+    kinds: set[type] = set()
+    if isinstance(value, list):
+        _collect(value, kinds)
+        return kinds
+    return {type(value)}
+
+
+def _collect(values: list[Any], kinds: set[type]) -> None:
+    kinds.update(map(type, values))  # one set for all of them: a body may hold millions of empty lists
+    if list in kinds:
+        kinds.discard(list)
+        for item in values:
+            if type(item) is list:
+                _collect(item, kinds)
 
 
 def _first(value: object) -> object:

@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from app.codec.json_cost import parsed_bytes
 from app.errors import InvalidRequestError
+from app.memory import charge
 
 _NOT_STRUCTURE: Final = bytes(byte for byte in range(256) if byte not in b'"[]{}')
 _NON_FINITE: Final = re.compile(r"-?(nan|inf(inity)?)\b", re.IGNORECASE)
@@ -29,6 +31,7 @@ def parse_json(body: bytes | bytearray, *, max_depth: int) -> Any:
             found=depth,
             limit=max_depth,
         )
+    charge(parsed_bytes(body))
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as exc:

@@ -2,7 +2,7 @@
 
 The layout is numpy's NEP 1: magic, version, header length, a dict as text, then the values. An array of a body is a
 view of the body. Of an archive, stored members are views of it as well; packed ones are unpacked only when all of
-them together fit the body limit.
+them together fit the body limit, and never beyond what each announces.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,7 +17,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
+from app.memory import charge
 from app.settings import Settings
 from app.wording import cut
 
@@ -35,9 +34,8 @@ _MAX_HEADER: Final = 10_000
 _MAX_MEMBERS: Final = 256
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
-_LOCAL_HEADER: Final = 30
-# What the archive's own numbers can bring zipfile to: offsets beyond 64 bits, names that are no text, unknown methods.
-_BUILTIN: Final = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+# JSON as it is written here has no larger whole number.
+_MOST: Final = 2**63 - 1
 
 
 def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: str = "the .npy body") -> NDArray[Any]:
@@ -63,6 +61,8 @@ def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: st
         )
     flat = np.frombuffer(body, dtype, count, start)
     array = flat.reshape(shape, order="F" if fortran else "C")
+    if not dtype.isnative or not array.flags.c_contiguous:
+        charge(array.nbytes)  # it is copied, here or by the run
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -74,17 +74,16 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
         RequestTooLargeError: more than the body limit when unpacked.
     """
     try:
-        # BytesIO takes over immutable bytes without a copy, and only the directory is read through it.
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            members = archive.infolist()
-            _check_members(members, settings)
-            return {
-                member.filename.removesuffix(".npy"): read_npy(
-                    _member(archive, member, memoryview(body)), settings, f"'{cut(member.filename)}' of the .npz body"
-                )
-                for member in members
-            }
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, *_BUILTIN) as exc:
+        found = members(memoryview(body), _MAX_MEMBERS)
+        _check_members(found, settings)
+        charge(sum(member.size for member in found if member.method == DEFLATED))
+        return {
+            member.name.removesuffix(".npy"): read_npy(
+                unpack(member), settings, f"'{cut(member.name)}' of the .npz body"
+            )
+            for member in found
+        }
+    except ZipError as exc:
         raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {cut(str(exc), 300)}") from None
 
 
@@ -135,33 +134,18 @@ def _dtype(descr: str, where: str) -> np.dtype[Any]:
     return dtype
 
 
-def _check_members(members: list[zipfile.ZipInfo], settings: Settings) -> None:
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > settings.max_body_bytes or len(members) > _MAX_MEMBERS:
+def _check_members(found: list[Member], settings: Settings) -> None:
+    unpacked = sum(member.size for member in found)
+    if unpacked > settings.max_body_bytes or len(found) > _MAX_MEMBERS:
         raise RequestTooLargeError(
-            f"the .npz body is too large unpacked: found {unpacked} bytes in {len(members)} arrays, expected at most"
+            f"the .npz body is too large unpacked: found {unpacked} bytes in {len(found)} arrays, expected at most"
             f" {settings.max_body_bytes} bytes in {_MAX_MEMBERS}",
-            found=unpacked,
+            found=min(unpacked, _MOST),
             limit=settings.max_body_bytes,
         )
-    names = [member.filename for member in members]
+    names = [member.name for member in found]
     if len(set(names)) != len(names):
         raise InvalidRequestError("the .npz body names an array twice")
-    for member in members:
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidRequestError(
-                f"'{cut(member.filename)}' of the .npz body is packed in a way .npz files are not"
-            )
-
-
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, body: memoryview) -> bytes | memoryview:
-    """The bytes of a member: unpacked and checked, or a checked view where it is stored as it is."""
-    if member.compress_type == zipfile.ZIP_DEFLATED or member.flag_bits & 0x1:
-        return archive.read(member)
-    fixed = body[member.header_offset : member.header_offset + _LOCAL_HEADER]
-    name_length, extra_length = struct.unpack("<HH", fixed[26:30])
-    start = member.header_offset + _LOCAL_HEADER + name_length + extra_length
-    data = body[start : start + member.file_size]
-    if zlib.crc32(data) != member.CRC:
-        raise zipfile.BadZipFile(f"'{cut(member.filename)}' fails its checksum")
-    return data
+    for member in found:
+        if member.method not in (STORED, DEFLATED):
+            raise InvalidRequestError(f"'{cut(member.name)}' of the .npz body is packed in a way .npz files are not")

@@ -24,8 +24,10 @@ from app.codec.numpy_files import write_npz
 from app.codec.parse import JSON, NPZ, PNG, parse
 from app.dataplane import Answer, DataPlane
 from app.errors import InvalidRequestError
+from app.memory import Allowance
 from app.model import InferRequest
 from app.openapi import INFER_DOCUMENTATION
+from app.responses import ChargedResponse
 from app.routes.state import dataplane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean
@@ -51,12 +53,23 @@ async def infer_model(request: Request, name: str) -> Response:
 
 
 async def _answer(request: Request, name: str | None) -> Response:
+    allowance = dataplane(request).memory.open()
+    try:
+        with allowance:
+            content, media_type = await _content(request, name, allowance)
+    except BaseException:
+        allowance.close()
+        raise
+    return ChargedResponse(content, allowance, media_type)
+
+
+async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[bytes, str]:
     plane = dataplane(request)
     deadline = plane.deadline()
     accept = request.headers.get("accept", "")
     media_type = choose(accept, (JSON, NPZ, PNG))
     query = _query(request)
-    body = await read_body(request, plane.settings.max_body_bytes, deadline)
+    body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
     message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
     message = _merged(message, query, name)
     if media_type == PNG and not plane.can_draw(message.model, message.version):
@@ -65,7 +78,7 @@ async def _answer(request: Request, name: str | None) -> Response:
         message = replace(message, outputs=True)
     work = replace(_request(message), draw=media_type == PNG)
     answer = asyncio.create_task(plane.infer(message.model, message.version, work, _ENCODERS[media_type], deadline))
-    return Response(await until_disconnect(request, answer), media_type=media_type)
+    return await until_disconnect(request, answer), media_type
 
 
 async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:

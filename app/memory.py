@@ -1,0 +1,231 @@
+"""How much memory requests may take together, and what each of them has of it.
+
+Everything a request makes the server hold is charged to its ``Allowance`` before it is made: its body while it arrives,
+what decoding will make of it, what the run will need, the answer. All allowances together stay within one
+``MemoryBudget``. What can never fit is refused for good (413); what does not fit now is told to come again (429).
+
+The allowance of the request at hand is found through a context variable, which lanes hand on to their threads: code
+that decodes says ``charge(bytes)`` and ``check()``, and does not know of servers. Without a request nothing is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import Final, Self
+
+from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
+
+# Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
+_ARRIVING: Final = 1 / 2
+
+_current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+
+
+class MemoryBudget:
+    """The bytes all requests of a server may take together; many threads may ask at once.
+
+    Args:
+        total: in bytes.
+        retry_after_s: what a client is told to wait when its request does not fit now.
+        on_large_return: called when a request that held much is over.
+    """
+
+    def __init__(
+        self, total: int, *, retry_after_s: int = 1, on_large_return: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.total = total
+        self._retry_after_s = retry_after_s
+        self._on_large_return = on_large_return
+        self._used = 0
+        self._arriving = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Bytes that requests hold now."""
+        return self._used
+
+    def open(self) -> Allowance:
+        """The allowance of a new request."""
+        return Allowance(self)
+
+    def take(self, count: int, held: int, *, arriving: bool = False, is_only_asked: bool = False) -> None:
+        """Count bytes as used.
+
+        Args:
+            held: what the same request has already.
+            arriving: of a body that is not there yet.
+            is_only_asked: whether they fit; nothing is counted.
+
+        Raises:
+            RequestTooLargeError: with what it has it will never fit.
+            QueueFullError: it does not fit now.
+        """
+        limit = int(self.total * _ARRIVING) if arriving else self.total
+        if held + count > limit:
+            raise RequestTooLargeError(
+                f"the request would take too much memory: found about {held + count} bytes, expected at most {limit}",
+                found=held + count,
+                limit=limit,
+            )
+        with self._lock:
+            if self._used + count > self.total or (arriving and self._arriving + count > limit):
+                raise QueueFullError(
+                    f"other requests hold the memory this one would take: about {held + count} bytes",
+                    retry_after_s=self._retry_after_s,
+                    limit=self.total,
+                )
+            if not is_only_asked:
+                self._used += count
+                self._arriving += count if arriving else 0
+
+    def give_back(self, count: int, *, arriving: int = 0, held: int = 0) -> None:
+        """Count bytes as free again.
+
+        Args:
+            arriving: how many of them, or of others, no longer arrive.
+            held: what the request had in all, where it is over.
+        """
+        with self._lock:
+            self._used -= count
+            self._arriving -= arriving
+        self._on_large_return(held)
+
+
+class Allowance:
+    """What one request holds of the budget, until it is over and no thread works for it any more."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._held = 0
+        self._most = 0
+        self._arriving = 0
+        self._users = 1
+        self._lock = threading.Lock()
+        self._is_void: Callable[[], bool] | None = None
+        self._tokens: list[Token[Allowance | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @property
+    def held(self) -> int:
+        """Bytes it holds now."""
+        return self._held
+
+    def would_fit(self, count: int) -> None:
+        """Refuse a body of so many bytes that would be refused anyway.
+
+        Raises:
+            RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        """
+        self._budget.take(count, self._held, arriving=True, is_only_asked=True)
+
+    def charge(self, count: int, *, arriving: bool = False) -> None:
+        """Hold so many bytes more, until it is over.
+
+        Raises:
+            RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        """
+        with self._lock:
+            self._budget.take(count, self._held, arriving=arriving)
+            self._held += count
+            self._most = max(self._most, self._held)
+            self._arriving += count if arriving else 0
+
+    def return_(self, count: int) -> None:
+        """Hold so many bytes less."""
+        with self._lock:
+            self._held -= count
+        self._budget.give_back(count)
+
+    def arrived(self) -> None:
+        """The body is there: its bytes count as every other's."""
+        with self._lock:
+            arriving, self._arriving = self._arriving, 0
+        self._budget.give_back(0, arriving=arriving)
+
+    @contextmanager
+    def working(self, is_void: Callable[[], bool]) -> Iterator[None]:
+        """A thread works for the request: what it holds stays counted until the thread is done, whoever went away.
+
+        is_void: whether the work may stop.
+        """
+        with self._lock:
+            self._users += 1
+        self._is_void = is_void
+        try:
+            yield
+        finally:
+            self.close()
+
+    def check(self) -> None:
+        """Stop the work of a request that nobody waits for.
+
+        Raises:
+            DeadlineExceededError: its time is up, or its client is gone.
+        """
+        if self._is_void is not None and self._is_void():
+            raise DeadlineExceededError("the request was not answered within its time")
+
+    def close(self) -> None:
+        """Called once by the request's handler at its end, and by every thread: the last one gives everything back."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            held, self._held = self._held, 0
+            arriving, self._arriving = self._arriving, 0
+        self._budget.give_back(held, arriving=arriving, held=self._most)
+
+
+def current() -> Allowance | None:
+    """The allowance of the request at hand; None where there is no request."""
+    return _current.get()
+
+
+def charge(count: int) -> None:
+    """Hold so many bytes more for the request at hand.
+
+    Raises:
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+    """
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.charge(count)
+
+
+@contextmanager
+def charged(count: int) -> Iterator[None]:
+    """Hold so many bytes for a while.
+
+    Raises:
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+    """
+    allowance = _current.get()
+    if allowance is None:
+        yield
+        return
+    allowance.charge(count)
+    try:
+        yield
+    finally:
+        allowance.return_(count)
+
+
+def check() -> None:
+    """Stop if nobody waits for the request at hand.
+
+    Raises:
+        DeadlineExceededError: its time is up, or its client is gone.
+    """
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.check()
