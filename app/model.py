@@ -16,6 +16,7 @@ from app.config import ModelConfig
 from app.errors import InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
+from app.memory import charge, charged
 from app.progress import CompileProgress
 from app.sessions import open_session
 from app.settings import Settings
@@ -108,7 +109,9 @@ class Model:
             self._check_drawable(inputs)
         tensors, placements = self._tensors(inputs, timing)
         start = time.perf_counter()
-        result = self.session.run(tensors, cancelled=cancelled)
+        with charged(self.session.estimate_bytes(tensors)):
+            result = self.session.run(tensors, cancelled=cancelled)
+            charge(sum(array.nbytes for array in result))
         timing.infer_s = time.perf_counter() - start
         outputs = dict(zip(result.names, result, strict=True))
         start = time.perf_counter()

@@ -130,6 +130,12 @@ class Machine:
                 return _run_compiled(compiled, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)
 
+    def holds(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether machine code for these shapes is there, and the memory it runs in."""
+        with self._lock:
+            found = self._graphs.get(id(graph))
+        return found is not None and self.failure is None and found[1].is_ready(specs)
+
     def _may_wait(self, graph: RuntimeGraph, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
         """Whether the reference should answer while machine code for new shapes is made.
 

@@ -6,12 +6,15 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from engine.errors import InputError, ParameterError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
+from engine.graph.footprint import Footprint, Footprints
 from engine.graph.watch import Watch
 from engine.machine import (
     CACHE_MAX_BYTES,
@@ -28,6 +31,11 @@ from engine.machine import (
     rows_of,
 )
 from engine.tensor import Array, TensorSpec, format_shape
+
+# Footprints are small; a client that sends ever new shapes must not make them many.
+_MAX_FOOTPRINTS: Final = 256
+
+_Known: TypeAlias = tuple[RuntimeGraph, list[TensorSpec], Footprint, int]
 
 
 class Outputs(list[Array]):
@@ -109,6 +117,7 @@ class Session:
         )
         self._lock = threading.Lock()
         self._batching: Batching | None = None
+        self._footprints: dict[tuple[Any, ...], _Known] = {}
         _ = graph.plan  # a graph that is not built is refused here
 
     @property
@@ -166,6 +175,44 @@ class Session:
             outputs.profile = join_rows(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
+
+    def estimate_bytes(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> int:
+        """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
+
+        Where machine code for these shapes is there, so is its memory, and only the outputs are new.
+
+        Args:
+            inputs: as for ``run``; nothing is computed.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        key = _shapes_of(inputs)
+        known = None if key is None else self._footprints.get(key)
+        if known is None:
+            arrays = feed(self.graph.inputs, inputs)
+            known = self._footprint([TensorSpec(array.shape, array.dtype) for array in arrays])
+            if key is not None:
+                self._remember(key, known)
+        graph, specs, footprint, parts = known
+        outputs = parts * footprint.outputs
+        if self._machine is not None and self._machine.holds(graph, specs):
+            return outputs
+        return footprint.peak + (outputs if parts > 1 else 0)
+
+    def _remember(self, key: tuple[Any, ...], known: _Known) -> None:
+        with self._lock:
+            if len(self._footprints) >= _MAX_FOOTPRINTS:
+                self._footprints.clear()
+            self._footprints[key] = known
+
+    def _footprint(self, specs: list[TensorSpec]) -> _Known:
+        graph, of_part = self._graph_for(specs)
+        sizes = [
+            (spec.shape[0] or 0, part.shape[0] or 1) for spec, part in zip(specs, of_part, strict=True) if spec.shape
+        ]
+        parts = max((-(-whole // part) for whole, part in sizes), default=1)
+        return graph, of_part, Footprints(graph).of(of_part), parts
 
     def prepare(
         self,
@@ -265,6 +312,16 @@ class Session:
             if self._batching is None:
                 self._batching = decide(self.graph)
             return self._batching
+
+
+def _shapes_of(inputs: Sequence[Any] | Mapping[str, Any] | Array) -> tuple[Any, ...] | None:
+    """Names or places, shapes and dtypes; None where not all are arrays."""
+    if isinstance(inputs, Mapping):
+        named: Collection[tuple[Any, Any]] = inputs.items()
+    else:
+        named = [(0, inputs)] if isinstance(inputs, np.ndarray) else list(enumerate(inputs))
+    key = tuple([(name, each.shape, each.dtype) for name, each in named if isinstance(each, np.ndarray)])
+    return key if len(key) == len(named) else None
 
 
 def _with_batch(spec: TensorSpec, batch: int | None) -> TensorSpec:

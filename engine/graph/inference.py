@@ -58,11 +58,20 @@ def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) ->
         EngineError: when operands cannot fit their operator; names the operator.
     """
     values: dict[str, object] = dict(inputs)
+    follow(order, values)
+    return values
+
+
+def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
+    """``propagate``, in place: where an operator refuses its operands, what was found before it is kept.
+
+    Raises:
+        EngineError: when operands cannot fit their operator; names the operator.
+    """
     for op in order:
         if op.layer is not None:
             results = _infer(op, [values[operand.name] for operand in op.inputs])
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
-    return values
 
 
 def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:

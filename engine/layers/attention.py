@@ -62,6 +62,13 @@ class ScaledDotProductAttention(Layer):
         rows = product(output.shape[:-1]) or 0
         return 2 * rows * (key.shape[-2] or 0) * ((query.shape[-1] or 0) + (output.shape[-1] or 0))
 
+    def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
+        """Two tables of a score for each query and key."""
+        query, key = operands[0], operands[1]
+        if not (isinstance(query, TensorSpec) and isinstance(key, TensorSpec)):
+            return 0
+        return 2 * (product(output.shape[:-1]) or 0) * (key.shape[-2] or 0) * max(4, output.dtype.itemsize)
+
     def _scale(self, width: int) -> float:
         return 1 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
 

@@ -100,6 +100,10 @@ class BoundLayer:
         """Floating-point operations of one forward."""
         return self.layer.flops(output, *[spec_of(s.value(inputs)) for s in self.positional])
 
+    def scratch_bytes(self, output: Any, inputs: Sequence[object]) -> int:
+        """Bytes one forward takes beside copies of its operands and its result."""
+        return self.layer.scratch_bytes(output, *[spec_of(s.value(inputs)) for s in self.positional])
+
     def _layer_for(self, inputs: Sequence[object]) -> Layer:
         if not self.dynamic:
             return self.layer

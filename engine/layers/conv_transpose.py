@@ -82,6 +82,15 @@ class ConvTranspose(Filters):
             return 0
         return 2 * (input.size or 0) * (TensorSpec(weight.shape[1:], weight.dtype).size or 0)
 
+    def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
+        """What every element lays down, before overlaps add up."""
+        input, weight = operands[:2]
+        if not isinstance(input, TensorSpec) or not isinstance(weight, TensorSpec):
+            return 0
+        places = (input.size or 0) // max(1, weight.shape[0] or 1)
+        taps = TensorSpec(weight.shape[1:], weight.dtype).size or 0
+        return 2 * places * self.groups * taps * max(4, output.dtype.itemsize)
+
 
 def _transposed_size(size: Dim, kernel: Dim, stride: int, padding: int, dilation: int, extra: int) -> Dim:
     if size is None or kernel is None:

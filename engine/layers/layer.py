@@ -69,3 +69,7 @@ class Layer:
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Floating-point operations of one forward: one per output element unless a layer knows better."""
         return output.size or 0
+
+    def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
+        """Bytes one forward takes beside copies of its operands and its result; a layer that takes more says so."""
+        return 0

@@ -116,6 +116,14 @@ class MultiheadAttention(Layer):
         queries, keys = product(query[:-1]) or 0, arrangement.length(key) or 0
         return 2 * self.embed_dim * (sum(positions) + 2 * queries * keys)
 
+    def scratch_bytes(self, output: Any, *operands: object) -> int:
+        """Two tables of a score for each head, query and key."""
+        specs = [spec for spec in operands if isinstance(spec, TensorSpec)]
+        arrangement = self._arrangement(specs)
+        query, key, _ = (specs[index].shape for index in self._sequences(specs, arrangement))
+        queries, keys = product(query[:-1]) or 0, arrangement.length(key) or 0
+        return 2 * self.num_heads * queries * keys * max(4, specs[0].dtype.itemsize)
+
     def _check_attributes(self, shapes: Mapping[str, Shape]) -> None:
         e, widths = self.embed_dim, self._widths
         expected: dict[str, Shape] = {

@@ -48,6 +48,9 @@ class Overloaded(Layer):
     def flops(self, output: Any, *operands: object) -> int:
         return self._bound.flops(output, self._kept(operands))
 
+    def scratch_bytes(self, output: Any, *operands: object) -> int:
+        return self._bound.scratch_bytes(output, self._kept(operands))
+
     @cached_property
     def _bound(self) -> BoundLayer:
         layer, names = self.schemas[len(self.annotations.inputs)]

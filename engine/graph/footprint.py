@@ -1,0 +1,77 @@
+"""What a run will take, from the shapes of its inputs alone: an estimate from above, before anything is allocated.
+
+The shapes are followed through the graph, values live as long as in ``lifetimes``, and the running operator has copies
+of its operands and its result beside them (padding, casts, terms of an expression), and what its layer says. Sizes that
+only a run can tell count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from engine.errors import EngineError
+from engine.graph.inference import follow
+from engine.graph.lifetime import counts, lifetimes
+from engine.graph.operator import RuntimeOperator
+from engine.graph.port import flatten
+from engine.graph.runtime_graph import RuntimeGraph
+from engine.tensor import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Bytes of a run beside its inputs.
+
+    Args:
+        peak: at once, at most; outputs among them.
+        outputs: what it returns.
+    """
+
+    peak: int
+    outputs: int
+
+
+class Footprints:
+    """The footprints of one graph, by the specs of its inputs; what does not depend on them is worked out once."""
+
+    def __init__(self, graph: RuntimeGraph) -> None:
+        self._graph = graph
+        self._lifetimes = lifetimes(graph.operators)
+
+    def of(self, specs: Sequence[TensorSpec]) -> Footprint:
+        """The footprint of a run; of one that an operator will refuse, what it takes until then."""
+        order = self._graph.operators
+        values: dict[str, object] = {port.operand: spec for port, spec in zip(self._graph.inputs, specs, strict=True)}
+        with suppress(EngineError):
+            follow(order, values)
+        change = [0] * (len(order) + 1)
+        for each in self._lifetimes:
+            size = _bytes(values.get(each.operand.name)) if counts(each.operand) and not each.is_overwritten else 0
+            change[each.start] += size
+            change[each.end + 1] -= size
+        peak = alive = 0
+        for op, step in zip(order, change, strict=False):
+            alive += step
+            peak = max(peak, alive + _scratch(op, values))
+        last = self._graph.outputs
+        return Footprint(peak=peak, outputs=sum(_bytes(values.get(name)) for name in {port.operand for port in last}))
+
+
+def _scratch(op: RuntimeOperator, values: Mapping[str, object]) -> int:
+    if op.layer is None or not all(operand.name in values for operand in (*op.inputs, *op.outputs)):
+        return 0
+    results = [values[operand.name] for operand in op.outputs]
+    copies = sum(_bytes(value) for value in results) + sum(
+        _bytes(values[operand.name]) for operand in op.inputs if counts(operand) or operand.producer is None
+    )
+    first = results[0] if results else None
+    if not isinstance(first, TensorSpec):
+        return copies
+    return copies + op.layer.scratch_bytes(first, [values[operand.name] for operand in op.inputs])
+
+
+def _bytes(value: object) -> int:
+    """Of a tensor, or of all in a container; nothing for what is not known."""
+    return sum((leaf.size or 0) * leaf.dtype.itemsize for leaf in flatten(value) if isinstance(leaf, TensorSpec))
