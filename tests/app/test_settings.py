@@ -311,6 +311,13 @@ def test_settings_log_level_and_log_format_shape_the_log(
     assert all(json.loads(line)["logger"] == "x" for line in written)
 
 
+def test_setting_max_bytes_in_flight_bounds_what_a_request_may_take(tmp_path: Path) -> None:
+    write_model(tmp_path, "m", elementwise("add(@0,1)", "(?,3)f32"))
+    with serving(tmp_path, max_bytes_in_flight=10_000) as client:
+        assert client.infer("m", [[1, 2, 3]]).status_code == 200
+        assert client.infer("m", [[1, 2, 3]] * 100).status_code == 413
+
+
 def test_every_setting_has_a_test_of_its_effect() -> None:
     here = inspect.getmembers(inspect.getmodule(serving)) and [*globals(), *vars(test_server)]
     claims = " ".join(name for name in here if name.startswith(("test_setting_", "test_settings_")))
