@@ -25,6 +25,13 @@ _PIECE_BYTES: Final = 1 << 20
 _SPARE_BYTES: Final = 4096
 
 
+class NotRegularError(OSError):
+    """A name stands for something that is not a file with an end."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "not a regular file")
+
+
 def file_name(path: Path) -> str:
     """The last part of a path."""
     return os.path.basename(os.fsdecode(path))
@@ -38,7 +45,8 @@ def open_regular(path: Path, *, follow: bool = True, folder: int | None = None) 
         folder: descriptor of the folder that a relative path is looked up in.
 
     Raises:
-        OSError: there is none, it cannot be read, or it is not a regular file (EINVAL).
+        NotRegularError: it is not a regular file.
+        OSError: there is none, or it cannot be read.
         ValueError: no path at all, such as one with a zero byte.
     """
     # Looked at first: to open a device may already do something.
@@ -68,7 +76,7 @@ def reading(path: Path) -> Iterator[int]:
     except FileNotFoundError:
         raise ModelFormatError("the file does not exist", where=file_name(path)) from None
     except (OSError, ValueError) as error:
-        if isinstance(error, _NotRegularError):
+        if isinstance(error, NotRegularError):
             raise ModelFormatError("not a regular file", where=file_name(path)) from None
         raise ModelFormatError("the file cannot be read", where=file_name(path), found=reason(error)) from None
 
@@ -116,13 +124,6 @@ def reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
-class _NotRegularError(OSError):
-    """A name stands for something that is not a file with an end."""
-
-    def __init__(self) -> None:
-        super().__init__(errno.EINVAL, "not a regular file")
-
-
 def _check_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise _NotRegularError
+        raise NotRegularError

@@ -103,12 +103,7 @@ class Builder:
         if found is not None and self._fits(found.blueprint, progress):
             return found.blueprint, True, found.bytes
         blueprint = self._compile(specs, progress)
-        if is_unchanged() and self._cache.save(key, blueprint):
-            # Mapped, its constants are shared with every process that runs it.
-            found = self._cache.load(key)
-            if found is not None:
-                return found.blueprint, False, found.bytes
-        return blueprint, False, 0
+        return blueprint, False, self._cache.save(key, blueprint) if is_unchanged() else 0
 
     def _key(self, specs: Sequence[TensorSpec]) -> str:
         if self._digest is None:

@@ -1,11 +1,11 @@
 """Blueprints on disk, so that a process that starts finds what another one compiled.
 
 A folder with one file an entry, named by its key. Any number of processes read and write it at once: a file appears
-whole or not at all, and one that is removed stays valid for whoever has it mapped. Nothing here is an error to the
-caller: where the folder cannot be read or written, or the disk is full, graphs are compiled anew, and one line of the
-log says why.
+whole or not at all, and is copied when it is read, so that what is done to it afterwards hurts nobody. Nothing here is
+an error to the caller: where the folder cannot be read or written, or the disk is full, graphs are compiled anew, and
+one line of the log says why.
 
-Entries hold machine code: whoever may write to the folder decides what its readers run.
+Entries hold machine code: those are read that this user or root has written, and nobody else could have.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.compiler import entry
+from engine.compiler import entry, folder
 from engine.compiler.blueprint import Blueprint
+from engine.files import NotRegularError, open_regular
 
 SUFFIX: Final = ".blueprint"
 DEFAULT_MAX_BYTES: Final = 4 << 30
@@ -54,76 +55,66 @@ class Cache:
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def load(self, key: str) -> Found | None:
-        """The entry of a key; None if there is none. A damaged one is removed."""
-        path = self._path(key)
+        """The entry of a key; None if there is none. A damaged one is removed, and one that is not this user's."""
+        name = f"{key}{SUFFIX}"
         try:
-            found = Found(*entry.read(path, key))
+            with folder.opened(self.folder, make=False) as place:
+                found = self._read(place, name, key)
+                if found is not None:
+                    with suppress(OSError):  # the folder may be read-only; then nobody removes entries either
+                        os.utime(name, dir_fd=place, follow_symlinks=False)
+                return found
         except FileNotFoundError:
             return None
         except OSError as error:
             self._complain("read", error)
             return None
-        except entry.EntryError as error:
-            _log.warning("an entry of the compile cache is removed and made anew: %s", error)
-            with suppress(OSError):
-                path.unlink()
-            return None
-        with suppress(OSError):  # the folder may be read-only; then nobody removes entries either
-            os.utime(path)
-        return found
 
-    def save(self, key: str, blueprint: Blueprint) -> bool:
-        """Keep a blueprint; whether it was kept."""
+    def save(self, key: str, blueprint: Blueprint) -> int:
+        """Keep a blueprint; the size of its file in bytes, 0 if it was not kept."""
         if blueprint.constants.nbytes > self.max_bytes:
-            return False
+            return 0
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._write(self._path(key), key, blueprint)
+            with folder.opened(self.folder, make=True) as place:
+                size = _write(place, f"{key}{SUFFIX}", key, blueprint)
+                self._make_room(place, f"{key}{SUFFIX}")
+                return size
         except OSError as error:
             self._complain("written", error)
-            return False
-        self._make_room(key)
-        return True
+            return 0
 
-    def _path(self, key: str) -> Path:
-        return self.folder / f"{key}{SUFFIX}"
-
-    def _write(self, path: Path, key: str, blueprint: Blueprint) -> None:
-        unfinished = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}")
+    def _read(self, place: int, name: str, key: str) -> Found | None:
         try:
-            with open(unfinished, "xb") as file:
-                entry.write(file, key, blueprint)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except BaseException:
+            descriptor = open_regular(name, follow=False, folder=place)
+            try:
+                status = os.fstat(descriptor)
+                folder.check_entry(status)
+                if status.st_size > self.max_bytes + entry.PAGE:
+                    raise entry.EntryError(f"it is larger than all entries may be: {status.st_size} bytes")
+                return Found(*entry.read(descriptor, key))
+            finally:
+                os.close(descriptor)
+        except (entry.EntryError, NotRegularError, PermissionError) as error:
+            what = error.strerror if isinstance(error, OSError) else str(error)
+            _log.warning("an entry of the compile cache is removed and made anew: %s", what)
             with suppress(OSError):
-                unfinished.unlink()
-            raise
+                os.unlink(name, dir_fd=place)
+            return None
 
-    def _make_room(self, newest: str) -> None:
+    def _make_room(self, place: int, newest: str) -> None:
         """Remove what was not used for longest, until the rest fits; never the entry just written."""
-        entries = list(self._files(SUFFIX))
+        entries = list(_files(place, SUFFIX))
         total = sum(size for _, size, _ in entries)
-        removed = [path for path, _, used in self._files(_UNFINISHED) if time.time() - used > _ABANDONED_S]
-        for path, size, _ in sorted(entries, key=lambda each: each[2]):
+        removed = [name for name, _, used in _files(place, _UNFINISHED) if time.time() - used > _ABANDONED_S]
+        for name, size, _ in sorted(entries, key=lambda each: each[2]):
             if total <= self.max_bytes:
                 break
-            if path.stem != newest:
-                removed.append(path)
+            if name != newest:
+                removed.append(name)
                 total -= size
-        for path in removed:
+        for name in removed:
             with suppress(OSError):
-                path.unlink()
-
-    def _files(self, suffix: str) -> Iterator[tuple[Path, int, float]]:
-        """Files with their sizes in bytes and the time each was last used; one that vanishes meanwhile is left out."""
-        with suppress(OSError):
-            for path in self.folder.iterdir():
-                if path.suffix == suffix:
-                    with suppress(OSError):
-                        status = path.stat()
-                        yield path, status.st_size, status.st_mtime
+                os.unlink(name, dir_fd=place)
 
     def _complain(self, what: str, error: OSError) -> None:
         """Say once in a process that a folder is of no use."""
@@ -131,3 +122,31 @@ class Cache:
             _complaints.add(self.folder)
             reason = error.strerror or type(error).__name__
             _log.warning("the compile cache %s cannot be %s (%s): graphs are compiled anew", self.folder, what, reason)
+
+
+def _write(place: int, name: str, key: str, blueprint: Blueprint) -> int:
+    """Write an entry, and give it its name when it is whole; its size in bytes."""
+    unfinished = f"{key}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(unfinished, flags, 0o644, dir_fd=place), "wb") as file:
+            entry.write(file, key, blueprint)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        os.replace(unfinished, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished, dir_fd=place)
+        raise
+    return size
+
+
+def _files(place: int, suffix: str) -> Iterator[tuple[str, int, float]]:
+    """Files with their sizes in bytes and the time each was last used; one that vanishes meanwhile is left out."""
+    with suppress(OSError):
+        for name in os.listdir(place):
+            if name.endswith(suffix):
+                with suppress(OSError):
+                    status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                    yield name, status.st_size, status.st_mtime

@@ -1,4 +1,4 @@
-"""A blueprint as a file: a header, facts as JSON, object code, and constants that are mapped where they lie.
+"""A blueprint as a file: a header, facts as JSON, object code, and constants as kernels read them.
 
     offset  bytes  what
     0       8      magic
@@ -18,7 +18,6 @@ for what it is before anything of it is used.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 import zlib
@@ -26,8 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
+from engine.blocks import TornError, read_block
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.facts import from_facts, to_facts
 from engine.tensor import Array
@@ -77,16 +75,19 @@ def write(file: Any, key: str, blueprint: Blueprint) -> None:
         file.write(part)
 
 
-def read(path: str | os.PathLike[str], key: str) -> tuple[Blueprint, int]:
-    """Map an entry; the blueprint and the size of its file in bytes.
+def read(descriptor: int, key: str) -> tuple[Blueprint, int]:
+    """An entry; the blueprint and the size of its file in bytes.
 
-    The constants are not copied: processes that map one entry share its memory.
+    All of it is copied before it is looked at: what is done to the file from then on changes nothing.
+
+    Args:
+        descriptor: of the file, to read from.
 
     Raises:
         EntryError: the file is not the entry of this key, or damaged in any byte.
         OSError: it cannot be read.
     """
-    content = _map(path)
+    content = _take(descriptor)
     header = _parse(content, bytes.fromhex(key))
     start = _HEADER.size
     parts = []
@@ -100,13 +101,14 @@ def read(path: str | os.PathLike[str], key: str) -> tuple[Blueprint, int]:
     return _blueprint(facts, code, constants), content.size
 
 
-def _map(path: str | os.PathLike[str]) -> Array:
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size < _HEADER.size:
-            raise EntryError("it is cut off")
-        # All pages at once: every byte is about to be looked at, and a fault a page costs more than looking does.
-        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ), np.uint8)
+def _take(descriptor: int) -> Array:
+    size = os.fstat(descriptor).st_size
+    if size < _HEADER.size:
+        raise EntryError("it is cut off")
+    try:
+        return read_block(descriptor, size)
+    except TornError:
+        raise EntryError("it is cut off while it is read") from None
 
 
 def _parse(content: Array, key: bytes) -> _Header:

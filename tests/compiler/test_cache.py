@@ -73,22 +73,33 @@ def test_a_warm_start_describes_what_the_cold_one_did(tmp_path: Path) -> None:
     assert descriptions[0]["operators"] == descriptions[1]["operators"]
 
 
-def test_constants_are_mapped_and_not_copied(tmp_path: Path) -> None:
-    path = kept(tmp_path)
+def test_constants_are_in_memory_of_their_own_and_keep_no_descriptor(tmp_path: Path) -> None:
+    path, before = kept(tmp_path), len(os.listdir("/proc/self/fd"))
     made = compiled(tmp_path)
     assert is_cached(made)
-    assert path.name in Path("/proc/self/maps").read_text()
+    assert path.name not in Path("/proc/self/maps").read_text()
+    assert len(os.listdir("/proc/self/fd")) == before
     constants = made.program([engine.TensorSpec(X.shape, X.dtype)]).blueprint.constants
     assert not constants.flags.writeable
     assert constants.ctypes.data % 64 == 0
 
 
-def test_an_entry_that_is_removed_stays_valid_for_whoever_runs_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["removed", "cut off", "written over", "replaced"])
+def test_whatever_becomes_of_an_entry_leaves_those_who_run_it_alone(change: str, tmp_path: Path) -> None:
     path = kept(tmp_path)
     made = compiled(tmp_path)
     before = made.run([X])
-    path.unlink()
+    size = path.stat().st_size
+    if change == "cut off":
+        os.truncate(path, 0)
+    elif change == "written over":
+        path.write_bytes(bytes(size))
+    else:
+        path.unlink()
+        if change == "replaced":
+            path.write_bytes(bytes(size))
     np.testing.assert_array_equal(made.run([X]), before)
+    np.testing.assert_array_equal(compiled(tmp_path).run([X]), before)
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +213,7 @@ def test_an_entry_that_leaves_other_operators_to_the_reference_is_made_anew(
     renamed = sorting()
     renamed.rename("sorted", "arranged")
     renamed.build()
-    monkeypatch.setattr(builder, "optimise", lambda graph, off: optimise(renamed, off))
+    monkeypatch.setattr(builder, "optimise", lambda graph, off, *rest: optimise(renamed, off, *rest))
     made = compiled(tmp_path, sorting())
     assert not is_cached(made)
     assert len(made.run([X])) == 3

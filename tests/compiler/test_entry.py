@@ -37,7 +37,8 @@ def whole(blueprint: Blueprint) -> bytes:
 def read(content: bytes, folder: Path, key: str = KEY) -> Blueprint:
     path = folder / "entry"
     path.write_bytes(content)
-    return entry.read(path, key)[0]
+    with path.open("rb") as file:
+        return entry.read(file.fileno(), key)[0]
 
 
 def test_what_is_written_is_read(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:

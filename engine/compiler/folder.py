@@ -1,0 +1,84 @@
+"""A folder that nobody else may write to, for files that hold machine code.
+
+Whoever may write to it decides what its readers run. So it belongs to this user or to root, and so does every file that
+is read from it. Where others may write to the folder that was named, as in one for temporary files or a volume made
+for everybody, one inside of it is used that only this user may enter. All is done relative to the folder as it was
+opened and looked at: a name that means another one a moment later changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+@contextmanager
+def opened(path: Path, *, make: bool) -> Iterator[int]:
+    """A descriptor of the folder, or of the private one inside, while the block runs.
+
+    Args:
+        make: whether to make it where it is missing.
+
+    Raises:
+        OSError: it is missing, is no folder, or belongs to another user (EPERM).
+    """
+    if make:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path)
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        check_owner(status)
+        if status.st_mode & _OTHERS_WRITE:
+            inner = _private(descriptor, make=make)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def check_owner(status: os.stat_result) -> None:
+    """Refuse what another user than this one and root may change.
+
+    Raises:
+        OSError: EPERM.
+    """
+    if status.st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, "it belongs to another user")
+
+
+def check_entry(status: os.stat_result) -> None:
+    """Refuse a file that another user has written, or may have.
+
+    Raises:
+        OSError: EPERM.
+    """
+    check_owner(status)
+    if status.st_mode & _OTHERS_WRITE:
+        raise OSError(errno.EPERM, "other users may write to it")
+
+
+def _private(outer: int, *, make: bool) -> int:
+    name = f"private-{os.geteuid()}"
+    if make:
+        _make(name, outer)
+    descriptor = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=outer)
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "other users may write to it")
+    return descriptor
+
+
+def _make(path: Path | str, folder: int | None = None) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700, dir_fd=folder)
