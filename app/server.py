@@ -17,8 +17,10 @@ from types import FrameType
 
 import uvicorn
 
+import engine
 from app.banner import banner
 from app.dataplane import DataPlane
+from app.limits import raise_file_limit
 from app.log import configure_logging
 from app.main import create_app
 from app.settings import Settings, SettingsError
@@ -71,16 +73,20 @@ def serve(settings: Settings) -> int:
         SettingsError: the address cannot be listened on.
     """
     configure_logging(settings.log_level, settings.log_format)
+    raise_file_limit()
     listener = _listen(settings)
     url = _url(settings.host, listener.getsockname()[1])
     if settings.workers == 1:
         return run(settings, listener, url)
 
+    exchange = engine.Exchange()
+
     def start(index: int) -> SpawnProcess:
-        process = multiprocessing.get_context("spawn").Process(
-            target=_work, args=(settings, listener, url if index == 0 else None), name=f"worker-{index}"
-        )
-        process.start()
+        with exchange.connect() as memory:
+            process = multiprocessing.get_context("spawn").Process(
+                target=_work, args=(settings, listener, url if index == 0 else None, memory), name=f"worker-{index}"
+            )
+            process.start()
         return process
 
     return supervise(settings.workers, start)
@@ -112,8 +118,9 @@ def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     return 0
 
 
-def _work(settings: Settings, listener: socket.socket, url: str | None) -> None:
+def _work(settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket) -> None:
     detach()
+    engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
     sys.exit(run(settings, listener, url))
 

@@ -1,7 +1,7 @@
 """Several server processes on one socket, and a parent that keeps them alive.
 
-Worth it only where HTTP itself is the bottleneck: one process uses every core for inference already. Weights are
-mapped, so the processes share them. The parent takes no requests: it starts children, starts anew those that die, and
+Worth it only where HTTP itself is the bottleneck: one process uses every core for inference already. Weights lie in
+memory that the processes share. The parent takes no requests: it starts children, starts anew those that die, and
 passes on SIGTERM.
 """
 

@@ -41,6 +41,7 @@ from engine.graph import (
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.machine import measure_peak
 from engine.session import Outputs, Session
+from engine.sharing import Exchange, share_memory
 from engine.tensor import TensorSpec
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Comparison",
     "CompileError",
     "Difference",
+    "Exchange",
     "EngineError",
     "ExecutionError",
     "ExpressionError",
@@ -82,6 +84,7 @@ __all__ = [
     "read_file",
     "register",
     "registry",
+    "share_memory",
 ]
 
 

@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -66,18 +66,24 @@ def read_block(descriptor: int, size: int) -> Array:
     return np.frombuffer(memoryview(block).toreadonly(), np.uint8)
 
 
-def map_block(descriptor: int, size: int) -> Array:
+def map_block(descriptor: int, size: int, released: Callable[[], object] | None = None) -> Array:
     """A file that nobody can write to any more, mapped; read-only. The descriptor may be closed afterwards.
+
+    Args:
+        released: called when nobody uses the block any more, in any thread.
 
     Raises:
         OSError: it cannot be mapped.
     """
-    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    # Never written to, the pages of a private map are the file's own. Older systems map nothing else of a sealed one.
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
     if address in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     owner = (ctypes.c_ubyte * size).from_address(address)
     # At the end of the process threads may still compute with it.
     weakref.finalize(owner, _libc.munmap, address, size).atexit = False
+    if released is not None:
+        weakref.finalize(owner, released).atexit = False
     block: Array = np.frombuffer(memoryview(owner), np.uint8)
     block.flags.writeable = False
     return block
@@ -101,13 +107,23 @@ def clone_block(descriptor: int, folder: str, size: int) -> Array | None:
     return None
 
 
+def is_mapped(data: Array) -> bool:
+    """Whether an array is a part of a block that is mapped."""
+    return _owner(data) is not None
+
+
 def release(data: Array) -> None:
     """Give back the pages of the mapped block an array is a part of; whoever reads it again finds them."""
+    owner = _owner(data)
+    if owner is not None:
+        _libc.madvise(ctypes.addressof(owner), ctypes.sizeof(owner), mmap.MADV_DONTNEED)
+
+
+def _owner(data: Array) -> ctypes.Array[ctypes.c_ubyte] | None:
     owner: object = data
     while owner is not None and not isinstance(owner, ctypes.Array):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-    if owner is not None:
-        _libc.madvise(ctypes.addressof(owner), ctypes.sizeof(owner), mmap.MADV_DONTNEED)
+    return owner
 
 
 def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

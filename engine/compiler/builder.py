@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.compiler import machine
@@ -20,6 +20,7 @@ from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.container import Constant
 from engine.passes import LOWERING_PASSES, PassReport, optimise
+from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known
 
 
@@ -82,6 +83,7 @@ class Builder:
         """
         start, progress = time.perf_counter(), asking(progress, cancelled)
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress)
+        blueprint = replace(blueprint, constants=shared(blueprint.constants))
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         if blueprint.needs_graph:

@@ -14,6 +14,7 @@ from engine.pnnx.packing import write_archive
 from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members
+from engine.sharing import shared
 from engine.tensor import Array
 
 # How often a pair is read that is written to meanwhile.
@@ -89,7 +90,7 @@ def _take(param_path: Path, weights_path: Path) -> tuple[bytes, Array | None]:
         except ChangingError:
             continue
         if identities(param_path, weights_path) == before:
-            return text, data
+            return text, None if data is None else shared(data)
     raise ChangingError(where=f"{file_name(param_path)} and {file_name(weights_path)}")
 
 

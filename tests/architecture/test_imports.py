@@ -17,9 +17,10 @@ ALLOWED: dict[str, set[str]] = {
     "engine.files": {"engine.errors"},
     "engine.blocks": VOCABULARY,
     "engine.limits": {"engine.errors", "engine.tensor"},
+    "engine.sharing": VOCABULARY | {"engine.blocks"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
-    "engine.pnnx": VOCABULARY | {"engine.blocks", "engine.files"},
+    "engine.pnnx": VOCABULARY | {"engine.blocks", "engine.files", "engine.sharing"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
@@ -32,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.blueprint", "engine.compiler.host", "engine.compiler.kernels", "engine.compiler.storage"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.files"}
+    | {"engine.blocks", "engine.files", "engine.sharing"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},
     "engine.session": VOCABULARY | {"engine.graph", "engine.machine"},
