@@ -5,16 +5,31 @@ Defaults that depend on the model (the picture's size and colours) are None here
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import ConfigError
-from app.wording import brief, did_you_mean
+from app.reading import read_text
+from app.wording import brief, did_you_mean, told
 
 FILE_NAME: Final = "config.toml"
+# Names of a hundred thousand classes fit; reading it takes a second at most.
+MAX_BYTES: Final = 2**20
+MAX_VERSIONS: Final = 1000
+_MAX_DOTS: Final = 32
+# A string may lack its end: whatever begins one matches, so nothing is looked at twice.
+_STRING: Final = re.compile(
+    r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
+)
+_BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
+_MAX_PROBLEMS: Final = 10
+_MAX_VALUE: Final = 100
 
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -181,11 +196,11 @@ class ModelConfig(Section):
     default: bool = Field(
         default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
     )
-    versions: Literal["latest", "all"] | tuple[Positive, ...] = Field(
+    versions: Literal["latest", "all"] | Annotated[tuple[Positive, ...], Field(max_length=MAX_VERSIONS)] = Field(
         default="latest", description="Versions to serve."
     )
-    threads: Positive | None = Field(
-        default=None, description="Cores one run may use; default: all that the server may use."
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="Cores one run may use; default, and at most, all that the server may use."
     )
     strict: bool | None = Field(
         default=None,
@@ -208,32 +223,52 @@ def read_config(folder: Path) -> ModelConfig:
     Raises:
         ConfigError: naming the file, the key, what was found and what was expected.
     """
-    path = folder / FILE_NAME
     try:
-        return ModelConfig.model_validate(tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        return ModelConfig.model_validate(_parse(folder / FILE_NAME))
+    except ConfigError as exc:
         raise ConfigError(f"{FILE_NAME}: {exc}") from None
-    except OSError as exc:
-        raise ConfigError(f"{FILE_NAME}: {exc.strerror}") from None
     except ValidationError as exc:
         raise ConfigError(f"{FILE_NAME}: {'; '.join(_problems(exc))}") from None
+    except RecursionError:
+        raise ConfigError(f"{FILE_NAME}: nested too deeply") from None
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    if not os.path.lexists(path):
+        return {}
+    text = read_text(path, MAX_BYTES)
+    # The parser takes time in proportion to the square of a key's parts.
+    if any(part.count(".") > _MAX_DOTS for part in _BETWEEN_KEYS.split(_STRING.sub("", text))):
+        raise ConfigError("nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(told(str(exc))) from None
+    except ValueError as exc:  # a number of more digits than Python reads
+        raise ConfigError(f"found a value that cannot be read: {told(str(exc), _MAX_VALUE)}") from None
 
 
 def _problems(exc: ValidationError) -> list[str]:
     """One sentence per wrong key; of a value that could be several types only the first complaint."""
     problems: dict[str, str] = {}
-    for error in exc.errors():
+    for error in exc.errors(include_url=False, include_context=False):
+        if len(problems) == _MAX_PROBLEMS:
+            return [*_told(problems), f"and more: {exc.error_count()} in all"]
         is_key = error["type"] == "extra_forbidden"  # else the place may end in the name of a type that was tried
         keys = [str(part) for part in error["loc"] if is_key or isinstance(part, int) or part in _KEYS]
         problems.setdefault(".".join(keys), _sentence(error))
-    return [f"{key}: {sentence}" for key, sentence in problems.items()]
+    return _told(problems)
+
+
+def _told(problems: Mapping[str, str]) -> list[str]:
+    return [f"{told(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
 
 
 def _sentence(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{did_you_mean(str(error['loc'][-1]), _KEYS)}"
     message = str(error["msg"])
-    return f"{message[0].lower()}{message[1:]}, found {brief(error['input'])}"
+    return f"{message[0].lower()}{message[1:]}, found {told(brief(error['input']))}"
 
 
 _SECTIONS: Final[tuple[type[Section], ...]] = (

@@ -29,6 +29,10 @@ T = TypeVar("T")
 
 # What statistics call a request whose client went away before the answer.
 CANCELLED: Final = "cancelled"
+# How long models that load may take to heed that the server stops.
+STOP_LOADING_S: Final = 3.0
+# Of those that are loading, how many are named.
+MAX_NAMES: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +76,20 @@ class DataPlane:
         self.store.close()
         self._desk.close()
         if self._loader is not None:
+            # What loads was asked to stop. Nobody waits for its answer, so a model that is stuck holds up nothing.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.loaded.wait(), self.settings.shutdown_timeout_s)
+                await asyncio.wait_for(self.loaded.wait(), min(STOP_LOADING_S, self.settings.shutdown_timeout_s))
 
     @property
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs heeds its ticket between operators only."""
-        is_loading = self._loader is not None and self._loader.is_alive()
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return is_loading or any(lane.running for lane in (self._desk, *lanes))
+        return any(lane.running for lane in (self._desk, *lanes))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread still loads a model, or is stuck in it."""
+        return self.store.is_loading or (self._loader is not None and self._loader.is_alive())
 
     def unready_reason(self) -> str | None:
         """Why the server is not ready; None when every model that should be served runs."""
@@ -89,7 +98,7 @@ class DataPlane:
         if self.store.problem is not None:
             return self.store.problem
         if not self.store.is_loaded:
-            return "the models are loading"
+            return self._loading()
         failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED]
         if failed:
             return f"failed to load: {', '.join(failed)}"
@@ -98,6 +107,11 @@ class DataPlane:
         if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
             return f"the default model '{self.store.default_name}' is not in the store"
         return None
+
+    def _loading(self) -> str:
+        names = [entry.name for entry in self.store.entries if entry.state is State.LOADING]
+        shown = f": {', '.join(names[:MAX_NAMES])}" if names else ""
+        return f"the models are loading{shown}{', ...' if len(names) > MAX_NAMES else ''}"
 
     def deadline(self) -> float:
         """When a request that arrives now must have been answered, on time.monotonic()'s clock."""

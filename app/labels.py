@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from app.config import FILE_NAME
 from app.errors import ConfigError
+from app.reading import read_text
+from app.wording import told
+
+MAX_BYTES: Final = 8 * 2**20
+MAX_LABELS: Final = 2**18
+_MAX_NAME: Final = 100
 
 
 def read_labels(folder: Path, labels: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -18,15 +25,17 @@ def read_labels(folder: Path, labels: str | tuple[str, ...] | None) -> tuple[str
     """
     if not isinstance(labels, str):
         return labels
+    name = told(labels, _MAX_NAME)
     path = folder / labels
     if path.name != labels:
-        raise ConfigError(f"{FILE_NAME}: labels: found '{labels}', expected the name of a file beside {FILE_NAME}")
+        raise ConfigError(f"{FILE_NAME}: labels: found '{name}', expected the name of a file beside {FILE_NAME}")
     try:
         # Not splitlines(), which also splits at form feeds and the like.
-        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
-        raise ConfigError(f"{FILE_NAME}: labels: cannot read '{labels}': {reason}") from None
-    if lines == [""]:
-        raise ConfigError(f"{FILE_NAME}: labels: '{labels}' is empty")
-    return tuple(line.strip() for line in lines)
+        text = read_text(path, MAX_BYTES, encoding="utf-8-sig").rstrip()
+    except ConfigError as exc:
+        raise ConfigError(f"{FILE_NAME}: labels: cannot read '{name}': {exc}") from None
+    if not text:
+        raise ConfigError(f"{FILE_NAME}: labels: '{name}' is empty")
+    if text.count("\n") >= MAX_LABELS:
+        raise ConfigError(f"{FILE_NAME}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
+    return tuple(line.strip() for line in text.split("\n"))

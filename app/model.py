@@ -81,7 +81,7 @@ class Model:
         self.name = name
         self.config = config
         self.labels = labels
-        self.session = open_session(graph, settings, config.threads or threads)
+        self.session = open_session(graph, settings, min(config.threads or threads, threads))
         self.preprocessor = find_preprocessor(graph.inputs, config, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -153,6 +153,7 @@ class Model:
         *,
         refresh: bool = False,
         progress: CompileProgress | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
         """Compile what runs of one item, or of a batch, will need; ``Session.prepare`` says what it returns.
 
@@ -165,25 +166,26 @@ class Model:
         if inputs is None:
             return None
         specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
-        return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress)
+        return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress, cancelled=cancelled)
 
-    def warm_up(self, progress: CompileProgress | None = None) -> bool:
+    def warm_up(self, progress: CompileProgress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
         """Compile, and run once on zeros, predictions included: False when the graph leaves sizes open.
 
         How other batches than the exported one run is settled as well, which the first of them would have to wait for.
 
         Args:
             progress: told how far compiling is.
+            cancelled: asked between kernels and between operators whether it should end.
 
         Raises:
-            EngineError: the model cannot run.
+            EngineError: the model cannot run, or ``cancelled`` said so.
             ConfigError: its outputs are not what the config promises.
         """
         inputs = self.example_inputs()
         if inputs is None:
             return False
-        self.compile(progress=progress)
-        self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
+        self.compile(progress=progress, cancelled=cancelled)
+        self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
         _ = self.session.batching
         return True
 

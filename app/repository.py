@@ -9,15 +9,21 @@ Whatever is wrong becomes the reason of that one model; the others are served.
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from app.config import ModelConfig, read_config
+from app.config import MAX_VERSIONS, ModelConfig, read_config
 from app.errors import ConfigError
 from app.labels import read_labels
+from app.wording import told
+
+log = logging.getLogger(__name__)
 
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
@@ -48,46 +54,94 @@ class ModelFiles:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A model that the folder seems to have; nothing of it is read yet.
+
+    Args:
+        name: as answers and logs give it.
+        path: of its folder, or of the ``.param`` file of a pair.
+        problem: what is wrong with it already.
+    """
+
+    name: str
+    path: Path
+    is_pair: bool = False
+    problem: str | None = None
+
+
 def scan(store: Path) -> list[ModelFiles]:
     """Every model of the folder, by name.
 
     Raises:
         ConfigError: the folder is missing or cannot be read.
     """
+    return [read_model(source) for source in find_models(store)]
+
+
+def find_models(store: Path) -> list[Source]:
+    """What there is to read, by name.
+
+    Raises:
+        ConfigError: the folder is missing or cannot be read.
+    """
     try:
-        entries = sorted(entry for entry in store.iterdir() if not entry.name.startswith("."))
+        paths = sorted(path for path in store.iterdir() if not path.name.startswith("."))
     except OSError as exc:
-        raise ConfigError(f"the store '{store.name}' cannot be read: {exc.strerror}") from None
-    folders = [entry for entry in entries if entry.is_dir()]
-    pairs = [entry for entry in entries if entry.name.endswith(FLAT) and entry.is_file()]
-    models = {folder.name: _read_folder(folder) for folder in folders}
-    for pair in pairs:
-        model = _read_flat(pair)
-        if model.name in models:
-            model = ModelFiles(name=model.name, folder=store, problem=f"found both {model.name}/ and {pair.name}")
-        models[model.name] = model
-    return [models[name] for name in sorted(models)]
+        raise ConfigError(f"the store '{told(store.name)}' cannot be read: {exc.strerror}") from None
+    sources: dict[str, Source] = {}
+    for source in filter(None, map(_source, paths)):
+        problem = f"found both {source.name}/ and {source.name}{FLAT}" if source.name in sources else source.problem
+        sources[source.name] = replace(source, problem=problem)
+    return [sources[name] for name in sorted(sources)]
 
 
-def _read_folder(folder: Path) -> ModelFiles:
+def _source(path: Path) -> Source | None:
+    """The model that a path of the store stands for; None for a file that is nobody's."""
     try:
-        _check_name(folder.name)
-        config = read_config(folder)
-        labels = read_labels(folder, config.labels)
-        versions = tuple(_versions(folder, config))
-    except ConfigError as exc:
-        return ModelFiles(name=folder.name, folder=folder, problem=str(exc))
-    return ModelFiles(name=folder.name, folder=folder, config=config, labels=labels, versions=versions)
+        mode = os.stat(path).st_mode
+    except OSError as exc:
+        # A link that leads nowhere, or in a circle.
+        return Source(name=told(path.name), path=path, problem=exc.strerror or type(exc).__name__)
+    if stat.S_ISDIR(mode):
+        return Source(name=told(path.name), path=path)
+    if path.name.endswith(FLAT):
+        return Source(name=told(path.name.removesuffix(FLAT)), path=path, is_pair=True)
+    return None
 
 
-def _read_flat(param: Path) -> ModelFiles:
-    name = param.name.removesuffix(FLAT)
+def read_model(source: Source) -> ModelFiles:
+    """Everything about a model but the pairs themselves. Whatever goes wrong is its problem, and nobody else's."""
+    if source.problem is not None:
+        return failed(source, source.problem)
     try:
-        _check_name(name)
+        _check_name(source.name)
+        return _read_flat(source) if source.is_pair else _read_folder(source)
     except ConfigError as exc:
-        return ModelFiles(name=name, folder=param.parent, problem=str(exc))
-    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{name}.pnnx.bin"))
-    return ModelFiles(name=name, folder=param.parent, versions=(files,))
+        return failed(source, str(exc))
+    except OSError as exc:
+        return failed(source, f"cannot be read: {exc.strerror or type(exc).__name__}")
+    except Exception:
+        log.exception("model '%s'", source.name)
+        return failed(source, "internal error while reading it; the server's log says more")
+
+
+def failed(source: Source, problem: str) -> ModelFiles:
+    """The files of a model that cannot be served."""
+    return ModelFiles(name=source.name, folder=source.path, problem=told(problem))
+
+
+def _read_folder(source: Source) -> ModelFiles:
+    config = read_config(source.path)
+    labels = read_labels(source.path, config.labels)
+    versions = tuple(_versions(source.path, config))
+    return ModelFiles(name=source.name, folder=source.path, config=config, labels=labels, versions=versions)
+
+
+def _read_flat(source: Source) -> ModelFiles:
+    param = source.path
+    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{source.name}.pnnx.bin"))
+    return ModelFiles(name=source.name, folder=param.parent, versions=(files,))
 
 
 def _check_name(name: str) -> None:
@@ -96,10 +150,13 @@ def _check_name(name: str) -> None:
 
 
 def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
-    there = sorted(int(entry.name) for entry in folder.iterdir() if entry.is_dir() and _VERSION.fullmatch(entry.name))
+    there = sorted(int(path.name) for path in folder.iterdir() if _VERSION.fullmatch(path.name) and path.is_dir())
     if not there:
         raise ConfigError(f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}")
-    for number in _chosen(there, config):
+    chosen = _chosen(there, config)
+    if len(chosen) > MAX_VERSIONS:
+        raise ConfigError(f"versions: found {len(chosen)}, expected at most {MAX_VERSIONS}")
+    for number in chosen:
         inside = folder / str(number)
         yield VersionFiles(number=number, param=inside / PARAM, bin=inside / BIN)
 

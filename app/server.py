@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import socket
 import sys
+from contextlib import suppress
 from multiprocessing.context import SpawnProcess
 from types import FrameType
+from typing import Final
 
 import uvicorn
 
@@ -28,6 +30,9 @@ from app.workers import detach, supervise
 
 log = logging.getLogger(__name__)
 
+# Models that take longer to load are shown as they are then.
+ANNOUNCE_S: Final = 60.0
+
 
 class Server(uvicorn.Server):
     """uvicorn's server with our own way to start and to stop."""
@@ -40,7 +45,7 @@ class Server(uvicorn.Server):
         self._announcement: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and print the banner once the models are loaded."""
+        """Start, and print the banner once the models are loaded, or when that takes long."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self._announcement = asyncio.create_task(self._announce())
@@ -61,7 +66,8 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def _announce(self) -> None:
-        await self._plane.loaded.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._plane.loaded.wait(), ANNOUNCE_S)
         if self._url is not None and not self._plane.is_draining:
             print(banner(self._plane, self._url), flush=True)
 
@@ -109,12 +115,14 @@ def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = Server(config, plane, url)
     server.run(sockets=[listener])
-    if server.force_exit or plane.is_busy:
-        # Threads that still run would keep the interpreter from ending.
+    is_cut_off = server.force_exit or plane.is_busy
+    if is_cut_off:
         log.error("stopped with work in flight")
+    if is_cut_off or plane.is_loading:
+        # Threads that still run would keep the interpreter from ending.
         logging.shutdown()
         sys.stdout.flush()
-        os._exit(1)
+        os._exit(int(is_cut_off))
     return 0
 
 

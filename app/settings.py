@@ -64,6 +64,7 @@ class Settings(BaseModel):
         4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
     )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
+    load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
     strict: bool = _row(
         False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
     )

@@ -1,7 +1,9 @@
-"""The models that are served: loaded once, each version in one of three states.
+"""The models that are served: each version in one of three states.
 
 LOADING -> READY   the graph is built, the config fits it, and it ran once
 LOADING -> FAILED  anything else; the reason is kept, the other models go on
+
+Models are read and loaded side by side (app/crew.py), and one that is ready serves while others still load.
 """
 
 from __future__ import annotations
@@ -10,19 +12,25 @@ import enum
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
-import engine
+from app.crew import Crew, Job, Stop
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
 from app.lane import Lane
+from app.loading import LoadFailedError, load_model
 from app.model import Model
-from app.progress import compiling
-from app.repository import ModelFiles, VersionFiles, scan
+from app.repository import ModelFiles, Source, VersionFiles, failed, find_models, read_model
 from app.settings import Settings
 from app.statistics import Statistics
-from app.wording import cut, did_you_mean, quoted
+from app.wording import cut, did_you_mean, quoted, told
 
 log = logging.getLogger(__name__)
+
+# Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
+SIDE_BY_SIDE: Final = 4
 
 
 class State(enum.StrEnum):
@@ -45,6 +53,7 @@ class Version:
     model: Model | None = None
     load_s: float = 0.0
     statistics: Statistics = field(default_factory=Statistics)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def number(self) -> int:
@@ -52,17 +61,30 @@ class Version:
         return self.files.number
 
     def fail(self, reason: str) -> None:
-        """Give up on it."""
-        self.state, self.reason = State.FAILED, reason
-        log.error("model '%s' version %d failed to load: %s", self.name, self.number, reason)
+        """Give up on it, unless it has an end already."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.state, self.reason = State.FAILED, told(reason)
+        log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
+
+    def serve(self, model: Model, load_s: float) -> None:
+        """Answer with this model from now on, unless it was given up."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.model, self.load_s = model, load_s
+            self.state = State.READY
+        log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A model of the store and the versions that are to be served."""
+    """A model of the store and the versions that are to be served; none before its folder is read."""
 
     files: ModelFiles
-    versions: tuple[Version, ...]
+    versions: tuple[Version, ...] = ()
+    is_read: bool = False
 
     @property
     def name(self) -> str:
@@ -75,7 +97,7 @@ class Entry:
         states = {version.state for version in self.versions}
         if self.files.problem is not None or State.FAILED in states:
             return State.FAILED
-        return State.LOADING if State.LOADING in states else State.READY
+        return State.LOADING if not self.is_read or State.LOADING in states else State.READY
 
     @property
     def reason(self) -> str | None:
@@ -98,32 +120,59 @@ class Store:
         self._settings = settings
         self._threads = threads
         self._entries: dict[str, Entry] = {}
-        self._closing = threading.Event()
+        self._crew = Crew(min(threads, SIDE_BY_SIDE))
+        self._lock = threading.Lock()
         self.is_loaded = False
         self.problem: str | None = None
 
     def load(self) -> None:
-        """Scan the folder and load every version, one after the other. Blocks: belongs in a thread."""
+        """Look through the folder and load every version of every model. Blocks: belongs in a thread."""
         try:
-            found = scan(self._settings.store)
+            found = find_models(self._settings.store)
         except ConfigError as exc:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
-        self._entries = {files.name: self._entry(files) for files in found}
-        for entry in self._entries.values():
-            if entry.files.problem is not None:
-                log.error("model '%s' failed to load: %s", entry.name, entry.files.problem)
-            for version in entry.versions:
-                if not self._closing.is_set():
-                    self._load(entry.files, version)
+        self._entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
+        for source in found:
+            self._submit(source.name, partial(self._read, source), partial(self._give_up_reading, source))
+        self._crew.wait()
         self.is_loaded = True
+
+    def load_version(self, files: ModelFiles, version: Version) -> None:
+        """Have a version loaded that is LOADING; it says itself when it is READY or has FAILED.
+
+        It need not be one that is served: another one may be replaced by it once it is ready.
+        """
+        self._submit(files.name, partial(self._load, files, version), partial(self._give_up_loading, version))
+
+    def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
+        """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
+        if previous is not None:
+            return Version(files.name, version, previous.lane, statistics=previous.statistics)
+        limits = {
+            "threads": self._settings.max_in_flight or self._threads,
+            "queue": self._settings.max_queue,
+            "retry_after_s": self._settings.retry_after_s,
+        }
+        return Version(files.name, version, Lane(files.name, **limits))
+
+    def swap(self, old: Version, new: Version) -> None:
+        """Serve another version in one's place; requests that run or wait end with the one they began with."""
+        with self._lock:
+            entry = self._entries[old.name]
+            entry.versions = tuple(new if each is old else each for each in entry.versions)
 
     def close(self) -> None:
         """Stop loading and drop what waits."""
-        self._closing.set()
+        self._crew.close()
         for entry in self._entries.values():
             for version in entry.versions:
                 version.lane.close()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread still loads something, or is stuck in it."""
+        return self._crew.is_busy
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -149,7 +198,8 @@ class Store:
         wanted = self.default_name if name is None else name
         if wanted in self._entries:
             return self._entries[wanted]
-        if not self.is_loaded and not self._entries:
+        may_come = any(not entry.is_read for entry in self._entries.values()) if name is None else not self._entries
+        if may_come and not self.is_loaded:
             raise self._not_ready("the models are loading")
         names = list(self._entries)
         if wanted is None:
@@ -171,6 +221,8 @@ class Store:
         entry = self.entry(name)
         if entry.files.problem is not None:
             raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}")
+        if not entry.is_read:
+            raise self._not_ready(f"model '{entry.name}' is loading")
         known = [version.number for version in entry.versions]
         if number is not None and number not in known:
             raise VersionNotFoundError(
@@ -189,32 +241,41 @@ class Store:
     def _not_ready(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
 
-    def _entry(self, files: ModelFiles) -> Entry:
-        limits = {
-            "threads": self._settings.max_in_flight or self._threads,
-            "queue": self._settings.max_queue,
-            "retry_after_s": self._settings.retry_after_s,
-        }
-        versions = [Version(files.name, version, Lane(files.name, **limits)) for version in files.versions]
-        return Entry(files, tuple(versions))
+    def _submit(self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None]) -> None:
+        self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s)))
 
-    def _load(self, files: ModelFiles, version: Version) -> None:
+    def _read(self, source: Source, stop: Stop) -> None:
+        """Read a model's folder, and have its versions loaded."""
+        files = read_model(source)
+        if not stop.is_void():
+            self._show(files)
+            for version in self._entries[files.name].versions:
+                self.load_version(files, version)
+
+    def _show(self, files: ModelFiles) -> None:
+        """Let everybody see what was read of a model."""
+        entry = self._entries[files.name]
+        if files.problem is not None:
+            log.error("model '%s' failed to load: %s", files.name, files.problem)
+        entry.files = files
+        entry.versions = tuple(self.make_version(files, version) for version in files.versions)
+        entry.is_read = True
+
+    def _give_up_reading(self, source: Source) -> None:
+        self._show(failed(source, f"its folder could not be read {self._too_long}"))
+
+    def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
         start = time.perf_counter()
         try:
-            strict = files.config.is_strict(self._settings.strict)
-            graph = engine.load(version.files.param, version.files.bin, strict=strict)
-            for warning in graph.warnings:
-                log.warning("model '%s' version %d: %s", files.name, version.number, warning)
-            model = Model(files.name, graph, files.config, files.labels, threads=self._threads, settings=self._settings)
-            if self._settings.warmup:
-                with compiling(files.name) as progress:
-                    model.warm_up(progress)
-        except (engine.EngineError, ConfigError) as exc:
-            version.fail(str(exc))
-        except Exception:  # a fault of ours must not take the other models down
-            log.exception("model '%s' version %d", files.name, version.number)
-            version.fail("internal error while loading; the server's log says more")
+            model = load_model(files, version.files, self._settings, self._threads, stop)
+        except LoadFailedError as exc:
+            version.fail(f"not loaded {self._too_long}" if stop.is_void() else str(exc))
         else:
-            version.load_s = time.perf_counter() - start
-            version.model, version.state = model, State.READY
-            log.info("model '%s' version %d is ready after %.0f ms", files.name, version.number, version.load_s * 1e3)
+            version.serve(model, time.perf_counter() - start)
+
+    def _give_up_loading(self, version: Version) -> None:
+        version.fail(f"not loaded {self._too_long}")
+
+    @property
+    def _too_long(self) -> str:
+        return f"within {self._settings.load_timeout_s:g} seconds (load_timeout_s)"

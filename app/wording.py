@@ -18,6 +18,7 @@ FORBIDDEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
+MAX_REASON: Final = 1000
 _ECHO: Final = 100
 _NAMES: Final = 100
 _SHORT: Final = reprlib.Repr()
@@ -44,6 +45,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return FORBIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def told(text: str, limit: int = MAX_REASON) -> str:
+    """The text cut and printable, as an answer or a log can carry it."""
+    return printable(cut(text, limit))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

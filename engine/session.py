@@ -36,6 +36,8 @@ from engine.tensor import Array, TensorSpec, format_shape
 _MAX_FOOTPRINTS: Final = 256
 
 _Known: TypeAlias = tuple[RuntimeGraph, list[TensorSpec], Footprint, int]
+# Of one run; more than any machine has cores, and few enough to be started.
+MAX_THREADS: Final = 1024
 
 
 class Outputs(list[Array]):
@@ -101,8 +103,8 @@ class Session:
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
     ) -> None:
-        if threads is not None and threads < 1:
-            raise ParameterError("threads must be positive", found=threads)
+        if threads is not None and not 1 <= threads <= MAX_THREADS:
+            raise ParameterError("threads must be positive", found=threads, expected=f"at most {MAX_THREADS}")
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
         self.threads = threads
         self._machine = make_machine(

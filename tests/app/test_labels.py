@@ -31,10 +31,10 @@ def test_labels_are_a_list_or_the_lines_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing.txt", "config.toml: labels: cannot read 'missing.txt': No such file or directory"),
+        ("missing.txt", "config.toml: labels: cannot read 'missing.txt': the file does not exist"),
         ("../secret", "config.toml: labels: found '../secret', expected the name of a file beside config.toml"),
         ("/etc/passwd", "config.toml: labels: found '/etc/passwd', expected the name of a file beside config.toml"),
-        ("..", "config.toml: labels: cannot read '..': Is a directory"),
+        ("..", "config.toml: labels: cannot read '..': not a regular file"),
         ("empty.txt", "config.toml: labels: 'empty.txt' is empty"),
         ("latin.txt", "config.toml: labels: cannot read 'latin.txt': not UTF-8"),
     ],

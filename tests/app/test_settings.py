@@ -174,6 +174,14 @@ def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -
             assert client.get("/health/ready").status_code == status
 
 
+def test_setting_load_timeout_s_gives_up_a_model_that_takes_longer(tmp_path: Path) -> None:
+    write_model(tmp_path, "stuck", through("test.Wait", "(1,2)f32"))
+    with serving(tmp_path, load_timeout_s=0.2) as client:
+        TURNSTILE.let_through()
+        reason = client.get("/models/stuck").json()["reason"]
+    assert reason == "version 1: not loaded within 0.2 seconds (load_timeout_s)"
+
+
 def test_setting_strict_refuses_a_model_that_contradicts_its_file(tmp_path: Path) -> None:
     lines = [line.replace("out 1 0 1 #1=(1,2)", "out 1 0 1 #1=(1,3)") for line in through("nn.ReLU", "(1,2)f32")]
     write_model(tmp_path, "odd", [lines[0], lines[1].replace("#1=(1,2)", "#1=(1,3)"), lines[2]])

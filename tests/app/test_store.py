@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.model import Model
-from app.repository import scan
+from app.repository import find_models, scan
 from tests.app.client import serving
 from tests.app.models import elementwise, through, write_classifier, write_model
 from tests.pnnx.build import pair
@@ -196,7 +196,7 @@ def test_a_model_that_cannot_run_is_not_ready(tmp_path: Path) -> None:
 def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "good", ADD)
     begin = threading.Event()
-    monkeypatch.setattr("app.store.scan", lambda store: scan(store) if begin.wait(20) else [])
+    monkeypatch.setattr("app.store.find_models", lambda store: find_models(store) if begin.wait(20) else [])
     with serving(tmp_path, wait=False) as client:
         live, before, refused = client.get("/health/live"), client.get("/health/ready"), client.infer("good", [[1, 1]])
         begin.set()
@@ -211,7 +211,7 @@ def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monk
 def test_a_fault_while_loading_leaves_a_server_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("app.store.scan", lambda store: 1 // 0)
+    monkeypatch.setattr("app.store.find_models", lambda store: 1 // 0)
     status, text = ready(tmp_path)
     assert status == 503 and "internal error while loading the store" in text
     assert "ZeroDivisionError" in caplog.text

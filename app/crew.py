@@ -1,0 +1,180 @@
+"""Threads that load models side by side, so that one that takes for ever holds up neither the others nor the end.
+
+A job is asked to stop when its time is up. One that heeds nobody is left alone: its thread goes on as a daemon, what it
+still makes is thrown away, and its place is long taken by the next, for a place is free again after PATIENCE_S.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+# A job that takes longer than most no longer counts as one of those that run side by side...
+PATIENCE_S: Final = 10.0
+# ... as long as no more than this many run.
+MAX_THREADS: Final = 16
+
+
+class LoadingStoppedError(Exception):
+    """A load is no longer wanted, or its time is up."""
+
+
+class Stop:
+    """What a job asks whether it should go on.
+
+    Args:
+        limit_s: its time, counted from when it begins.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._end = float("inf")
+        self._is_given_up = False
+
+    def begin(self) -> None:
+        """Its time begins now."""
+        self._end = time.monotonic() + self._limit_s
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_given_up = True
+
+    def is_void(self) -> bool:
+        """Whether it should end."""
+        return self._is_given_up or time.monotonic() > self._end
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its time is up."""
+        return self._end - time.monotonic()
+
+    def check(self) -> None:
+        """Go on only if somebody waits for it.
+
+        Raises:
+            LoadingStoppedError: nobody does.
+        """
+        if self.is_void():
+            raise LoadingStoppedError
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Something to load.
+
+    Args:
+        work: does it, and says so itself; told when to stop.
+        gave_up: called once instead, from another thread, when its time is up and it has not ended.
+    """
+
+    name: str
+    work: Callable[[Stop], None]
+    gave_up: Callable[[], None]
+    stop: Stop
+    began: float = field(default=0.0)
+
+
+class Crew:
+    """Runs jobs in threads of their own, some at once.
+
+    Args:
+        size: how many at once, those aside that take longer than PATIENCE_S.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._running: list[Job] = []
+        self._abandoned = 0
+        self._is_watched = False
+        self._is_closed = False
+
+    def submit(self, job: Job) -> None:
+        """Have a job done, unless the crew is closed."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._waiting.append(job)
+            if not self._is_watched:
+                self._is_watched = True
+                threading.Thread(target=self._watch, name="loading", daemon=True).start()
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until every job has ended or was given up, those included that jobs have submitted."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting and not self._running)
+
+    def close(self) -> None:
+        """Drop what waits, and ask what runs to stop."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            for job in self._running:
+                job.stop.give_up()
+            self._changed.notify_all()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread still works, given up or not."""
+        return bool(self._running) or self._abandoned > 0
+
+    def _watch(self) -> None:
+        """A thread's life: starts jobs while there is room, and gives up those whose time is up."""
+        with self._changed:
+            while self._waiting or self._running:
+                while self._waiting and self._has_room():
+                    self._start(self._waiting.popleft())
+                self._changed.wait(self._until_next())
+                for job in [job for job in self._running if job.stop.left_s <= 0]:
+                    self._give_up(job)
+            self._is_watched = False
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        now = time.monotonic()
+        fresh = sum(now - job.began < PATIENCE_S for job in self._running)
+        return fresh < self._size and len(self._running) < MAX_THREADS
+
+    def _until_next(self) -> float | None:
+        """Seconds until a job has had its time, or its place becomes free; None while nothing runs."""
+        now = time.monotonic()
+        moments = [job.stop.left_s for job in self._running]
+        moments += [left for job in self._running if (left := job.began + PATIENCE_S - now) > 0]
+        return max(0.001, min(moments)) if moments else None
+
+    def _start(self, job: Job) -> None:
+        job.began = time.monotonic()
+        job.stop.begin()
+        self._running.append(job)
+        try:
+            threading.Thread(target=self._run, args=(job,), name=f"load-{job.name}", daemon=True).start()
+        except RuntimeError:  # the system has no more threads for us
+            self._running.remove(job)
+            job.gave_up()
+
+    def _give_up(self, job: Job) -> None:
+        self._running.remove(job)
+        self._abandoned += 1
+        job.stop.give_up()
+        job.gave_up()
+
+    def _run(self, job: Job) -> None:
+        try:
+            job.work(job.stop)
+        except BaseException:  # a thread that ends must leave its place, whatever the job has raised
+            log.exception("loading '%s'", job.name)
+        with self._changed:
+            if job in self._running:
+                self._running.remove(job)
+            else:
+                self._abandoned -= 1
+            self._changed.notify_all()

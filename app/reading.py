@@ -1,0 +1,26 @@
+"""Small text files of the store, which may be anything: of any size, of any kind, under any name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import engine
+from app.errors import ConfigError
+
+
+def read_text(path: Path, max_bytes: int, *, encoding: str = "utf-8") -> str:
+    """The text of a regular file, whose lines end in line feeds however they end in the file.
+
+    Raises:
+        ConfigError: it is missing, unreadable, no regular file, too long or not in this encoding; names no file.
+    """
+    try:
+        text = engine.read_file(path, max_bytes).decode(encoding)
+    except engine.ModelFormatError as exc:
+        found = (
+            f": found {exc.found}, expected {exc.expected}" if exc.expected else f": {exc.found}" if exc.found else ""
+        )
+        raise ConfigError(f"{exc.problem}{found}") from None
+    except UnicodeDecodeError:
+        raise ConfigError("not UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
