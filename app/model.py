@@ -186,7 +186,8 @@ class Model:
             return False
         self.compile(progress=progress, cancelled=cancelled)
         self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
-        _ = self.session.batching
+        if cancelled is None or not cancelled():
+            _ = self.session.batching
         return True
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:

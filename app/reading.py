@@ -17,10 +17,8 @@ def read_text(path: Path, max_bytes: int, *, encoding: str = "utf-8") -> str:
     try:
         text = engine.read_file(path, max_bytes).decode(encoding)
     except engine.ModelFormatError as exc:
-        found = (
-            f": found {exc.found}, expected {exc.expected}" if exc.expected else f": {exc.found}" if exc.found else ""
-        )
-        raise ConfigError(f"{exc.problem}{found}") from None
+        exc.where = ""  # the caller knows which file it is
+        raise ConfigError(str(exc)) from None
     except UnicodeDecodeError:
         raise ConfigError("not UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")

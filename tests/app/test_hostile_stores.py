@@ -49,13 +49,13 @@ CONFIGS: list[tuple[Callable[[Path], None], str]] = [
     *NO_TEXT,
     (text(f"task = {'[' * 20_000}{']' * 20_000}"), "nested too deeply"),
     (text(f"task = {'{a=' * 20_000}1{'}' * 20_000}"), "nested too deeply"),
-    (text(f"{'a.' * 500_000}a = 1"), "nested too deeply"),
-    (text(f"[{'a.' * 500_000}a]"), "nested too deeply"),
+    (text(f"{'a.' * 50_000}a = 1"), "nested too deeply"),
+    (text(f"[{'a.' * 50_000}a]"), "nested too deeply"),
     (text("'a' . " * 100_000 + "b = 1"), "nested too deeply"),
     (text(f"threads = {'9' * 5_000}"), "a value that cannot be read: Exceeds the limit"),
     (text(f"threads = {'9' * 4_000}"), "threads: input should be less than or equal to 1024"),
-    (text(f"labels = [{'1,' * 100_000}]"), "and more: "),
-    (text(f"versions = [{'1,' * 100_000}]"), "versions: "),
+    (text(f"labels = [{'1,' * 20_000}]"), "and more: "),
+    (text(f"versions = [{'1,' * 20_000}]"), "versions: "),
     (text(f"{'x' * 100_000} = 1"), "unknown key"),
     (text('"\\u001b[2J\\n" = 1'), "\\x1b[2J\\n: unknown key"),
     (text('labels = "a\\u0000b"'), "cannot read 'a\\x00b': the file cannot be read: embedded null byte"),
@@ -169,7 +169,7 @@ def test_a_config_as_long_as_may_be_is_read_in_time_proportional_to_it(tmp_path:
         config.read_config(tmp_path)
         return time.process_time() - start
 
-    assert seconds(80_000) < 10 * seconds(20_000)
+    assert seconds(40_000) < 10 * seconds(10_000)
 
 
 def test_a_model_that_is_stuck_lets_the_others_serve_and_the_server_end(

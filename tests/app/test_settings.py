@@ -177,6 +177,7 @@ def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -
 def test_setting_load_timeout_s_gives_up_a_model_that_takes_longer(tmp_path: Path) -> None:
     write_model(tmp_path, "stuck", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, load_timeout_s=0.2) as client:
+        TURNSTILE.wait_until_entered()
         TURNSTILE.let_through()
         reason = client.get("/models/stuck").json()["reason"]
     assert reason == "version 1: not loaded within 0.2 seconds (load_timeout_s)"
