@@ -58,7 +58,7 @@ CONFIGS: list[tuple[Callable[[Path], None], str]] = [
     (text(f"versions = [{'1,' * 20_000}]"), "versions: "),
     (text(f"{'x' * 100_000} = 1"), "unknown key"),
     (text('"\\u001b[2J\\n" = 1'), "\\x1b[2J\\n: unknown key"),
-    (text('labels = "a\\u0000b"'), "cannot read 'a\\x00b': the file cannot be read: embedded null byte"),
+    (text('labels = "a\\u0000b"'), "cannot read 'a\\x00b': the file cannot be read: found embedded null byte"),
     (text('labels = "' + "a" * 5_000 + '"'), "File name too long"),
     (text("labels = [1979-05-27T00:32:00+99:99]"), "config.toml: "),
 ]
