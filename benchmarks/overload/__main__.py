@@ -1,0 +1,146 @@
+"""Does anybody else notice when a client attacks? A server before and after a change, attack by attack.
+
+    python -m benchmarks.overload [--tree NAME=FOLDER ...] [--seconds 15] [--attacks NAME ...] [--save NAME]
+
+Starts the server of every tree (a checkout of this project; without any, this one) on a core of its own with the store
+of this one, once for every attack, and once for nothing but good requests. Meanwhile a client sends a picture 20 times
+a second and another one asks for health as often; the server's memory, threads and open files are watched, and looked
+at again ten seconds after the attack. Everything stays on loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from benchmarks.machine import ROOT, describe
+from benchmarks.overload.attacks import ATTACKS, Attack
+from benchmarks.overload.report import markdown
+from benchmarks.overload.watch import Answers, Usage, ask, watch
+
+PICTURE: Final = ROOT / "model_store" / "digits" / "examples" / "digit-3-a.png"
+EVERY_S: Final = 0.05
+PATIENCE_S: Final = 10.0
+AFTER_S: Final = 10.0
+
+
+@contextmanager
+def server(tree: Path, cache: str, core: int) -> Iterator[tuple[int, int]]:
+    """A server of a tree on one core: its process and its port, when its models are loaded."""
+    command = [sys.executable, "-m", "app", "serve", "--store", str(ROOT / "model_store"), "--port", "0"]
+    environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": cache}
+    with subprocess.Popen(
+        command,
+        cwd=tree,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environ,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    ) as process:
+        try:
+            banner = ""
+            while "  try  " not in banner:
+                line = process.stdout.readline()  # type: ignore[union-attr]
+                if not line:
+                    raise RuntimeError(f"the server of {tree} did not start")
+                banner += line
+            yield process.pid, int(re.findall(r"console +http://[^:]+:(\d+)/", banner)[0])
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(AFTER_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def requests(port: int) -> tuple[httpx.Request, httpx.Request]:
+    """The good request and the question for health."""
+    url = f"http://127.0.0.1:{port}"
+    picture = httpx.Request(
+        "POST", f"{url}/infer?model=digits", content=PICTURE.read_bytes(), headers={"content-type": "image/png"}
+    )
+    return picture, httpx.Request("GET", f"{url}/health/live")
+
+
+async def under(attack: Attack | None, pid: int, port: int, seconds: float) -> tuple[Answers, Answers, Usage]:
+    """What good clients met while an attack went on; without one, what they meet when they are alone."""
+    end = time.monotonic() + seconds
+    picture, health = requests(port)
+    every_s = EVERY_S if attack is not None else 0.0
+    tasks = [
+        asyncio.create_task(ask(port, picture, end, every_s, PATIENCE_S)),
+        asyncio.create_task(ask(port, health, end, EVERY_S, PATIENCE_S)),
+        asyncio.create_task(watch(pid, end)),
+    ]
+    if attack is not None:
+        await attack(port, end)
+    good, alive, usage = await asyncio.gather(*tasks)
+    return good, alive, usage
+
+
+def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) -> dict[str, Any]:
+    """One attack on one tree, as a row; the server on the first of the cores, the clients on the others."""
+    first, *others = sorted(cores)
+    os.sched_setaffinity(0, others or {first})
+    with server(tree, cache, first) as (pid, port):
+        before = Usage()
+        before.look(pid)
+        good, alive, usage = asyncio.run(under(ATTACKS.get(name), pid, port, seconds))
+        time.sleep(AFTER_S if name in ATTACKS else 0)
+        after = Usage()
+        after.look(pid)
+    return {
+        "good": good.describe(),
+        "health": alive.describe(),
+        "memory_mb": {"start": before.memory_mb, "peak": usage.memory_mb, "after": after.memory_mb},
+        "threads": usage.threads,
+        "files": usage.files,
+        "survived": after.threads > 0,
+    }
+
+
+def main() -> int:
+    """Measure and report; exit status 1 when the last tree's server did not survive."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tree", action="append", metavar="NAME=FOLDER", default=[])
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    options = parser.parse_args()
+    trees = dict(each.split("=", 1) for each in options.tree) or {"now": str(ROOT)}
+    cores = os.sched_getaffinity(0)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as cache:
+        for attack in ["nothing else", *options.attacks]:
+            for name, folder in trees.items():
+                found = measure(attack, Path(folder).resolve(), options.seconds, f"{cache}/{name}", cores)
+                rows.append({"attack": attack, "tree": name, **found})
+                print(json.dumps(rows[-1]), flush=True)
+    report = {"machine": describe([]), "seconds": options.seconds, "rows": rows}
+    text = markdown(report)
+    print(text)
+    if options.save:
+        path = ROOT / "benchmarks" / "results" / options.save
+        path.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
+    newest = [row for row in rows if row["tree"] == list(trees)[-1]]
+    return 0 if all(row["survived"] for row in newest) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

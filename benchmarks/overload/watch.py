@@ -1,0 +1,82 @@
+"""What is measured while an attack goes on: the answers of good clients, and what the server takes of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+
+@dataclass
+class Answers:
+    """Of one good client: the times of right answers in seconds, and how many others there were."""
+
+    times_s: list[float] = field(default_factory=list)
+    failed: int = 0
+
+    def quantile(self, share: float) -> float | None:
+        """A time that so many of the answers came within; None without answers."""
+        ordered = sorted(self.times_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+    def describe(self) -> dict[str, float | int | None]:
+        """As plain data, times in ms."""
+        p50, p99 = (None if found is None else found * 1e3 for found in (self.quantile(0.5), self.quantile(0.99)))
+        return {"answers": len(self.times_s), "failed": self.failed, "p50_ms": p50, "p99_ms": p99}
+
+
+@dataclass
+class Usage:
+    """The largest values seen of a process, its children included."""
+
+    memory_mb: float = 0.0
+    threads: int = 0
+    files: int = 0
+
+    def look(self, pid: int) -> None:
+        """Take the values of now, where they are larger; a process that is gone has none."""
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            self.memory_mb = max(self.memory_mb, int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024)
+            self.threads = max(self.threads, int(re.findall(r"Threads:\s+(\d+)", status)[0]))
+            self.files = max(self.files, len(os.listdir(f"/proc/{pid}/fd")))
+        except (OSError, IndexError):
+            return
+
+
+async def ask(port: int, request: httpx.Request, end: float, every_s: float, patience_s: float) -> Answers:
+    """One client on a connection of its own that asks at a steady pace until the end, however slow the answers are.
+
+    Args:
+        every_s: from one request to the next; 0 asks again at once.
+        patience_s: an answer later than this counts as failed.
+    """
+    answers = Answers()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=patience_s, trust_env=False) as http:
+        while time.monotonic() < end:
+            start = time.monotonic()
+            try:
+                answer = await http.send(request)
+            except httpx.HTTPError:
+                answers.failed += 1
+            else:
+                if answer.status_code == 200:
+                    answers.times_s.append(time.monotonic() - start)
+                else:
+                    answers.failed += 1
+            await asyncio.sleep(max(0.0, start + every_s - time.monotonic()))
+    return answers
+
+
+async def watch(pid: int, end: float) -> Usage:
+    """What a process takes, looked at ten times a second."""
+    usage = Usage()
+    while time.monotonic() < end:
+        usage.look(pid)
+        await asyncio.sleep(0.1)
+    return usage
