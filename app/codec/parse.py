@@ -12,6 +12,7 @@ from app.codec.message import Message
 from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
+from app.images.survey import format_of
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.wording import cut
@@ -25,12 +26,8 @@ TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
 
 _UNTYPED: Final = ("", "application/octet-stream")
 _PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
-# What a body that came without a type begins with.
-_BEGINNINGS: Final = (
-    (NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"\x89PNG", PNG), (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"), (b"BM", "image/bmp"), (b"RIFF", "image/webp"), (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"), (b"{", JSON), (b"[", JSON),
-)  # fmt: skip
+# What a body that came without a type begins with, pictures apart.
+_BEGINNINGS: Final = ((NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"{", JSON), (b"[", JSON))
 
 
 def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
@@ -64,6 +61,9 @@ def _picture(body: bytes | bytearray, signature: Signature) -> Inputs:
 
 def _guess(body: bytes | bytearray) -> str | None:
     start = bytes(body[:64]).lstrip()
+    picture = format_of(bytes(body[:12]))
+    if picture is not None:
+        return f"image/{picture.lower()}"
     return next((media_type for beginning, media_type in _BEGINNINGS if start.startswith(beginning)), None)
 
 

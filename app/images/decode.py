@@ -1,25 +1,40 @@
 """Encoded pictures -> upright 8-bit pictures, as RGB or grey. What is hostile is refused before it is decoded.
 
-Upright means turned as the EXIF orientation says: the picture as a person sees it. Its size is read from the header
-and checked against the limit before any pixel is decoded; only formats of ``FORMATS`` are ever handed to a decoder.
+Upright means turned as the EXIF orientation says: the picture as a person sees it. A survey of the file (app/images/
+survey) says its size, which is checked before any pixel is decoded, and which of its bytes a decoder is given; only
+formats of ``FORMATS`` are. Decoders are stopped when nobody waits for the picture.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from app.images.excerpt import Excerpt
+from app.images.survey import survey
+from app.images.survey.types import Survey, SurveyError, TooManyPartsError
+from app.memory import check
+from app.wording import cut
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Mode = Literal["RGB", "L"]
 
-_ORIENTATION: Final = 0x0112
+# Longer ones are no pictures, and the tables to shrink them would be larger than they are.
+MAX_SIDE: Final = 65_535
+
+_UPRIGHT: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
 _TURNED: Final = frozenset({5, 6, 7, 8})
+_SMALL_MODES: Final = frozenset({"1", "L", "P"})
+# Pixels whose colours are converted at a time: what lies in between takes several bytes for each.
+_STRIP: Final = 1 << 21
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
@@ -42,12 +57,13 @@ class OpenPicture:
     def __init__(self, picture: Picture, *, max_pixels: int) -> None:
         self._label = picture.label
         try:
-            self._image = Image.open(io.BytesIO(picture.data), formats=FORMATS)
-            self._check_size(max_pixels)
-            # Not before: of a PNG, whose EXIF may come last, this decodes the pixels.
-            self._is_turned = self._image.getexif().get(_ORIENTATION) in _TURNED
+            self._survey = self._surveyed(memoryview(picture.data))
+            self._check_size(self._survey.size, max_pixels)
+            self._image = self._open(self._survey)
+            self._check_size(self._image.size, max_pixels)
         except Exception as exc:  # decoders of hostile bytes fail in any way there is
             raise self._refusal(exc) from exc
+        self._is_turned = self._survey.orientation in _TURNED
         width, height = self._image.size
         self.size = (height, width) if self._is_turned else (width, height)
 
@@ -58,20 +74,54 @@ class OpenPicture:
         leaves twice this size, which costs a fraction of the time.
         """
         try:
-            width, height = at_least[::-1] if self._is_turned else at_least
-            self._image.draft(mode, (2 * width, 2 * height))
+            self._draft(mode, at_least)
             self._image.load()
-            return _flatten(ImageOps.exif_transpose(self._image), mode, background)
+            image = _flatten(self._image, mode, background)
+            way = _UPRIGHT.get(self._survey.orientation)
+            return image if way is None else image.transpose(way)
         except Exception as exc:  # as above
             raise self._refusal(exc) from exc
 
-    def _check_size(self, max_pixels: int) -> None:
+    def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
+        """The bytes that ``decode`` takes, its result included."""
+        self._draft(mode, at_least)
         width, height = self._image.size
+        stored = 1 if self._image.mode in _SMALL_MODES else 4
+        copies = 4 * (self._image.mode != mode) + 4 * (self._survey.orientation in _UPRIGHT)
+        strips = 24 * min(_STRIP, width * height) if self._image.mode != mode else 0
+        return width * height * (stored + copies) + strips + self._survey.extra_bytes
+
+    def _draft(self, mode: Mode, at_least: tuple[int, int]) -> None:
+        width, height = at_least[::-1] if self._is_turned else at_least
+        self._image.draft(mode, (2 * width, 2 * height))
+
+    def _surveyed(self, data: memoryview) -> Survey:
+        found = survey(data)
+        if found is None:
+            raise UnidentifiedImageError
+        return found
+
+    def _open(self, found: Survey) -> Image.Image:
+        excerpt: Any = Excerpt(found.parts, found.pauses)
+        image: Any = Image.open(excerpt, formats=(found.format,))
+        if found.pauses:
+            image.load_read = excerpt.read_on
+        opened: Image.Image = image
+        return opened
+
+    def _check_size(self, size: tuple[int, int], max_pixels: int) -> None:
+        width, height = size
         if width * height > max_pixels:
             raise RequestTooLargeError(
                 f"{self._label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
                 found=width * height,
                 limit=max_pixels,
+            )
+        if max(size) > MAX_SIDE:
+            raise RequestTooLargeError(
+                f"{self._label} has too long a side: found {width}x{height}, expected at most {MAX_SIDE}",
+                found=max(size),
+                limit=MAX_SIDE,
             )
 
     def _refusal(self, exc: Exception) -> ServiceError:
@@ -81,16 +131,32 @@ class OpenPicture:
             return InvalidRequestError(f"{self._label} is not in a known format, expected one of {', '.join(FORMATS)}")
         if isinstance(exc, ServiceError):
             return exc
-        reason = f": {exc}" if isinstance(exc, (OSError, SyntaxError)) else ""
+        if isinstance(exc, TooManyPartsError):
+            return RequestTooLargeError(f"{self._label} {exc}", limit=exc.limit)
+        reason = f": {cut(str(exc))}" if isinstance(exc, (OSError, SyntaxError, SurveyError)) else ""
         return InvalidRequestError(f"{self._label} is damaged or incomplete{reason}")
 
 
 def _flatten(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -> Image.Image:
+    if image.mode == "F":
+        raise InvalidRequestError("pictures of floating point pixels are not taken; send the values as a tensor")
+    if image.mode == mode and not image.has_transparency_data:
+        return image
+    rows = max(1, _STRIP // image.width)
+    if rows >= image.height:
+        return _converted(image, mode, background)
+    whole = Image.new(mode, image.size)
+    for top in range(0, image.height, rows):
+        check()
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        whole.paste(_converted(strip, mode, background), (0, top))
+    return whole
+
+
+def _converted(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -> Image.Image:
     if image.mode in _DEEP_MODES:
         # 16 bits a pixel; Pillow's own conversion would cut at 255 instead of scaling.
         image = Image.fromarray((np.clip(np.asarray(image), 0, 0xFFFF) >> 8).astype(np.uint8))
-    elif image.mode == "F":
-        raise InvalidRequestError("pictures of floating point pixels are not taken; send the values as a tensor")
     if image.has_transparency_data:
         opaque = Image.new("RGBA", image.size, background)
         image = Image.alpha_composite(opaque, image.convert("RGBA"))

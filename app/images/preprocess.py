@@ -6,6 +6,7 @@ from its dtype. Every pixel goes through a table of 256 values per channel, comp
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from app.config import ModelConfig, PreprocessConfig
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
+from app.images.resize import half_resized, resized
+from app.memory import charge, charged, check
 from app.settings import Settings
 
 _INTERPOLATION: Final = {
@@ -70,14 +73,18 @@ class Preprocessor:
         batch: NDArray[Any] | None = None
         placements: list[Placement] = []
         for index, picture in enumerate(pictures):
+            check()
             before = time.perf_counter()
-            placement, image = self._decode(picture)
-            decode_s += time.perf_counter() - before
+            opened, placement = self._opened(picture)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
             elif placement.canvas != placements[0].canvas:
                 raise _sizes_differ(picture, placement.canvas, placements[0].canvas)
-            self._fill_in(batch[index], self._fit(image, placement))
+            with charged(opened.cost(self._mode, placement.resized) + self._cost_of_fitting(opened.size, placement)):
+                image = opened.decode(self._mode, self._background, placement.resized)
+                decode_s += time.perf_counter() - before
+                self._fill_in(batch[index], self._fit(image, placement))
+                del image, opened
             placements.append(placement)
         if batch is None:
             raise InputMismatchError(f"input '{self.port.name}': no picture was sent, expected at least one")
@@ -87,6 +94,7 @@ class Preprocessor:
     def open(self, picture: Picture) -> Image.Image:
         """The picture itself as a person sees it: upright, in its own pixels, RGB."""
         opened = OpenPicture(picture, max_pixels=self._max_pixels)
+        charge(opened.cost("RGB", opened.size))
         return opened.decode("RGB", self._background, opened.size)
 
     @property
@@ -94,11 +102,16 @@ class Preprocessor:
         """(height, width) of the network's input, None where any size goes."""
         return self.config.size
 
-    def _decode(self, picture: Picture) -> tuple[Placement, Image.Image]:
+    def _opened(self, picture: Picture) -> tuple[OpenPicture, Placement]:
         opened = OpenPicture(picture, max_pixels=self._max_pixels)
         canvas = self._canvas(picture, opened.size)
-        placement = place(opened.size, canvas, self.config)
-        return placement, opened.decode(self._mode, self._background, placement.resized)
+        return opened, place(opened.size, canvas, self.config)
+
+    def _cost_of_fitting(self, size: tuple[int, int], placement: Placement) -> int:
+        """The bytes between a decoded picture and its tensor: the resized picture, half resized, and as arrays."""
+        canvas = placement.canvas[0] * placement.canvas[1]
+        half = 0 if self.config.resize == "none" else half_resized(size, placement.canvas)
+        return 4 * half + canvas * (16 + self._dtype.itemsize)
 
     def _canvas(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
         if self.config.size is None:
@@ -137,7 +150,7 @@ class Preprocessor:
         scale_x, scale_y = image.width / across, image.height / down
         # min(): a product that should be the edge itself may be a rounding error beyond it, which Pillow refuses.
         box = (x0 * scale_x, y0 * scale_y, min(x1 * scale_x, image.width), min(y1 * scale_y, image.height))
-        part = image.resize((x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box=box)
+        part = resized(image, (x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box)
         if part.size == canvas:
             return np.asarray(part)
         whole = Image.new(self._mode, canvas, self._fill)
@@ -147,6 +160,7 @@ class Preprocessor:
     def _empty(self, count: int, canvas: tuple[int, int]) -> NDArray[Any]:
         channels, (width, height) = len(self._table), canvas
         shape = (channels, height, width) if self.config.layout == "nchw" else (height, width, channels)
+        charge(count * math.prod(shape) * self._dtype.itemsize)
         return np.empty((count, *shape), self._dtype)
 
     def _fill_in(self, target: NDArray[Any], pixels: NDArray[np.uint8]) -> None:

@@ -1,0 +1,55 @@
+"""What a picture's file says before a pixel is decoded: its format, size and orientation, and the parts decoding needs.
+
+A decoder is handed these parts and nothing else: comments, profiles, thumbnails, text, further frames and everything
+else that costs time or memory and shows nothing is not among them. Each format is walked once, by searching, in time
+that is linear in the file; what has more parts than any picture needs is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from app.images.survey.bmp import survey_bmp
+from app.images.survey.gif import survey_gif
+from app.images.survey.jpeg import survey_jpeg
+from app.images.survey.png import survey_png
+from app.images.survey.tiff import survey_tiff
+from app.images.survey.types import Survey
+from app.images.survey.webp import survey_webp
+
+_BEGINNINGS: Final[tuple[tuple[bytes, int, str, Callable[[memoryview], Survey]], ...]] = (
+    (b"\xff\xd8\xff", 0, "JPEG", survey_jpeg),
+    (b"\x89PNG\r\n\x1a\n", 0, "PNG", survey_png),
+    (b"WEBP", 8, "WEBP", survey_webp),
+    (b"GIF8", 0, "GIF", survey_gif),
+    (b"II*\0", 0, "TIFF", survey_tiff),
+    (b"MM\0*", 0, "TIFF", survey_tiff),
+    (b"BM", 0, "BMP", survey_bmp),
+)
+
+
+def format_of(start: bytes) -> str | None:
+    """The format of a file that starts so; None for none that is known. Twelve bytes are enough."""
+    found = _find(start)
+    return None if found is None else found[0]
+
+
+def survey(data: memoryview) -> Survey | None:
+    """The survey of a file; None for none that is known.
+
+    Raises:
+        SurveyError: it is damaged.
+        TooManyPartsError: it has more parts than are looked at.
+    """
+    found = _find(bytes(data[:12]))
+    return None if found is None else found[1](data)
+
+
+def _find(start: bytes) -> tuple[str, Callable[[memoryview], Survey]] | None:
+    if start[8:12] != b"WEBP" and start.startswith(b"RIFF"):
+        return None  # a sound, or a film
+    for beginning, at, name, read in _BEGINNINGS:
+        if start[at : at + len(beginning)] == beginning and (name != "WEBP" or start.startswith(b"RIFF")):
+            return name, read
+    return None

@@ -1,0 +1,46 @@
+"""PNG: the chunks that make the picture. Of an animation its still picture; text and profiles are left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.images.survey.exif import orientation_of
+from app.images.survey.types import U32BE, Survey, SurveyError, TooManyPartsError, number
+
+_MAX_CHUNKS: Final = 65_536
+_KEPT: Final = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
+_FRAME: Final = 12  # length, kind and checksum
+
+
+def survey_png(data: memoryview) -> Survey:
+    """The chunks one by one; those that follow each other and are kept are one part."""
+    if bytes(data[12:16]) != b"IHDR":
+        raise SurveyError("it does not begin with its header")
+    size = number(U32BE, data, 16), number(U32BE, data, 20)
+    spans, orientation = [(0, 8)], 1
+    at, count = 8, 0
+    while at + _FRAME <= len(data):
+        count += 1
+        if count > _MAX_CHUNKS:
+            raise TooManyPartsError("has too many chunks", _MAX_CHUNKS)
+        end = at + _FRAME + number(U32BE, data, at)
+        kind = bytes(data[at + 4 : at + 8])
+        if kind in _KEPT:
+            _add(spans, at, min(end, len(data)))
+        elif kind == b"eXIf":
+            orientation = orientation_of(data[at + 8 : end - 4])
+        at = end
+        if kind == b"IEND":
+            break
+    if at > len(data) or at + _FRAME > len(data):
+        _add(spans, min(at, len(data)), len(data))  # cut short, which the decoder says
+    return Survey(
+        format="PNG", size=size, parts=tuple(data[start:end] for start, end in spans), orientation=orientation
+    )
+
+
+def _add(spans: list[tuple[int, int]], start: int, end: int) -> None:
+    if spans[-1][1] == start:
+        spans[-1] = spans[-1][0], end
+    elif end > start:
+        spans.append((start, end))

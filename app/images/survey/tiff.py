@@ -1,0 +1,127 @@
+"""TIFF: its first directory, rewritten with the tags that make the picture, at the end of the file.
+
+So no decoder follows a tag to profiles, notes, directories within directories, or the same bytes a thousand times.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.images.survey.types import U16BE, U16LE, U32BE, U32LE, Survey, SurveyError, TooManyPartsError, number
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 258, 259, 274, 277
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+# Where strips and tiles are, and how many bytes each has.
+_OFFSETS: Final = (273, 324)
+_COUNTS: Final = (279, 325)
+# Type -> (its letter for struct and numpy, bytes).
+_NUMBERS: Final = {1: ("B", 1), 3: ("H", 2), 4: ("L", 4)}
+_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
+# Photometry, fill order, strips, planes, fax options, predictor, colours, tiles, samples, JPEG tables, YCbCr.
+_KEPT: Final = frozenset(
+    {_WIDTH, _HEIGHT, _BITS, _COMPRESSION, 262, 266, *_OFFSETS, _SAMPLES, 278, *_COUNTS, 284, 292, 293, 317, 320}
+    | {_TILE_WIDTH, _TILE_HEIGHT, 332, 338, 339, 347, 529, 530, 531, 532}
+)
+# None, fax (three), LZW, JPEG, deflate (two), PackBits.
+_COMPRESSIONS: Final = frozenset({1, 2, 3, 4, 5, 7, 8, 32946, 32773})
+_ENTRY: Final = 12
+_MAX_ENTRIES: Final = 4096
+_MAX_STRIPS: Final = 1 << 18
+_MAX_VALUES: Final = 3 << 16
+_STRIP_BYTES: Final = 256
+_SLACK: Final = 1 << 16
+_MAX_TILE: Final = 1 << 26
+_MOST_BITS: Final = 64
+
+Entry = tuple[int, int, memoryview]
+
+
+def survey_tiff(data: memoryview) -> Survey:
+    """The first directory; the pixels are where it says, each byte of the file at most once."""
+    order = "<" if bytes(data[:2]) == b"II" else ">"
+    u16, u32 = (U16LE, U32LE) if order == "<" else (U16BE, U32BE)
+    at = number(u32, data, 4)
+    count = number(u16, data, at)
+    if count > _MAX_ENTRIES:
+        raise TooManyPartsError("has too many tags", _MAX_ENTRIES)
+    entries: dict[int, Entry] = {}
+    for index in range(count):
+        start = at + 2 + index * _ENTRY
+        tag, kind, many = number(u16, data, start), number(u16, data, start + 2), number(u32, data, start + 4)
+        if tag in _KEPT or tag == _ORIENTATION:
+            entries[tag] = kind, many, _value(data, start, kind, many, u32)
+    _check(entries, order, len(data))
+    size = _first(entries, _WIDTH, order), _first(entries, _HEIGHT, order)
+    return Survey(
+        format="TIFF",
+        size=size,
+        parts=_rewritten(data, entries, order, at),
+        orientation=_orientation(entries, order),
+        extra_bytes=_extra(entries, order, size, len(data)),
+    )
+
+
+def _value(data: memoryview, entry: int, kind: int, many: int, u32: struct.Struct) -> memoryview:
+    length = _SIZES.get(kind, 1) * many
+    at = entry + 8 if length <= 4 else number(u32, data, entry + 8)
+    if at + length > len(data):
+        raise SurveyError("a tag lies beyond its end")
+    return data[at : at + length]
+
+
+def _check(entries: Mapping[int, Entry], order: str, length: int) -> None:
+    for tag, (_, many, _) in entries.items():
+        limit = _MAX_STRIPS if tag in (*_OFFSETS, *_COUNTS) else _MAX_VALUES
+        if many > limit:
+            raise TooManyPartsError(f"has too many values of tag {tag}", limit)
+    if _first(entries, _COMPRESSION, order, 1) not in _COMPRESSIONS:
+        raise SurveyError("it is compressed in a way that is not read")
+    for tag in _COUNTS:
+        if tag in entries and int(_numbers(entries[tag], order).sum(dtype=np.uint64)) > length + _SLACK:
+            raise SurveyError("its strips are longer than the file")
+    if _first(entries, _TILE_WIDTH, order, 1) * _first(entries, _TILE_HEIGHT, order, 1) > _MAX_TILE:
+        raise TooManyPartsError("has a tile of too many pixels", _MAX_TILE)
+
+
+def _numbers(entry: Entry, order: str) -> NDArray[Any]:
+    kind, _, value = entry
+    if kind not in _NUMBERS:
+        raise SurveyError("a tag is of the wrong type")
+    return np.frombuffer(value, f"{order}u{_NUMBERS[kind][1]}")
+
+
+def _first(entries: Mapping[int, Entry], tag: int, order: str, usual: int | None = None) -> int:
+    if tag in entries and (values := _numbers(entries[tag], order)).size:
+        return int(values[0])
+    if usual is None:
+        raise SurveyError("it does not say its size")
+    return usual
+
+
+def _orientation(entries: Mapping[int, Entry], order: str) -> int:
+    found = _first(entries, _ORIENTATION, order, 1) if _ORIENTATION in entries else 1
+    return found if 1 <= found <= 8 else 1
+
+
+def _extra(entries: Mapping[int, Entry], order: str, size: tuple[int, int], length: int) -> int:
+    """The file as the decoder takes it, its strips, and one strip unpacked, which may be all."""
+    strips = max((entries[tag][1] for tag in _OFFSETS if tag in entries), default=1)
+    samples = _first(entries, _SAMPLES, order, 1)
+    bits = min(_MOST_BITS, _first(entries, _BITS, order, 1) * samples)
+    return 2 * length + strips * _STRIP_BYTES + math.ceil(size[0] * size[1] * bits / 8)
+
+
+def _rewritten(data: memoryview, entries: Mapping[int, Entry], order: str, at: int) -> tuple[memoryview, ...]:
+    count = number(U16LE if order == "<" else U16BE, data, at)
+    rows = [data[at + 2 + index * _ENTRY :][:_ENTRY] for index in range(count)]
+    kept = [row for row in rows if struct.unpack_from(f"{order}H", row)[0] in entries.keys() & _KEPT]
+    padding = len(data) % 2
+    header = bytes(data[:4]) + struct.pack(f"{order}L", len(data) + padding)
+    directory = bytes(padding) + struct.pack(f"{order}H", len(kept)) + b"".join(map(bytes, kept)) + bytes(4)
+    return memoryview(header), data[8:], memoryview(directory)
