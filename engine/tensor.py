@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -80,10 +80,18 @@ def dtype_name(dtype: DType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What is known of a tensor before it is computed: its shape, None for an open dimension, and dtype."""
+    """What is known of a tensor before it is computed.
+
+    Args:
+        shape: its dimensions, None for an open one.
+        dtype: of its elements.
+        value: the elements, read-only, where they are known as well: small tensors that sizes are computed with. Two
+            specs that differ only in it are equal.
+    """
 
     shape: Shape
     dtype: DType
+    value: Array | None = field(default=None, compare=False, repr=False)
 
     @property
     def rank(self) -> int:
@@ -135,6 +143,26 @@ def is_known(value: object) -> bool:
     return value is not UNKNOWN and not isinstance(value, TensorSpec)
 
 
+def known_value(value: object) -> object:
+    """A value as a run will have it, as far as that is known: UNKNOWN for tensors whose elements are not."""
+    if isinstance(value, TensorSpec):
+        return UNKNOWN if value.value is None else value.value
+    if isinstance(value, list):
+        return [known_value(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(known_value(item) for item in value)
+    return value
+
+
+def scalar_tensor(number: Number) -> Array:
+    """A Python number as the 0-dim tensor that PyTorch makes of it: bool, int64, float32 or complex64."""
+    dtype = np.float32 if isinstance(number, float) else np.complex64 if isinstance(number, complex) else None
+    with np.errstate(over="ignore"):
+        array = np.asarray(number, dtype)
+    array.flags.writeable = False
+    return array
+
+
 def format_shape(shape: Iterable[Dim]) -> str:
     """``[1, 3, ?, ?]``: shapes as messages print them."""
     return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
@@ -148,14 +176,18 @@ def product(dims: Iterable[Dim]) -> Dim:
     return None if None in known else math.prod(dim for dim in known if dim is not None)
 
 
-def spec_of(value: object) -> object:
-    """What a computed value would have been announced as: arrays become specs, containers item by item."""
-    if isinstance(value, np.ndarray):
-        return TensorSpec(value.shape, value.dtype)
+def spec_of(value: object, *, with_value: bool = False) -> object:
+    """What a computed value would have been announced as: arrays become specs, containers item by item.
+
+    Args:
+        with_value: whether the specs hold the elements too.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return TensorSpec(value.shape, value.dtype, np.asarray(value) if with_value else None)
     if isinstance(value, list):
-        return [spec_of(item) for item in value]
+        return [spec_of(item, with_value=with_value) for item in value]
     if isinstance(value, tuple):
-        return tuple(spec_of(item) for item in value)
+        return tuple(spec_of(item, with_value=with_value) for item in value)
     if isinstance(value, dict):
-        return {key: spec_of(item) for key, item in value.items()}
+        return {key: spec_of(item, with_value=with_value) for key, item in value.items()}
     return value

@@ -21,7 +21,7 @@ from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.container import Constant
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.sharing import shared
-from engine.tensor import TensorSpec, is_known
+from engine.tensor import TensorSpec, is_known, known_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,8 @@ class Builder:
 
 def _known(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
     """Values of operands that no run changes."""
-    known = {name: value for name, value in graph.infer(specs).items() if is_known(value)}
+    values = {name: known_value(value) for name, value in graph.infer(specs).items()}
+    known = {name: value for name, value in values.items() if is_known(value)}
     for op in graph.operators:
         if op.layer is not None and isinstance(op.layer.layer, Constant):
             known[op.outputs[0].name] = op.layer.forward([])

@@ -16,23 +16,38 @@ import numpy as np
 
 from engine.errors import EngineError, ParameterError
 from engine.layers.attributes import check_attributes
+from engine.layers.known import with_values
 from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import check_number, coerce
 from engine.layers.signature import REQUIRED, Signature
 from engine.limits import check_results
-from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, spec_of
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, scalar_tensor, spec_of
+
+_NUMBERS = (int, float, complex)  # bools are ints
+_NO_TENSORS = (*_NUMBERS, list, tuple)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where an argument of forward comes from: an input of the operator, or a constant."""
+    """Where an argument of forward comes from: an input of the operator, or a constant.
+
+    Args:
+        is_tensor: whether forward takes nothing but tensors there. PyTorch has tensors in places where a graph has
+            numbers, sizes above all; they become 0-dim ones on the way.
+    """
 
     index: int | None = None
     constant: object = None
+    is_tensor: bool = False
 
     def value(self, inputs: Sequence[object]) -> object:
         """The argument's value, given the operator's inputs."""
-        return self.constant if self.index is None else inputs[self.index]
+        value = self.constant if self.index is None else inputs[self.index]
+        return _as_tensors(value) if self.is_tensor and isinstance(value, _NO_TENSORS) else value
+
+    def spec(self, inputs: Sequence[object]) -> object:
+        """What is known of the argument, given what is known of the operator's inputs."""
+        return spec_of(self.value(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,26 +98,29 @@ class BoundLayer:
 
     def infer(self, inputs: Sequence[object]) -> Any:
         """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
-        arguments = [spec_of(s.value(inputs)) for s in self.positional]
-        keywords = {name: spec_of(s.value(inputs)) for name, s in self.keywords.items()}
+        return with_values(self.layer, self._infer(inputs), list(inputs), self.forward)
+
+    def _infer(self, inputs: Sequence[object]) -> Any:
+        arguments = [s.spec(inputs) for s in self.positional]
+        keywords = {name: s.spec(inputs) for name, s in self.keywords.items()}
         unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
         if unknown and not self.layer.takes_unknown:
             return UNKNOWN
         try:
-            layer = self._layer_for([_as_known(value) for value in inputs])
+            layer = self._layer_for([known_value(value) for value in inputs])
         except EngineError:
-            if not is_known([inputs[index] for index in self.dynamic.values()]):
+            if not is_known([known_value(inputs[index]) for index in self.dynamic.values()]):
                 return UNKNOWN
             raise
         return layer.infer(*arguments, **keywords)
 
     def flops(self, output: Any, inputs: Sequence[object]) -> int:
         """Floating-point operations of one forward."""
-        return self.layer.flops(output, *[spec_of(s.value(inputs)) for s in self.positional])
+        return self.layer.flops(output, *[s.spec(inputs) for s in self.positional])
 
     def scratch_bytes(self, output: Any, inputs: Sequence[object]) -> int:
         """Bytes one forward takes beside copies of its operands and its result."""
-        return self.layer.scratch_bytes(output, *[spec_of(s.value(inputs)) for s in self.positional])
+        return self.layer.scratch_bytes(output, *[s.spec(inputs) for s in self.positional])
 
     def _layer_for(self, inputs: Sequence[object]) -> Layer:
         if not self.dynamic:
@@ -248,27 +266,31 @@ def _sources(
 ) -> tuple[tuple[Source, ...], dict[str, Source]]:
     named: dict[str, Source] = {}
     for name, default in signature.operands.items():
+        is_tensor = name in signature.tensors
         if name in attributes:
             named[name] = Source(constant=attributes[name])
         elif name in operands:
-            named[name] = Source(index=operands[name])
-        elif name in given or default is not REQUIRED:
-            named[name] = Source(constant=given.get(name, default))
+            named[name] = Source(index=operands[name], is_tensor=is_tensor)
+        elif name in given:
+            named[name] = Source(constant=given[name], is_tensor=is_tensor)
+        elif default is not REQUIRED:
+            named[name] = Source(constant=default)
         else:
             raise ParameterError(f"operand '{name}' is missing", found=f"{n_inputs} operands")
     extra = {name: Source(constant=value) for name, value in attributes.items() if name not in named}
     if signature.is_variadic:
         taken = {*operands.values(), *(source.index for source in named.values())}
-        rest = tuple(Source(index=index) for index in range(n_inputs) if index not in taken)
+        is_tensor = signature.takes_only_tensors
+        rest = tuple(Source(index=index, is_tensor=is_tensor) for index in range(n_inputs) if index not in taken)
         return rest, {**named, **extra}
     return tuple(named.values()), extra
 
 
-def _as_known(value: object) -> object:
-    """A value only a run can tell, marked as such: sizes computed by tensors are among them."""
-    if isinstance(value, TensorSpec):
-        return UNKNOWN
-    return [_as_known(item) for item in value] if isinstance(value, list) else value
+def _as_tensors(value: Any) -> Any:
+    """Numbers as the tensors PyTorch has for them, those of a list one by one."""
+    if isinstance(value, _NUMBERS):
+        return scalar_tensor(value)
+    return type(value)(map(_as_tensors, value)) if type(value) in (list, tuple) else value
 
 
 def _align(source: Source) -> Source:

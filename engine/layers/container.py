@@ -31,6 +31,7 @@ class Expression(Layer):
     """Scalar and element-wise arithmetic, list building and constants, written as text."""
 
     takes_unknown = True
+    gives_numbers = True
 
     expr: str
     annotations: Annotations = NO_ANNOTATIONS

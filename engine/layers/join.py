@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,22 +14,34 @@ from engine.layers.axis import checked_axis
 from engine.layers.registry import register
 from engine.layers.shape import AtLeast, Rearrangement, Unsqueeze
 from engine.promotion import cast, promote_types
-from engine.tensor import UNKNOWN, Array, Dim, DType, Shape, TensorSpec, format_shape, product
+from engine.tensor import (
+    UNKNOWN,
+    Array,
+    Dim,
+    DType,
+    Shape,
+    TensorSpec,
+    format_shape,
+    product,
+    scalar_tensor,
+    spec_of,
+)
 
 
 class _Join(Rearrangement):
-    """Base of layers that join any number of tensors, given one by one or as one list."""
+    """Base of layers that join any number of tensors, given one by one or as one list; numbers are 0-dim ones."""
 
     takes_unknown = True
+    number_shape: ClassVar[tuple[int, ...]] = ()
 
     def infer(self, *tensors: Any) -> Any:
-        items = _items(tensors)
+        items = [_announced(item, self.number_shape) for item in _items(tensors)]
         if not all(isinstance(item, TensorSpec) for item in items):
             return UNKNOWN
         return self._joined_spec(items)
 
     def forward(self, *tensors: Any) -> Array:
-        items = _items(tensors)
+        items = [_as_tensor(item, self.number_shape) for item in _items(tensors)]
         spec = self._joined_spec([TensorSpec(item.shape, item.dtype) for item in items])
         return self._join([cast(item, spec.dtype) for item in items])
 
@@ -47,6 +59,15 @@ def _items(tensors: Sequence[Any]) -> Sequence[Any]:
     return items
 
 
+def _as_tensor(item: Any, shape: tuple[int, ...]) -> Array:
+    tensor: Array = scalar_tensor(item).reshape(shape) if isinstance(item, (int, float, complex)) else item
+    return tensor
+
+
+def _announced(item: Any, shape: tuple[int, ...]) -> Any:
+    return spec_of(_as_tensor(item, shape))
+
+
 def _common_dtype(tensors: Sequence[TensorSpec]) -> DType:
     return reduce(promote_types, [tensor.dtype for tensor in tensors])
 
@@ -56,8 +77,11 @@ class Cat(_Join):
     """Tensors one after the other along dim, in the dtype they promote to.
 
     Shapes:
-        equal but for dim; tensors of shape (0,) are ignored whatever the others look like.
+        equal but for dim; tensors of shape (0,) are ignored whatever the others look like. Numbers are vectors of
+        one: graphs from ONNX write the sizes of a shape so.
     """
+
+    number_shape = (1,)
 
     dim: int = 0
 

@@ -54,6 +54,9 @@ class Layer:
     makes_new: ClassVar[bool] = False
     """Whether what forward() returns never shares memory with an operand."""
 
+    gives_numbers: ClassVar[bool] = False
+    """Whether forward() computes Python numbers, at the cost of a few operations."""
+
     forward_in_place: ClassVar[Callable[..., Any] | None] = None
     """forward(), writing its result over the first operand; for layers whose result has its shape and dtype."""
 

@@ -16,6 +16,8 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, 
 class _Number(Layer):
     """Base of layers that compute no tensor."""
 
+    gives_numbers = True
+
     def flops(self, output: object, *operands: object) -> int:
         return 0
 

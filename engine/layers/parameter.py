@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +27,8 @@ def coerce(value: object, hint: Any) -> Any:
         ParameterError: when it is not of that kind; names found and expected.
     """
     plain = _plain(value)
+    if _is_single(value) and not any(typing.get_origin(option) is tuple for option in _options(hint)):
+        plain = value.item()  # type: ignore[attr-defined]  # an array
     check_number(plain)
     if hint is Any:
         return plain
@@ -63,15 +65,36 @@ def describe_kind(hint: Any) -> str:
     return " or ".join(_describe(option) for option in _options(hint))
 
 
+def is_tensor_kind(hint: Any) -> bool:
+    """Whether what is declared so can only be a tensor, or a list of tensors."""
+    options = [option for option in _options(hint) if option is not type(None)]
+    return bool(options) and all(_is_tensor(option) for option in options)
+
+
+def _is_tensor(kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    if origin in (list, tuple, Sequence):
+        return all(item is Ellipsis or is_tensor_kind(item) for item in typing.get_args(kind))
+    kind = origin or kind
+    return isinstance(kind, type) and issubclass(kind, np.ndarray)
+
+
 def _plain(value: object) -> object:
-    """Run-time values as Python ones: 0-dim and numpy scalars as numbers, vectors and lists as tuples."""
+    """Run-time values as Python ones: 0-dim and numpy scalars as numbers, vectors and lists as tuples.
+
+    A tensor of one element in a list is a number, whatever its dimensions, as in PyTorch.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
         return value.item() if value.ndim == 0 else tuple(value.tolist())
-    if isinstance(value, list):
-        return tuple(_plain(item) for item in value)
+    if isinstance(value, (list, tuple)):
+        return tuple(item.item() if _is_single(item) else _plain(item) for item in value)
     return value
+
+
+def _is_single(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.size == 1
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

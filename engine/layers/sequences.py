@@ -31,6 +31,12 @@ def number(value: Any) -> Any:
     return value
 
 
+def _known_number(value: Any) -> Any:
+    """The one element of a tensor where it is known before a run, else the value itself."""
+    elements = value.value if isinstance(value, TensorSpec) else None
+    return value if elements is None or elements.size != 1 else elements.item()
+
+
 @register("torch.arange", ignored=PLACEMENT, positional=("end", "start", "step", "dtype"))
 class ARange(Layer):
     """start, start + step, ... up to but without end; int64 if all three are integers, else float32."""
@@ -40,7 +46,7 @@ class ARange(Layer):
     dtype: DType | None = None
 
     def infer(self, end: Any, start: Any = 0, step: Any = 1) -> TensorSpec:
-        bounds = (start, end, step)
+        bounds = _known_number(start), _known_number(end), _known_number(step)
         is_open = not all(isinstance(each, (bool, int, float)) for each in bounds)
         dtype = self._result_dtype(bounds)
         return TensorSpec((None if is_open else _count(*bounds, dtype),), dtype)
@@ -64,6 +70,20 @@ def _count(start: float, end: float, step: float, dtype: DType) -> int:
     if stride == 0 or (last - first) / stride < 0:
         raise ShapeError("step does not lead from start to end", found=f"arange({start}, {end}, {step})")
     return math.ceil((last - first) / stride)
+
+
+@register("aten::_shape_as_tensor")
+class ShapeAsTensor(Layer):
+    """The lengths of all dimensions, an int64 vector."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec((input.rank,), INT64, np.array(input.shape, INT64) if input.is_static else None)
+
+    def forward(self, input: Array) -> Array:
+        return np.array(input.shape, INT64)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
 
 
 class LinSpace(Layer):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from engine.errors import ParameterError
 from engine.layers.layer import Annotations, Layer
-from engine.layers.parameter import type_hints
+from engine.layers.parameter import is_tensor_kind, type_hints
 
 LayerClass: TypeAlias = type[Layer]
 REQUIRED = inspect.Parameter.empty
@@ -73,6 +73,25 @@ class Signature:
     def takes_any_attribute(self) -> bool:
         """Whether forward takes attributes of any name (``**weights``)."""
         return any(arg.kind is inspect.Parameter.VAR_KEYWORD for arg in self._arguments.values())
+
+    @cached_property
+    def tensors(self) -> frozenset[str]:
+        """Named arguments of forward that take nothing but tensors, or lists of tensors."""
+        hints = self._forward_hints
+        return frozenset(name for name in self.operands if name in hints and is_tensor_kind(hints[name]))
+
+    @cached_property
+    def takes_only_tensors(self) -> bool:
+        """Whether all of the any number of operands are tensors, or lists of tensors."""
+        names = [name for name, arg in self._arguments.items() if arg.kind is inspect.Parameter.VAR_POSITIONAL]
+        return all(name in self._forward_hints and is_tensor_kind(self._forward_hints[name]) for name in names)
+
+    @cached_property
+    def _forward_hints(self) -> dict[str, Any]:
+        try:
+            return type_hints(self.layer.forward)
+        except Exception:  # a user's layer may name what its module lacks, or annotate nothing
+            return {}
 
     @cached_property
     def _arguments(self) -> dict[str, inspect.Parameter]:

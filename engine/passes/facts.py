@@ -7,7 +7,7 @@ zero). Passes act on what is proven.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.binding import Source
 from engine.layers.container import Constant
 from engine.layers.identity import Dropout, RawIdentity
+from engine.layers.known import is_repeatable
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
-
-RANDOM_MODULES: Final = frozenset({"engine.layers.randomness", "engine.layers.distribution"})
-"""Where the layers live that give another value in every run."""
 
 
 class Facts:
@@ -92,8 +90,7 @@ def is_pure(op: RuntimeOperator) -> bool:
     """
     if op.layer is None:
         return False
-    module = type(op.layer.layer).__module__
-    return module.startswith("engine.layers.") and module not in RANDOM_MODULES and not trains(op)
+    return is_repeatable(op.layer.layer) and not trains(op)
 
 
 def trains(op: RuntimeOperator) -> bool:

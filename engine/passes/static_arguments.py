@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace as with_fields
 
+import numpy as np
+
 from engine.expression import Input, Literal, Node, postorder
 from engine.graph import RuntimeOperator
 from engine.layers import Signature
@@ -12,7 +14,7 @@ from engine.passes.algebra import explicit, simplified
 from engine.passes.facts import Facts, is_pure
 from engine.passes.trees import reading, rebuilt
 from engine.pnnx import Operator, Parameter
-from engine.tensor import UNKNOWN
+from engine.tensor import UNKNOWN, known_value
 
 
 def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
@@ -35,7 +37,7 @@ def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
 
 def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Parameter] | None:
     """An input as a parameter, name and value; None if it is not known or has to stay an operand."""
-    value = facts.known(op.inputs[index])
+    value = _without_tensors(facts.known(op.inputs[index]))
     if op.layer is None or value is UNKNOWN or (index == 0 and _needs_first(op.layer.signature)):
         return None
     field = next((name for name, at in op.layer.dynamic.items() if at == index), None)
@@ -47,6 +49,14 @@ def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Para
     operand = next((name for name, source in sources if source.index == index), None)
     is_number = isinstance(value, (int, float))
     return (operand, value) if operand is not None and is_number else None  # type: ignore[return-value]
+
+
+def _without_tensors(value: object) -> object:
+    """A known list whose tensors of one element are numbers, as layers take them."""
+    if not isinstance(value, list):
+        return value
+    items = [known_value(item) for item in value]
+    return [item.item() if isinstance(item, np.ndarray) and item.size == 1 else item for item in items]
 
 
 def _needs_first(signature: Signature) -> bool:

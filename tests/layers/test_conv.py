@@ -74,7 +74,10 @@ def test_an_announced_bias_must_be_there() -> None:
             (tensor(1, 4, 5, 5, dtype="bool"), tensor(6, 4, 3, 3, dtype="bool")),
             "operand 'input' has the wrong dtype: found bool, expected complex or floating or integer",
         ),
-        ((2.5, tensor(6, 4, 3, 3)), "operand 'input' is not a tensor: found 2.5"),
+        (
+            (2.5, tensor(6, 4, 3, 3)),
+            "input has the wrong number of dimensions: found [], expected 3 or, with a batch, 4",
+        ),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(operands: tuple[object, ...], message: str) -> None:

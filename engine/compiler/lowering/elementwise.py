@@ -18,7 +18,7 @@ from engine.layers.binding import BoundLayer
 from engine.layers.layer import Layer
 from engine.layers.parameter import coerce
 from engine.promotion import cast
-from engine.tensor import Array, TensorSpec, is_known
+from engine.tensor import Array, TensorSpec, is_known, known_value
 
 __all__ = [
     "RULES",
@@ -80,10 +80,11 @@ def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     """
     if not bound.dynamic:
         return bound.layer
-    if not is_known([inputs[index] for index in bound.dynamic.values()]):
+    values = {name: known_value(inputs[index]) for name, index in bound.dynamic.items()}
+    if not is_known(list(values.values())):
         return None
     hints = bound.signature.fields
-    fields = {name: coerce(inputs[index], hints[name]) for name, index in bound.dynamic.items()}
+    fields = {name: coerce(value, hints[name]) for name, value in values.items()}
     return dataclasses.replace(bound.layer, **fields)
 
 

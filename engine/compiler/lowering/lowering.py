@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,7 +37,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.binding import BoundLayer
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
-from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known
+from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known, known_value
 
 L = TypeVar("L", bound=Layer)
 
@@ -154,7 +154,7 @@ class Lowering:
             return self.constants[operand.name]
         if operand.name in self.views:
             return self.views[operand.name]
-        value = self.values.get(operand.name, UNKNOWN)
+        value = known_value(self.values.get(operand.name, UNKNOWN))
         if is_known(value):
             return value
         raise NotLoweredError(f"operand '{operand.name}' is a value only a run can tell")
@@ -299,7 +299,7 @@ class Lowering:
     def _as_argument(self, operand: RuntimeOperand) -> object:
         """A constant's array, or what is known; specs are new objects, for operands are told apart by identity."""
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
-        return TensorSpec(value.shape, value.dtype) if isinstance(value, TensorSpec) else value
+        return replace(value) if isinstance(value, TensorSpec) else value
 
 
 def kind_of(op: RuntimeOperator) -> Layer | None:

@@ -34,7 +34,7 @@ from engine.layers.container import Constant
 from engine.layers.join import Cat
 from engine.layers.layer import Layer
 from engine.passes import JOINS, RESIDUALS
-from engine.tensor import UNKNOWN, dtype_name, is_known
+from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -81,8 +81,10 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
 
 
 def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
-    """Operators whose results are Python values known now need no step."""
-    return bool(op.outputs) and all(is_known(lowering.values.get(each.name, UNKNOWN)) for each in op.outputs)
+    """Operators whose results are known now need no step."""
+    return bool(op.outputs) and all(
+        is_known(known_value(lowering.values.get(each.name, UNKNOWN))) for each in op.outputs
+    )
 
 
 def _lower_by_rule(lowering: Lowering, op: RuntimeOperator) -> None:
