@@ -84,8 +84,8 @@ class BoundLayer:
 
     def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:
         try:
-            arguments = [spec_of(s.value(inputs)) for s in self.positional]
-            results = layer.infer(*arguments, **{name: spec_of(s.value(inputs)) for name, s in self.keywords.items()})
+            arguments = [s.spec(inputs) for s in self.positional]
+            results = layer.infer(*arguments, **{name: s.spec(inputs) for name, s in self.keywords.items()})
         except Exception:  # whatever it is, forward() says it better
             return
         check_results(results)
