@@ -21,7 +21,7 @@ from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import check_number, coerce
 from engine.layers.signature import REQUIRED, Signature
 from engine.limits import check_results
-from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, scalar_tensor, spec_of
+from engine.tensor import UNKNOWN, Array, is_known, known_value, scalar_tensor, spec_of
 
 _NUMBERS = (int, float, complex)  # bools are ints
 _NO_TENSORS = (*_NUMBERS, list, tuple)
