@@ -23,6 +23,7 @@ from app.model import InferRequest, InferResult, Model
 from app.settings import Settings
 from app.store import State, Store, Version
 from app.threads import ThreadBudget, thread_budget
+from app.watch import Watcher
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class DataPlane:
             on_large_return=Trimmer(),
         )
         self.store = Store(settings, self.budget.threads)
+        self.watcher = Watcher(self.store, settings.reload_interval_s)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
@@ -73,6 +75,7 @@ class DataPlane:
     async def close(self) -> None:
         """Stop loading, drop what waits, let what runs end."""
         self.is_draining = True
+        self.watcher.close()
         self.store.close()
         self._desk.close()
         if self._loader is not None:
@@ -191,6 +194,7 @@ class DataPlane:
         except Exception:  # a fault of ours must not leave the server waiting for its models for ever
             log.exception("loading the store")
             self.store.problem = "internal error while loading the store; the server's log says more"
+        self.watcher.start()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(self.loaded.set)
 

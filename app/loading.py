@@ -23,18 +23,21 @@ class LoadFailedError(Exception):
     """A version cannot be served; the text is its reason, for everybody to see."""
 
 
-def load_model(files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop) -> Model:
+def load_model(
+    files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, *, verify: bool = False
+) -> Model:
     """Build, compile and try a version.
 
     Args:
         threads: cores one run may use.
         stop: asked between the parts of it whether it is still wanted.
+        verify: whether the checksums of the weights are looked at: somebody has just written them.
 
     Raises:
         LoadFailedError: whatever it is that goes wrong.
     """
     try:
-        return _load(files, version, settings, threads, stop)
+        return _load(files, version, settings, threads, stop, verify)
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         raise LoadFailedError(told(str(exc))) from exc
     except LoadingStoppedError as exc:
@@ -48,8 +51,10 @@ def load_model(files: ModelFiles, version: VersionFiles, settings: Settings, thr
         raise LoadFailedError("internal error while loading; the server's log says more") from exc
 
 
-def _load(files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop) -> Model:
-    graph = engine.load(version.param, version.bin, strict=files.config.is_strict(settings.strict))
+def _load(
+    files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, verify: bool
+) -> Model:
+    graph = engine.load(version.param, version.bin, strict=files.config.is_strict(settings.strict), verify=verify)
     _log_warnings(files.name, version.number, [str(warning) for warning in graph.warnings])
     stop.check()
     model = Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)

@@ -19,6 +19,7 @@ from typing import Final
 
 from app.crew import Crew, Job, Stop
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
+from app.identity import Identity, identify
 from app.lane import Lane
 from app.loading import LoadFailedError, load_model
 from app.model import Model
@@ -43,11 +44,18 @@ class State(enum.StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """One version of a model; model is there exactly when the state is READY."""
+    """One version of a model; model is there exactly when the state is READY.
+
+    Args:
+        identity: of the files, from before they are loaded.
+        is_update: whether it is to replace one that is served.
+    """
 
     name: str
     files: VersionFiles
     lane: Lane
+    identity: Identity
+    is_update: bool = False
     state: State = State.LOADING
     reason: str | None = None
     model: Model | None = None
@@ -67,6 +75,11 @@ class Version:
                 return
             self.state, self.reason = State.FAILED, told(reason)
         log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
+
+    def warn(self, reason: str) -> None:
+        """It serves on, though other files are there by now; the reason why those are not served."""
+        self.reason = told(f"the files have changed and are not served: {reason}")
+        log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
 
     def serve(self, model: Model, load_s: float) -> None:
         """Answer with this model from now on, unless it was given up."""
@@ -101,11 +114,11 @@ class Entry:
 
     @property
     def reason(self) -> str | None:
-        """Why it failed."""
+        """Why it failed, or why what its files are by now is not served."""
         if self.files.problem is not None:
             return self.files.problem
-        failed = [version for version in self.versions if version.state is State.FAILED]
-        return "; ".join(f"version {version.number}: {version.reason}" for version in failed) or None
+        told = [version for version in self.versions if version.reason is not None]
+        return "; ".join(f"version {version.number}: {version.reason}" for version in told) or None
 
 
 class Store:
@@ -147,14 +160,15 @@ class Store:
 
     def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
         """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
+        identity = identify(files, version)
         if previous is not None:
-            return Version(files.name, version, previous.lane, statistics=previous.statistics)
+            return Version(files.name, version, previous.lane, identity, is_update=True, statistics=previous.statistics)
         limits = {
             "threads": self._settings.max_in_flight or self._threads,
             "queue": self._settings.max_queue,
             "retry_after_s": self._settings.retry_after_s,
         }
-        return Version(files.name, version, Lane(files.name, **limits))
+        return Version(files.name, version, Lane(files.name, **limits), identity)
 
     def swap(self, old: Version, new: Version) -> None:
         """Serve another version in one's place; requests that run or wait end with the one they began with."""
@@ -267,7 +281,7 @@ class Store:
     def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
         start = time.perf_counter()
         try:
-            model = load_model(files, version.files, self._settings, self._threads, stop)
+            model = load_model(files, version.files, self._settings, self._threads, stop, verify=version.is_update)
         except LoadFailedError as exc:
             version.fail(f"not loaded {self._too_long}" if stop.is_void() else str(exc))
         else:

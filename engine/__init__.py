@@ -89,19 +89,25 @@ __all__ = [
 
 
 def load(
-    param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, strict: bool = False
+    param: str | os.PathLike[str],
+    bin: str | os.PathLike[str] | None = None,
+    *,
+    strict: bool = False,
+    verify: bool = False,
 ) -> RuntimeGraph:
     """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build().
 
     Args:
         param: path of the ``.pnnx.param`` file.
-        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are mapped, not read.
+        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
+            are at this time: what is done to the file later changes nothing.
         strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.
+        verify: check the CRC-32 of all weights.
 
     Raises:
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
     graph = RuntimeGraph(param, bin)
-    graph.init()
+    graph.init(verify=verify)
     graph.build(strict=strict)
     return graph

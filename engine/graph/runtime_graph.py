@@ -49,7 +49,7 @@ class _Built:
 class RuntimeGraph:
     """A PNNX model as a graph of operators joined by operands.
 
-    ``init()`` maps the file pair, ``build()`` makes it runnable; both are idempotent. A graph does not
+    ``init()`` takes the file pair, ``build()`` makes it runnable; both are idempotent. A graph does not
     change while it runs: any number of threads may run it at once.
 
     Args:
@@ -86,14 +86,17 @@ class RuntimeGraph:
             return GraphState.COMPLETE
         return GraphState.NEED_INIT if self._source is None else GraphState.NEED_BUILD
 
-    def init(self) -> None:
-        """Read the text and map the weights.
+    def init(self, *, verify: bool = False) -> None:
+        """Read the text and take the weights.
+
+        Args:
+            verify: whether to check the CRC-32 of all weights.
 
         Raises:
             ModelFormatError: the pair is not what the format allows.
         """
         if self._source is None:
-            self._source = pnnx.read(self._param, self._bin)
+            self._source = pnnx.read(self._param, self._bin, verify=verify)
 
     def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -335,3 +336,11 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
 
 def test_variables_are_named_after_the_settings() -> None:
     assert variable("max_queue") == "PNNX_SERVE_MAX_QUEUE"
+
+
+def test_setting_reload_interval_s_says_how_often_files_are_looked_at(tmp_path: Path) -> None:
+    for interval_s, is_watched in ((0.0, False), (3600.0, True)):
+        with serving(tmp_path, reload_interval_s=interval_s):
+            assert ("watch" in [each.name for each in threading.enumerate()]) == is_watched
+        for thread in [each for each in threading.enumerate() if each.name == "watch"]:
+            thread.join(timeout=20)
