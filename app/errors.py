@@ -7,13 +7,17 @@ ServiceError                      status  code
 │  └─ VersionNotFoundError        404     version_not_found     the message lists the versions there are
 ├─ MethodNotAllowedError          405     method_not_allowed
 ├─ NotAcceptableError             406     not_acceptable        no answer of the kind Accept asks for
+├─ RequestTimeoutError            408     request_timeout       headers or body did not arrive in time
 ├─ RequestTooLargeError           413     too_large             body, picture, tensor or batch over a limit
+├─ UrlTooLongError                414     url_too_long
 ├─ UnsupportedMediaTypeError      415     unsupported_media_type
 ├─ InputMismatchError             422     input_mismatch        well-formed, but does not fit the model
 ├─ QueueFullError                 429     queue_full            with Retry-After
+├─ HeadersTooLargeError           431     headers_too_large     too many, or too long
 ├─ InferenceFailedError           500     inference_failed      our fault; the reason is in the log only
 ├─ InternalError                  500     internal              our fault; the reason is in the log only
 ├─ ModelNotReadyError             503     not_ready             loading, failed or stopping; with Retry-After
+├─ TooManyConnectionsError        503     too_many_connections  with Retry-After
 └─ DeadlineExceededError          504     deadline_exceeded
 
 Every body has one shape: ``{"error": {"code", "message", "detail"?}}``. No message names a path of the machine, and
@@ -106,6 +110,24 @@ class NotAcceptableError(ServiceError):
     status, code = 406, "not_acceptable"
 
 
+class RequestTimeoutError(ServiceError):
+    """The client took too long to send its request."""
+
+    status, code = 408, "request_timeout"
+
+
+class UrlTooLongError(ServiceError):
+    """The URL is over its limit."""
+
+    status, code = 414, "url_too_long"
+
+
+class HeadersTooLargeError(ServiceError):
+    """The headers are over a limit, in number or in bytes."""
+
+    status, code = 431, "headers_too_large"
+
+
 class RequestTooLargeError(ServiceError):
     """A body, picture, tensor or batch is over its limit."""
 
@@ -159,6 +181,12 @@ class QueueFullError(RetryLaterError):
     """The model has as many requests waiting as it may."""
 
     status, code = 429, "queue_full"
+
+
+class TooManyConnectionsError(RetryLaterError):
+    """As many connections are at work as may be open."""
+
+    status, code = 503, "too_many_connections"
 
 
 class ModelNotReadyError(RetryLaterError):

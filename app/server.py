@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Final
@@ -21,7 +22,9 @@ import uvicorn
 
 import engine
 from app.banner import banner
+from app.connection import Connection
 from app.dataplane import DataPlane
+from app.door import Door, Limits
 from app.limits import raise_file_limit
 from app.log import configure_logging
 from app.main import create_app
@@ -39,7 +42,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, plane: DataPlane, url: str | None) -> None:
         super().__init__(config)
-        self._plane = plane
+        self.plane = plane
         self._url = url
         self._loop: asyncio.AbstractEventLoop | None = None
         self._announcement: asyncio.Task[None] | None = None
@@ -52,24 +55,24 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
-        if self._plane.is_draining or self._loop is None:
+        if self.plane.is_draining or self._loop is None:
             self.should_exit = self.force_exit = True
             return
-        self._plane.is_draining = True
+        self.plane.is_draining = True
         self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         log.info("stopping: finishing what is in flight")
-        asyncio.get_running_loop().call_later(self._plane.settings.drain_delay_s, self._stop)
+        asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
 
     def _stop(self) -> None:
         self.should_exit = True
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._plane.loaded.wait(), ANNOUNCE_S)
-        if self._url is not None and not self._plane.is_draining:
-            print(banner(self._plane, self._url), flush=True)
+            await asyncio.wait_for(self.plane.loaded.wait(), ANNOUNCE_S)
+        if self._url is not None and not self.plane.is_draining:
+            print(banner(self.plane, self._url), flush=True)
 
 
 def serve(settings: Settings) -> int:
@@ -100,10 +103,29 @@ def serve(settings: Settings) -> int:
 
 def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
+    server = build(settings, url)
+    server.run(sockets=[listener])
+    is_cut_off = server.force_exit or server.plane.is_busy
+    if is_cut_off:
+        log.error("stopped with work in flight")
+    if is_cut_off or server.plane.is_loading:
+        # Threads that still run would keep the interpreter from ending.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(int(is_cut_off))
+    return 0
+
+
+def build(settings: Settings, url: str | None) -> Server:
+    """A server that has yet to be run."""
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
+    door = Door(Limits.of(settings))
     config = uvicorn.Config(
         app,
+        http=partial(Connection, door=door),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        backlog=door.limits.backlog,
+        timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -113,17 +135,7 @@ def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = Server(config, plane, url)
-    server.run(sockets=[listener])
-    is_cut_off = server.force_exit or plane.is_busy
-    if is_cut_off:
-        log.error("stopped with work in flight")
-    if is_cut_off or plane.is_loading:
-        # Threads that still run would keep the interpreter from ending.
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(int(is_cut_off))
-    return 0
+    return Server(config, plane, url)
 
 
 def _work(settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket) -> None:

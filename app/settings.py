@@ -77,6 +77,34 @@ class Settings(BaseModel):
     max_queue: int = _row(64, "requests", "Requests of one model that may wait; one more is answered 429.", ge=0)
     request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)
     retry_after_s: int = _row(1, "seconds", "What Retry-After tells a client answered 429 or 503.", ge=1)
+    max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL of a request; then 414.", ge=256, le=2**20)
+    max_header_bytes: int = _row(
+        32 * 1024, "bytes", "Longest headers of a request, all together; then 431.", ge=1024, le=2**24
+    )
+    max_headers: int = _row(100, "headers", "Most headers of a request; then 431.", ge=10, le=10_000)
+    header_timeout_s: float = _row(10.0, "seconds", "Time for the headers of a request to arrive; then 408.", gt=0)
+    body_timeout_s: float = _row(
+        60.0, "seconds", "Time for the body of a request to arrive; then 408, or before that 504.", gt=0
+    )
+    min_bytes_per_s: int = _row(
+        1000, "bytes/s", "Slowest body, and slowest reader of an answer, after header_timeout_s.", ge=0
+    )
+    keep_alive_s: float = _row(15.0, "seconds", "How long a connection may stay open without a request.", gt=0)
+    max_pipelined: int = _row(
+        16, "requests", "Requests that may wait on one connection behind the one being answered; then 429.", ge=1
+    )
+    max_connections: int = _row(
+        1024,
+        "connections",
+        "Open connections of a process, idle ones go first, then 503; at most 5/8 of its files.",
+        ge=1,
+    )
+    max_connections_per_peer: int = _row(
+        256, "connections", "Open connections of one address, or IPv6 network; at most 3/4 of all.", ge=1
+    )
+    max_unsent_bytes: int = _row(
+        512 * 2**20, "bytes", "Answers not taken yet, all together; who is slowest to take one is cut off.", ge=2**20
+    )
     drain_delay_s: float = _row(
         0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
     )

@@ -17,7 +17,7 @@ import pytest
 
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
-from tests.app import test_server
+from tests.app import test_connection, test_server
 from tests.app.client import serving
 from tests.app.models import TURNSTILE, elementwise, through, write_classifier, write_model
 from tests.app.pictures import npy, png
@@ -329,7 +329,7 @@ def test_setting_max_bytes_in_flight_bounds_what_a_request_may_take(tmp_path: Pa
 
 
 def test_every_setting_has_a_test_of_its_effect() -> None:
-    here = inspect.getmembers(inspect.getmodule(serving)) and [*globals(), *vars(test_server)]
+    here = inspect.getmembers(inspect.getmodule(serving)) and [*globals(), *vars(test_server), *vars(test_connection)]
     claims = " ".join(name for name in here if name.startswith(("test_setting_", "test_settings_")))
     assert [name for name in Settings.model_fields if name not in claims] == []
 

@@ -50,7 +50,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "fastapi": ("app",),
     "starlette": ("app",),
     "pydantic": ("app",),
-    "uvicorn": ("app.server",),
+    "uvicorn": ("app.server", "app.connection"),
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
