@@ -74,9 +74,10 @@ class Connection(HttpToolsProtocol):
         self._error: ServiceError | None = None
         self._farewell: ServiceError | None = None
         self._lingers_until = 0.0
-        # Of an answer its client is slow to take: since when, and how much of it was left at first and at last look.
+        # Of an answer that its client has yet to take: since when, how much it took, and what was left when it was told
+        # to wait for that.
         self._slow_since = 0.0
-        self._unsent = self._unsent_first = 0
+        self._taken = self._paused_at = 0
 
     # What asyncio calls
 
@@ -125,6 +126,18 @@ class Connection(HttpToolsProtocol):
             self._feed(data)
             if self._raw - self._payload > _TRAILERS + _FRAMING * self._pieces and not self._in_head:
                 self._refuse(InvalidRequestError("the request's chunks have more around them than in them"))
+
+    def pause_writing(self) -> None:
+        """The client takes its answer more slowly than it is made."""
+        super().pause_writing()
+        self._paused_at = self.transport.get_write_buffer_size()
+        if not self._slow_since:
+            self._slow_since, self._taken = self.loop.time(), 0
+
+    def resume_writing(self) -> None:
+        """It has taken most of what there was."""
+        super().resume_writing()
+        self._taken += self._paused_at - self.transport.get_write_buffer_size()
 
     # What the parser calls
 
@@ -196,7 +209,7 @@ class Connection(HttpToolsProtocol):
 
     def leave(self) -> None:
         """Make room for another connection."""
-        if self._lingers_until or self.unsent():
+        if self._lingers_until or self.is_taking_its_answer:
             self.cut_off()
         else:
             self.transport.close()
@@ -206,14 +219,16 @@ class Connection(HttpToolsProtocol):
         self._is_deaf = True
         self.transport.abort()
 
-    def unsent(self) -> int:
-        """Bytes of answers the client has yet to take."""
-        return self.transport.get_write_buffer_size()
+    @property
+    def is_taking_its_answer(self) -> bool:
+        """Whether there are bytes for the client on their way."""
+        return self.transport.get_write_buffer_size() > 0
 
     # Inside
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
+        self._slow_since = 0.0
         super()._start_asgi_task(cycle, app)
 
     def _feed(self, data: bytes) -> None:
@@ -282,18 +297,18 @@ class Connection(HttpToolsProtocol):
             self._refuse(RequestTimeoutError("the request's body did not arrive in time"))
 
     def _is_reading_too_slowly(self, now: float) -> bool:
-        """Whether the client has taken less of its answer than it should have; it need not take what is not there."""
+        """Whether the client has taken less of its answer than it should have by now."""
         unsent = self.transport.get_write_buffer_size()
         if not unsent:
-            self._slow_since = 0.0
+            if self.cycle is None or self.cycle.response_complete:
+                self._slow_since = 0.0
             return False
         if not self._slow_since:
-            self._slow_since, self._unsent_first = now, unsent
-        elif unsent > self._unsent:
-            self._unsent_first += unsent - self._unsent  # more was added
-        self._unsent = unsent
-        allowed = now - self._slow_since - self._limits.header_timeout_s
-        return allowed > 0 and self._unsent_first - unsent < allowed * self._limits.rate
+            self._slow_since, self._taken = now, 0
+        took = now - self._slow_since
+        allowed = took - self._limits.header_timeout_s
+        taken = self._taken + (self._paused_at - unsent if self.flow.write_paused else 0)
+        return took > self._limits.answer_timeout_s or (allowed > 0 and taken < allowed * self._limits.rate)
 
     def _refuse(self, error: ServiceError) -> None:
         """Read nothing more, and end with this error: now, or after the answers that are due before it."""

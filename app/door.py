@@ -28,8 +28,6 @@ _BURST: Final = 1 / 8
 # What one peer may take of what there is: there must be room for another one.
 _PEER_SHARE: Final = 3 / 4
 _TICKS: Final = 4
-# Bytes per second: who takes an answer as fast as this is not cut off for others' sake.
-_BRISK: Final = 2**20
 
 
 class Pass(Enum):
@@ -53,8 +51,9 @@ class Guest(Protocol):
         """Makes room: ends the connection, which waits for nothing but its client."""
         ...
 
-    def unsent(self) -> int:
-        """Bytes of answers that its client has yet to take."""
+    @property
+    def is_taking_its_answer(self) -> bool:
+        """Whether there are bytes for its client on their way."""
         ...
 
     def cut_off(self) -> None:
@@ -74,7 +73,7 @@ class Limits:
     keep_alive_s: float
     body_timeout_s: float
     rate: int
-    unsent_bytes: int
+    answer_timeout_s: float
     connections: int
     per_peer: int
     backlog: int
@@ -96,7 +95,7 @@ class Limits:
             keep_alive_s=settings.keep_alive_s,
             body_timeout_s=settings.body_timeout_s,
             rate=settings.min_bytes_per_s,
-            unsent_bytes=settings.max_unsent_bytes,
+            answer_timeout_s=settings.answer_timeout_s,
             connections=connections,
             per_peer=min(settings.max_connections_per_peer, max(1, int(connections * _PEER_SHARE))),
             backlog=max(16, min(2048, int(descriptors * _BURST))),
@@ -118,7 +117,6 @@ class Door:
         # Those that wait for their client, longest first.
         self._waiting: dict[Guest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._unsent: dict[Guest, int] = {}
         self._tick_s = min(1.0, limits.header_timeout_s / _TICKS, limits.body_timeout_s / _TICKS)
 
     def __len__(self) -> int:
@@ -167,7 +165,7 @@ class Door:
     def _make_room(self, group: str | None) -> None:
         """Let that one go that has waited longest, of a peer or of all; not one that still takes its answer."""
         mine = (guest for guest in self._waiting if guest in self._guests and group in (None, self._guests[guest]))
-        self._dismiss(next((guest for guest in mine if not guest.unsent()), None))
+        self._dismiss(next((guest for guest in mine if not guest.is_taking_its_answer), None))
 
     def _dismiss(self, guest: Guest | None) -> None:
         if guest is not None:
@@ -184,20 +182,6 @@ class Door:
             except Exception:  # a fault of ours with one must not leave the others unwatched
                 log.exception("looking after a connection")
                 guest.cut_off()
-        self._bound_unsent(everyone)
-
-    def _bound_unsent(self, everyone: list[Guest]) -> None:
-        """Where answers nobody takes fill the memory, cut off those who took least of theirs since the last look."""
-        before, self._unsent = self._unsent, {guest: size for guest in everyone if (size := guest.unsent())}
-        total = sum(self._unsent.values())
-        if total <= self.limits.unsent_bytes:
-            return
-        taken = {guest: before[guest] - size for guest, size in self._unsent.items() if guest in before}
-        for guest in sorted(taken, key=taken.__getitem__):
-            if total <= self.limits.unsent_bytes or taken[guest] >= _BRISK * self._tick_s:
-                return
-            total -= self._unsent.pop(guest)
-            guest.cut_off()
 
 
 def _group(peer: str | None) -> str:

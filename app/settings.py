@@ -86,8 +86,9 @@ class Settings(BaseModel):
     body_timeout_s: float = _row(
         60.0, "seconds", "Time for the body of a request to arrive; then 408, or before that 504.", gt=0
     )
+    answer_timeout_s: float = _row(120.0, "seconds", "Time for a client to take its answer.", gt=0)
     min_bytes_per_s: int = _row(
-        1000, "bytes/s", "Slowest body, and slowest reader of an answer, after header_timeout_s.", ge=0
+        10_000, "bytes/s", "Slowest body, and slowest reader of an answer, after header_timeout_s.", ge=0
     )
     keep_alive_s: float = _row(15.0, "seconds", "How long a connection may stay open without a request.", gt=0)
     max_pipelined: int = _row(
@@ -101,9 +102,6 @@ class Settings(BaseModel):
     )
     max_connections_per_peer: int = _row(
         256, "connections", "Open connections of one address, or IPv6 network; at most 3/4 of all.", ge=1
-    )
-    max_unsent_bytes: int = _row(
-        512 * 2**20, "bytes", "Answers not taken yet, all together; who is slowest to take one is cut off.", ge=2**20
     )
     drain_delay_s: float = _row(
         0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
