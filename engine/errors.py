@@ -20,10 +20,13 @@ members, never a path of the machine.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 _NOTHING = object()
 _LONGEST = 4000
+_FOREIGN = 500
 
 
 class EngineError(Exception):
@@ -74,6 +77,28 @@ def _text(value: object) -> str:
     except ValueError:  # a whole number of more digits than Python is willing to write
         return "a very long number"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
+
+@contextmanager
+def named(kind: type[EngineError], problem: str, where: str) -> Iterator[None]:
+    """A net below the checks: what is no EngineError comes out as one, so that no caller meets anything else.
+
+    Args:
+        kind: what foreign errors become; the original is their cause.
+        problem, where: as for EngineError.
+    """
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as exc:
+        raise from_foreign(exc, kind, problem, where) from exc
+
+
+def from_foreign(exc: Exception, kind: type[EngineError], problem: str, where: str) -> EngineError:
+    """What an exception that nobody foresaw comes out as."""
+    what = "not enough memory" if isinstance(exc, MemoryError) else type(exc).__name__
+    return kind(problem, where=where, found=f"{what}: {exc}"[:_FOREIGN])
 
 
 class ModelFormatError(EngineError):

@@ -7,6 +7,7 @@ of the machine, of the group of processes it is confined to, or of the process i
 from __future__ import annotations
 
 import math
+import operator
 import os
 import resource
 from collections.abc import Sequence
@@ -31,6 +32,9 @@ MAX_STEPS: Final = 2**20
 
 _CGROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _UNSHOWN: Final = 8
+# What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
+_SCRATCH: Final = 1 << 28
+_TIMES: Final = 64
 
 
 @lru_cache(maxsize=1)
@@ -52,7 +56,9 @@ def _own_limits() -> list[int]:
 
 
 def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the result") -> None:
-    """Refuse a tensor that cannot be: too many dimensions, a negative one, or more bytes than there is memory.
+    """Refuse a tensor that cannot be: too many dimensions, a negative one, or more bytes than half the memory.
+
+    A run holds more than one tensor; one that leaves no room for a second cannot be computed from anything.
 
     Args:
         shape: open dimensions count as one.
@@ -64,13 +70,48 @@ def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the resul
     if len(shape) > MAX_RANK:
         raise ShapeError(f"{what} has too many dimensions", found=len(shape), expected=f"at most {MAX_RANK}")
     known = [dim for dim in shape if dim is not None]
-    if known and min(known) < 0:
-        raise ShapeError(f"{what} has a negative dimension", found=show_shape(shape))
+    if not all(_is_dimension(dim) for dim in known):
+        raise ShapeError(f"{what} has a dimension that is none", found=show_shape(shape), expected="integers >= 0")
+    _check_bytes(known, dtype, memory_bytes() // 2, what)
+
+
+def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what: str) -> None:
+    """Refuse a tensor that is only made on the way, if it is out of all proportion to what is computed from and to.
+
+    Args:
+        shape: open dimensions count as one.
+        of_bytes: of the operands and the result.
+
+    Raises:
+        ShapeError: naming the shape, and both sizes in bytes.
+    """
+    check_size(shape, dtype, what)
+    _check_bytes([dim for dim in shape if dim is not None], dtype, max(_SCRATCH, _TIMES * of_bytes), what)
+
+
+def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
+    """Refuse a loop that nobody would wait for.
+
+    Raises:
+        ShapeError: naming both numbers.
+    """
+    if steps > most:
+        raise ShapeError(f"too many {what}", found=steps, expected=f"at most {most:,}")
+
+
+def _is_dimension(dim: object) -> bool:
+    try:
+        return operator.index(dim) >= 0  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
+def _check_bytes(known: Sequence[int], dtype: DType, most: int, what: str) -> None:
     # Zeros are left out: numpy refuses the product of the other dimensions too.
-    size = math.prod(dim for dim in known if dim) * dtype.itemsize
-    if size > memory_bytes():
-        found = f"{show_shape(shape)} {dtype.name}" + (f", {size:,} bytes" if size in INT_RANGE else "")
-        raise ShapeError(f"{what} is too large", found=found, expected=f"at most {memory_bytes():,} bytes")
+    size = math.prod(int(dim) for dim in known if dim) * dtype.itemsize
+    if size > most:
+        found = f"{show_shape(known)} {dtype.name}" + (f", {size:,} bytes" if size in INT_RANGE else "")
+        raise ShapeError(f"{what} is too large", found=found, expected=f"at most {most:,} bytes")
 
 
 def check_results(value: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from engine.errors import InputError, ParameterError
+from engine.errors import EngineError, ExecutionError, InputError, ParameterError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
@@ -158,8 +158,21 @@ class Session:
             CompileError: backend ``compiled`` and nothing can be compiled.
             EngineError: an operator refuses or fails; names the operator.
         """
+        try:
+            return self._run_any(inputs, profile, tuple(taps), cancelled)
+        except EngineError:
+            raise
+        except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
+            raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
+
+    def _run_any(
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any] | Array,
+        profile: bool,
+        taps: tuple[str, ...],
+        cancelled: Callable[[], bool] | None,
+    ) -> Outputs:
         arrays = feed(self.graph.inputs, inputs)
-        taps = tuple(taps)
         if self._machine is not None and not taps:
             return self._run_machine(self._machine, arrays, profile, cancelled)
         if not (profile or taps or cancelled):

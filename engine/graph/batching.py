@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.errors import EngineError, InputError
-from engine.graph.generalise import BatchError
 from engine.graph.port import Port, batch_size
 from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
@@ -56,7 +55,7 @@ def decide(graph: RuntimeGraph) -> Batching:
         return Batching(mode="fixed", exported=exported, reason="the inputs have no common fixed batch")
     try:
         general = graph.for_any_batch()
-    except BatchError as error:
+    except EngineError as error:  # whatever stands in the way: batches are split then
         return Batching(mode=_fallback(graph, exported), exported=exported, reason=str(error))
     if not _agrees(graph, general, exported):
         reason = "a batch of two gives other results than two single runs"

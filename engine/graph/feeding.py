@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import InputError
 from engine.graph.port import Port
 from engine.tensor import Array, TensorSpec, dtype_name, format_shape
+
+_KINDS: Final = "biufcV"  # bfloat16 has kind V
 
 
 def feed(ports: Sequence[Port], given: object) -> list[Array]:
@@ -63,7 +65,7 @@ def _as_array(port: Port, value: object) -> Array:
         array = np.asarray(value)
     except Exception as exc:  # ragged lists, or a foreign object whose __array__ fails
         raise InputError("not an array", where=_place(port), found=f"{type(value).__name__}: {exc}") from None
-    if array.dtype == object or array.dtype.kind in "SUmM":
+    if array.dtype.kind not in _KINDS:
         raise InputError("not an array of numbers", where=_place(port), found=type(value).__name__)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -74,8 +76,7 @@ def _as_array(port: Port, value: object) -> Array:
 
 def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
     """Python numbers in the graph's dtype, unless that would lose their meaning."""
-    kinds = "biufcV"  # bfloat16 has kind V
-    if array.size and kinds.index(array.dtype.kind) > kinds.index(spec.dtype.kind):
+    if array.size and _KINDS.index(array.dtype.kind) > _KINDS.index(spec.dtype.kind):
         found, expected = dtype_name(array.dtype), dtype_name(spec.dtype)
         raise InputError("numbers of the wrong kind", where=_place(port), found=found, expected=expected)
     with np.errstate(over="ignore"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import pnnx
-from engine.errors import GraphError
+from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.description import describe
 from engine.graph.generalise import BatchError, generalise_batch
@@ -96,7 +96,8 @@ class RuntimeGraph:
             ModelFormatError: the pair is not what the format allows.
         """
         if self._source is None:
-            self._source = pnnx.read(self._param, self._bin, verify=verify)
+            with named(ModelFormatError, "the files cannot be read", self.name):
+                self._source = pnnx.read(self._param, self._bin, verify=verify)
 
     def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
@@ -111,7 +112,8 @@ class RuntimeGraph:
             UnsupportedOperatorError: all operator types without a layer.
             ParameterError, ShapeError: an operator contradicts itself or its operands; names the operator.
         """
-        built = self._built or _build(self.source, self._registry, order)
+        with named(GraphError, "the graph cannot be built", self.name):
+            built = self._built or _build(self.source, self._registry, order)
         if strict and built.warnings:
             raise refusal(built.warnings)
         self._built = built

@@ -19,6 +19,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import NUMERIC, Operand, image, spread
 from engine.layers.window import Window, columns, counts, windows
+from engine.limits import check_scratch
 from engine.promotion import cast
 from engine.tensor import Array, Shape, TensorSpec
 
@@ -70,7 +71,17 @@ class Conv(Filters):
         channels = None if bank.shape[1] is None else bank.shape[1] * self.groups
         dtype = self.check_fit(spec, bank, bias, (channels, bank.shape[0]))
         lead, sizes = spec.shape[: -self.spatial_rank - 1], spec.shape[-self.spatial_rank :]
-        return TensorSpec((*lead, bank.shape[0], *self._output_sizes(sizes, bank.shape[2:])), dtype)
+        result = TensorSpec((*lead, bank.shape[0], *self._output_sizes(sizes, bank.shape[2:])), dtype)
+        self._check_padding(spec, bank, result)
+        return result
+
+    def _check_padding(self, input: TensorSpec, weight: TensorSpec, result: TensorSpec) -> None:
+        """Refuse padding out of all proportion: a copy of the input is made with it."""
+        kernel = tuple(size for size in weight.shape[2:] if size is not None)
+        if len(kernel) == self.spatial_rank:
+            padded = padded_shape(input.shape, self.padding_of(kernel), PADDING_MODES[self.padding_mode])
+            of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, weight, result))
+            check_scratch(padded, result.dtype, of_bytes, "the padded input")
 
     def _output_sizes(self, sizes: Shape, kernel: Shape) -> Shape:
         known = [size for size in kernel if size is not None]

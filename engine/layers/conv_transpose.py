@@ -12,7 +12,7 @@ from engine.layers.filters import Filters, add_bias
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import NUMERIC, Operand, image, spread
-from engine.layers.window import Window, overlap_add, windows
+from engine.layers.window import Window, check_padded, overlap_add, windows
 from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec
 
@@ -58,7 +58,10 @@ class ConvTranspose(Filters):
         out_channels = None if bank.shape[1] is None else bank.shape[1] * self.groups
         dtype = self.check_fit(spec, bank, bias, (bank.shape[0], out_channels))
         lead, sizes = spec.shape[: -self.spatial_rank - 1], spec.shape[-self.spatial_rank :]
-        return TensorSpec((*lead, out_channels, *self._output_sizes(sizes, bank.shape[2:])), dtype)
+        result = TensorSpec((*lead, out_channels, *self._output_sizes(sizes, bank.shape[2:])), dtype)
+        axes = windows((1,) * self.spatial_rank, padding=self.padding)
+        check_padded(result, axes, spec)
+        return result
 
     def _output_sizes(self, sizes: Shape, kernel: Shape) -> Shape:
         names = ("stride", "padding", "dilation", "output_padding")

@@ -16,6 +16,7 @@ from engine.layers.overload import Overloaded
 from engine.layers.randomness import check_interval, generator
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
+from engine.limits import check_size
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, DType, TensorSpec, format_shape
 
@@ -177,6 +178,8 @@ class Multinomial(Layer):
         if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
             raise ShapeError("weights must be finite, not negative and not all 0")
         # The largest of log(weight) + Gumbel noise is a draw by weight; the next ones are draws without repetition.
+        if self.replacement:
+            check_size((*weights.shape[:-1], self.num_samples, weights.shape[-1]), weights.dtype, "the draw")
         draws = (self.num_samples,) if self.replacement else (1,)
         with np.errstate(divide="ignore"):
             keys = np.log(weights)[..., None, :] + generator().gumbel(

@@ -12,6 +12,7 @@ from engine.layers.axis import checked_axis
 from engine.layers.overload import Overloaded
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
+from engine.limits import check_size
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
 
 
@@ -121,6 +122,8 @@ class RepeatInterleave(Rearrangement):
         if isinstance(repeats, TensorSpec):
             _check_counts(repeats.shape, shape[axis])
             return TensorSpec(replaced(shape, axis, None), input.dtype)
+        if not isinstance(repeats, int):
+            raise ParameterError("repeats must be an integer", found=repr(repeats)[:40])
         if repeats < 0:
             raise ParameterError("repeats must not be negative", found=repeats)
         return TensorSpec(replaced(shape, axis, product((shape[axis], repeats))), input.dtype)
@@ -129,8 +132,12 @@ class RepeatInterleave(Rearrangement):
         shape, axis = self._slices(input.shape)
         counts = np.asarray(repeats)
         _check_counts(counts.shape, shape[axis])
+        if counts.dtype.kind not in "biu":
+            raise ShapeError("repeats must be integers", found=counts.dtype.name)
         if counts.size and counts.min() < 0:
             raise ShapeError("repeats must not be negative", found=int(counts.min()))
+        each = (shape[axis] or 0) if counts.size == 1 else 1  # one count holds for every slice
+        check_size(replaced(shape, axis, each * sum(map(int, counts.flat))), input.dtype)
         return np.repeat(input.reshape(sizes(shape)), counts, axis)
 
     def _slices(self, shape: Shape) -> tuple[Shape, int]:

@@ -11,7 +11,7 @@ from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import Operand, check_rank, image, spread, tensor
-from engine.layers.window import Window, columns, counts, overlap_add, pad, windows
+from engine.layers.window import Window, check_padded, check_taps, columns, counts, overlap_add, pad, windows
 from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape, product
 
@@ -25,7 +25,7 @@ class _Patches(Layer):
     stride: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        _ = self.windows
+        check_taps(self.windows)
 
     @property
     def windows(self) -> tuple[Window, Window]:
@@ -57,7 +57,9 @@ class Unfold(_Patches):
     def infer(self, input: Operand) -> TensorSpec:
         spec = image(input, 2)
         *lead, c, h, w = spec.shape
-        return TensorSpec((*lead, product((c, self.taps)), product(counts(self.windows, (h, w)))), spec.dtype)
+        result = TensorSpec((*lead, product((c, self.taps)), product(counts(self.windows, (h, w)))), spec.dtype)
+        check_padded(spec, self.windows, result)
+        return result
 
     def forward(self, input: Array) -> Array:
         self.infer(input)
@@ -98,7 +100,9 @@ class Fold(_Patches):
         expected = product(counts(self.windows, sizes))
         if None not in (patches, expected) and patches != expected:
             raise ShapeError("wrong number of patches", found=format_shape(spec.shape), expected=f"{expected} patches")
-        return TensorSpec((*lead, None if rows is None else rows // self.taps, *sizes), spec.dtype)
+        result = TensorSpec((*lead, None if rows is None else rows // self.taps, *sizes), spec.dtype)
+        check_padded(result, self.windows, spec)
+        return result
 
     def forward(self, input: Array) -> Array:
         shape = self.infer(input).shape

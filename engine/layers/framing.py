@@ -10,6 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree
 from engine.layers.views import sliding
+from engine.limits import check_scratch, check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, Shape, format_shape
 
@@ -105,6 +106,7 @@ class Framing:
         weights = share[:, start : min(end, full)]
         if weights.size and np.abs(weights).min() < 1e-11:
             raise ShapeError("windows leave a gap between the frames", found=f"hop_length {self.hop}")
+        check_size((len(frames), max(end - start, 0)), frames.dtype)
         signal = total[:, start : min(end, full)] / weights
         return np.pad(signal, ((0, 0), (0, max(end - full, 0))))
 
@@ -112,6 +114,7 @@ class Framing:
         """The frames laid over each other, hop points apart, and added."""
         batch, count, _ = frames.shape
         parts = -(-self.n_fft // self.hop)
+        check_scratch((batch, count, parts, self.hop), frames.dtype, frames.nbytes, "the signal of all frames")
         filled = np.pad(frames, ((0, 0), (0, 0), (0, parts * self.hop - self.n_fft)))
         blocks = filled.reshape(batch, count, parts, self.hop)
         total = np.zeros((batch, count + parts - 1, self.hop), frames.dtype)

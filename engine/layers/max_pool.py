@@ -15,6 +15,7 @@ from engine.layers.quantised import Quantised, integers
 from engine.layers.registry import register
 from engine.layers.spatial import Operand, of_last_axes
 from engine.layers.window import Window, each_tap, pad
+from engine.limits import check_steps
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
@@ -68,6 +69,8 @@ class MaxPool(Pool, WithIndices):
 
     def infer(self, input: Operand) -> Any:
         spec = self.pooled(input)
+        if self.returns != 0:  # where the maximum was is found tap by tap
+            check_steps(math.prod(axis.kernel for axis in self.windows), "taps in a window")
         return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
 
     def forward(self, input: Array) -> Any:

@@ -189,10 +189,11 @@ class LocalResponseNorm(Norm):
             raise ShapeError("rank does not fit", found=format_shape(input), expected="3 axes or more")
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
-        channels, before = x.shape[1], self.size // 2
-        edges = [(before, self.size - 1 - before) if axis == 1 else (0, 0) for axis in range(x.ndim)]
-        padded = np.pad(np.square(x), edges)
-        total = sum(padded[:, tap : tap + channels] for tap in range(self.size))
+        channels = x.shape[1]
+        # Channels further away than there are channels are zeros to all.
+        before, after = min(self.size // 2, channels), min((self.size - 1) // 2, channels)
+        padded = np.pad(np.square(x), [(before, after) if axis == 1 else (0, 0) for axis in range(x.ndim)])
+        total = sum(padded[:, tap : tap + channels] for tap in range(before + after + 1))
         return x / np.power(total * (self.alpha / self.size) + self.k, self.beta)
 
 

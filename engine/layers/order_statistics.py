@@ -156,7 +156,7 @@ class Quantile(Layer):
         shape = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(shares.shape, shares.dtype)).shape
         axis = 0 if self.dim is None else checked_axis(self.dim, input.ndim)
         rows = np.moveaxis(input.reshape(-1) if self.dim is None else np.atleast_1d(input), axis, -1)
-        if rows.shape[-1] == 0 or shares.size and (shares.min() < 0 or shares.max() > 1):
+        if rows.shape[-1] == 0 or not ((shares >= 0) & (shares <= 1)).all():
             raise ShapeError("no such quantile", found=f"q {shares.tolist()} of {rows.shape[-1]} elements")
         return self._between(np.sort(rows, -1), shares).reshape(shape)  # type: ignore[arg-type]
 

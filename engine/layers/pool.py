@@ -13,7 +13,7 @@ from engine.layers.layer import Layer
 from engine.layers.precision import widened, working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import REAL, Operand, image, spread
-from engine.layers.window import Window, counts, pad, windows
+from engine.layers.window import Window, check_padded, check_taps, counts, pad, windows
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, TensorSpec
 
@@ -27,6 +27,7 @@ class Pool(Layer):
     ceil_mode: bool = False
 
     def __post_init__(self) -> None:
+        check_taps(self.windows)
         if any(axis.before > axis.kernel // 2 for axis in self.windows):
             found = f"padding {[axis.before for axis in self.windows]}"
             raise ParameterError(
@@ -52,7 +53,9 @@ class Pool(Layer):
         """
         spec = image(input, self.spatial_rank, REAL)
         rank = self.spatial_rank
-        return TensorSpec((*spec.shape[:-rank], *counts(self.windows, spec.shape[-rank:])), spec.dtype)
+        result = TensorSpec((*spec.shape[:-rank], *counts(self.windows, spec.shape[-rank:])), spec.dtype)
+        check_padded(spec, self.windows, result)
+        return result
 
     def flops(self, output: Any, *operands: object) -> int:
         """One for each tap of each window."""

@@ -24,6 +24,7 @@ from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
+_MOST_LAYERS = 4096
 _REPAIRED = ("h", "c", "output")
 
 
@@ -54,6 +55,12 @@ class Recurrent(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
+        if min(self.input_size, self.hidden_size) < 1 or not 1 <= self.num_layers <= _MOST_LAYERS:
+            sizes = f"input_size {self.input_size}, hidden_size {self.hidden_size}, num_layers {self.num_layers}"
+            expected = f"positive sizes, at most {_MOST_LAYERS} layers"
+            raise ParameterError("sizes do not fit", found=sizes, expected=expected)
+        if self.proj_size < 0 or self.proj_size >= self.hidden_size > 1:
+            raise ParameterError("proj_size does not fit", found=self.proj_size, expected=f"below {self.hidden_size}")
         if len(self.annotations.outputs) > 1 + len(self.state_names):
             found = len(self.annotations.outputs)
             raise ParameterError("too many outputs", found=found, expected=f"at most {1 + len(self.state_names)}")

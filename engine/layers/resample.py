@@ -30,6 +30,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape
 
 _RANKS: Final = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
+LEAST, MOST = 1e-30, 1e30
 _UINT8: Final = np.dtype(np.uint8)
 
 
@@ -188,9 +189,15 @@ def as_written(scale: float) -> float:
 
     Without it 0.7 * 10 would be 6.9999998, and a pixel would be lost.
     """
+    if not LEAST < scale < MOST:  # no fraction of small numbers, and no float32
+        return scale
     simple = float(Fraction(scale).limit_denominator(1000))
     return simple if np.float32(simple) == np.float32(scale) else scale
 
 
 def _scaled(size: Dim, factor: float) -> Dim:
-    return None if size is None else math.floor(size * factor)
+    if size is None:
+        return None
+    if not math.isfinite(size * factor):
+        raise ShapeError("cannot resample to this size", found=f"{size} times {factor}")
+    return math.floor(size * factor)

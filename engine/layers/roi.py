@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from engine.errors import ShapeError
+from engine.errors import ParameterError, ShapeError
 from engine.layers.axis import may_equal
 from engine.layers.grid import check_same_dtype
 from engine.layers.layer import Layer
@@ -16,6 +17,7 @@ from engine.layers.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec, format_shape
 
+_MOST_SAMPLES = 256  # on an axis of a bin, which is a numpy expression each
 _ARGUMENTS = ("input", "rois", "spatial_scale", "output_height", "output_width", "sampling_ratio", "aligned")
 
 
@@ -52,6 +54,12 @@ class RoIAlign(Layer):
 
     def __post_init__(self) -> None:
         _ = self.sizes
+        if self.sampling_ratio > _MOST_SAMPLES:
+            raise ParameterError(
+                "sampling_ratio is too large", found=self.sampling_ratio, expected=f"at most {_MOST_SAMPLES}"
+            )
+        if not math.isfinite(self.spatial_scale):
+            raise ParameterError("spatial_scale is not finite", found=self.spatial_scale)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -95,7 +103,13 @@ class RoIAlign(Layer):
         """(R, 2): the number of samples in a bin on each axis."""
         if self.sampling_ratio > 0:
             return np.full(bins.shape, self.sampling_ratio)
-        return np.maximum(np.ceil(bins), 0).astype(np.int64)
+        samples = np.maximum(np.ceil(bins), 0)
+        if not (samples.prod(axis=-1) <= _MOST_SAMPLES**2).all():  # of regions that are not finite neither
+            found = f"up to {samples.max(initial=0):g} on an axis"
+            raise ShapeError(
+                "a roi takes too many samples", found=found, expected=f"at most {_MOST_SAMPLES**2:,} a bin"
+            )
+        return samples.astype(np.int64)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Four multiplications and additions for each sample of each bin."""

@@ -14,6 +14,7 @@ from engine.layers.overload import Overloaded
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
+from engine.limits import check_scratch, check_size
 from engine.promotion import Category, cast, dtype_category, result_type
 from engine.tensor import UNKNOWN, Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
@@ -55,6 +56,7 @@ class ARange(Layer):
         dtype = self._result_dtype((start, end, step))
         first, last, stride = number(start), number(end), number(step)
         count = _count(first, last, stride, dtype)
+        check_size((count,), dtype)
         if dtype.kind in "iu":
             first, stride = int(first), int(stride)
         return cast(np.asarray(first + np.arange(count) * stride), dtype)
@@ -66,10 +68,15 @@ class ARange(Layer):
 
 
 def _count(start: float, end: float, step: float, dtype: DType) -> int:
-    first, last, stride = (int(each) if dtype == INT64 else each for each in (start, end, step))
-    if stride == 0 or (last - first) / stride < 0:
+    is_finite = all(map(math.isfinite, (start, end, step)))
+    first, last, stride = (int(each) if dtype == INT64 and is_finite else each for each in (start, end, step))
+    if not is_finite or stride == 0 or (last - first) / stride < 0:
         raise ShapeError("step does not lead from start to end", found=f"arange({start}, {end}, {step})")
-    return math.ceil((last - first) / stride)
+    if isinstance(first, int) and isinstance(last, int) and isinstance(stride, int):
+        return -((first - last) // stride)
+    steps = (last - first) / stride
+    check_size((math.ceil(min(steps, 2.0**64)),), dtype)
+    return math.ceil(steps)
 
 
 @register("aten::_shape_as_tensor")
@@ -161,6 +168,9 @@ class TriangleIndices(Layer):
     offset: int = 0
     dtype: DType | None = None
 
+    def __post_init__(self) -> None:
+        check_scratch((self.row, self.col), np.dtype(np.bool_), 0, "the matrix")
+
     def infer(self) -> TensorSpec:
         return TensorSpec((2, len(self._rows_and_columns()[0])), self.dtype or INT64)
 
@@ -168,7 +178,11 @@ class TriangleIndices(Layer):
         return cast(np.stack(self._rows_and_columns()), self.dtype or INT64)
 
     def _rows_and_columns(self) -> tuple[Array, ...]:
-        return np.nonzero(np.tri(self.row, self.col, self.offset, np.bool_))
+        return np.nonzero(np.tri(self.row, self.col, self._inside(self.offset), np.bool_))
+
+    def _inside(self, offset: int) -> int:
+        """Of an offset beyond the matrix only that it is beyond matters; numpy computes with C integers."""
+        return max(min(offset, self.col), -self.row - 1)
 
 
 class UpperTriangleIndices(TriangleIndices):
@@ -178,7 +192,7 @@ class UpperTriangleIndices(TriangleIndices):
     col: int
 
     def _rows_and_columns(self) -> tuple[Array, ...]:
-        return np.nonzero(~np.tri(self.row, self.col, self.offset - 1, np.bool_))
+        return np.nonzero(~np.tri(self.row, self.col, self._inside(self.offset - 1), np.bool_))
 
 
 @register("aten::tril_indices")
@@ -243,4 +257,5 @@ class OneHot(Layer):
         count = largest + 1 if self.num_classes < 0 else self.num_classes
         if input.size and (input.min() < 0 or largest >= count):
             raise ShapeError("class out of range", found=f"{input.min()} to {largest}", expected=f"0 to {count - 1}")
+        check_size((*input.shape, count), INT64)
         return np.asarray(input[..., None] == np.arange(count), INT64)

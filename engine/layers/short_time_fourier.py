@@ -12,6 +12,8 @@ from engine.layers.complex import complex_dtype
 from engine.layers.framing import Framing
 from engine.layers.layer import Layer
 from engine.layers.registry import register
+from engine.layers.spatial import LARGEST
+from engine.limits import check_scratch
 from engine.promotion import real_dtype
 from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape
 
@@ -148,6 +150,8 @@ class _Normalised(_ShortTime):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.pad > LARGEST:
+            raise ParameterError("pad is too large", found=self.pad, expected=f"at most {LARGEST}")
         if self.normalized not in (True, False, "window", "frame_length") or self.pad < 0:
             raise ParameterError("unknown normalisation or padding", found=f"{self.normalized} and {self.pad}")
 
@@ -177,6 +181,8 @@ class Spectrogram(_Normalised):
 
     def forward(self, waveform: Array, window: Array) -> Array:
         shape = self.infer(TensorSpec(waveform.shape, waveform.dtype), TensorSpec(window.shape, window.dtype)).shape
+        padded = (*waveform.shape[:-1], waveform.shape[-1] + 2 * self.pad)
+        check_scratch(padded, waveform.dtype, waveform.nbytes, "the padded signal")
         signals = np.pad(waveform.reshape(-1, waveform.shape[-1]), ((0, 0), (self.pad, self.pad)))
         spectrum = self._spectrum(signals, window, bool(self.onesided)) / waveform.dtype.type(self._factor(window))
         spectrum = spectrum.reshape(sizes(shape))
@@ -193,6 +199,9 @@ class InverseSpectrogram(_Normalised):
     def infer(self, spectrogram: TensorSpec, window: TensorSpec) -> TensorSpec:
         if spectrogram.dtype.kind != "c" or spectrogram.rank < 2:
             raise ShapeError("a complex spectrogram is needed", found=str(spectrogram))
+        places = self._places(bool(self.onesided))
+        if spectrogram.shape[-2] not in (None, places):
+            raise ShapeError("spectrogram does not fit n_fft", found=spectrogram.shape[-2], expected=places)
         length = self._signal_length(spectrogram.shape[-1], self.length)
         return TensorSpec((*spectrogram.shape[:-2], length), real_dtype(spectrogram.dtype))
 

@@ -19,6 +19,9 @@ Operand: TypeAlias = TensorSpec | Array
 FLOATING: Final = frozenset({Category.FLOATING})
 REAL: Final = frozenset({Category.FLOATING, Category.INTEGER})
 NUMERIC: Final = frozenset({*REAL, Category.COMPLEX})
+LARGEST: Final = 2**31 - 1
+"""Of kernels, strides, paddings and dilations; no axis is longer."""
+
 ANY: Final = frozenset(Category)
 
 
@@ -68,12 +71,15 @@ def spread(values: tuple[int, ...], rank: int, name: str, least: int = 1) -> tup
     """One number an axis; a single one stands for every axis.
 
     Raises:
-        ParameterError: for another count, or a number that is too small.
+        ParameterError: for another count, or a number that is too small or larger than any axis.
     """
     full = values * rank if len(values) == 1 else values
-    if len(full) != rank or min(full, default=least) < least:
+    if len(full) != rank or not least <= min(full, default=least) <= max(full, default=least) <= LARGEST:
         numbers = f"{rank} numbers" if rank > 1 else "one number"
-        raise ParameterError(f"{name} does not fit", found=list(values), expected=f"{numbers}, at least {least}")
+        expected = f"{numbers}, at least {least}" + (
+            f" and at most {LARGEST}" if max(full, default=0) > LARGEST else ""
+        )
+        raise ParameterError(f"{name} does not fit", found=list(values), expected=expected)
     return full
 
 

@@ -18,6 +18,7 @@ from engine.layers.axis import checked_axis
 from engine.layers.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
+from engine.limits import MAX_ITEMS, check_steps
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec
 
 
@@ -101,6 +102,7 @@ class Split(_Pieces):
 
 def _even_pieces(length: int, size: int) -> list[int]:
     count = max(-(-length // size), 1) if size else 1
+    check_steps(count, "pieces", MAX_ITEMS)
     return [size] * (count - 1) + [length - size * (count - 1)]
 
 
@@ -131,6 +133,7 @@ class Chunk(_Pieces):
             raise ParameterError("chunks must be positive", found=self.chunks)
         if length is None:
             return self._open()
+        check_steps(0 if length else self.chunks, "pieces", MAX_ITEMS)
         return _even_pieces(length, -(-length // self.chunks)) if length else [0] * self.chunks
 
 
@@ -155,6 +158,7 @@ class TensorSplit(_Pieces):
             return [max(end - start, 0) for start, end in pairwise([0, *_cuts(self.indices, length), length])]
         if self.sections is None or self.sections < 1:
             raise ParameterError("sections must be positive", found=self.sections)
+        check_steps(self.sections, "pieces", MAX_ITEMS)
         if length is None:
             return (None,) * self.sections
         short, longer = divmod(length, self.sections)
@@ -206,10 +210,11 @@ class Unbind(_Pieces):
         count = _length(input.shape, axis)
         if count is None and self._gives_list:
             return UNKNOWN
+        check_steps(count or 0, "slices", MAX_ITEMS)
         slice = TensorSpec(replaced(input.shape, axis), input.dtype)
         return self._arranged([slice] * (len(self.annotations.outputs) if count is None else count))
 
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
-        _length(input.shape, axis)
+        check_steps(_length(input.shape, axis) or 0, "slices", MAX_ITEMS)
         return self._arranged(list(np.moveaxis(input, axis, 0)))

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.spatial import of_last_axes, spread
 from engine.layers.views import sliding
-from engine.tensor import Array, Dim, Number
+from engine.limits import check_scratch, check_steps
+from engine.tensor import Array, Dim, Number, TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,9 @@ class Window:
 
     def margins(self, size: int) -> tuple[int, int]:
         """Padding before and after that leaves no window hanging over."""
-        end = (self.starts(size)[-1] + self.extent) if self.ceil_mode else 0
-        return self.before, max(self.after, int(end) - size)
+        last = (self._count(size) - 1) * self.stride - self.before
+        end = last + self.extent if self.ceil_mode else 0
+        return self.before, max(self.after, end - size)
 
     def starts(self, size: int) -> Array:
         """Where the windows begin, counted from the first element that is not padding."""
@@ -105,6 +108,30 @@ def windows(
 def counts(axes: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     """How many windows there are on each axis."""
     return tuple(axis.count(size) for axis, size in zip(axes, sizes, strict=True))
+
+
+def check_padded(input: TensorSpec, axes: Sequence[Window], output: TensorSpec) -> None:
+    """Refuse windows whose padding is out of all proportion: a copy of the input is made with it.
+
+    Args:
+        output: the spec of the result.
+
+    Raises:
+        ShapeError: naming the padded shape.
+    """
+    sizes = input.shape[-len(axes) :]
+    padded = [None if n is None else sum((n, *axis.margins(n))) for axis, n in zip(axes, sizes, strict=True)]
+    of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, output))
+    check_scratch((*input.shape[: -len(axes)], *padded), input.dtype, of_bytes, "the padded input")
+
+
+def check_taps(axes: Sequence[Window]) -> None:
+    """Refuse windows of more taps on an axis than anybody would wait for.
+
+    Raises:
+        ShapeError: naming their number.
+    """
+    check_steps(max(axis.kernel for axis in axes), "taps in a window")
 
 
 def pad(x: Array, axes: Sequence[Window], value: Number = 0) -> Array:
@@ -149,6 +176,7 @@ def overlap_add(values: Array, axes: Sequence[Window], sizes: Sequence[int]) -> 
 
 def each_tap(axes: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
     """Each tap's number an axis, and where it lies on the padded axes; the last axis runs fastest."""
+    check_steps(prod(axis.kernel for axis in axes), "taps in a window")
     places = [axis.taps(count) for axis, count in zip(axes, counts, strict=True)]
     numbers = product(*(range(axis.kernel) for axis in axes))
     return zip(numbers, product(*places), strict=True)

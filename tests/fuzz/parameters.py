@@ -35,7 +35,8 @@ NUMBERS: Final = (
     0.5, -0.5, 1e308, -1e308, 1e-308, float("inf"), float("-inf"), float("nan"),
 )  # fmt: skip
 OTHERS: Final = (None, True, False, "x", "")
-_LONG: Final = ((), (1,) * 65, (2,) * 40, (1,) * 10**6, (0,) * 10**6)
+_LONG: Final = ((), (1,) * 65, (2,) * 40, (1,) * 60_000, (0,) * 10**6)
+_LARGE: Final = 1 << 27
 IN_EXPRESSIONS: Final = ("0", "-1", "1000000", "2147483647", "-2147483648", "4294967296", "9223372036854775807",
                          "-9223372036854775808", "1e308", "0.5")  # fmt: skip
 _NUMBER: Final = re.compile(r"(?<![@\w.])-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?")
@@ -46,8 +47,8 @@ def values(original: Any) -> list[Any]:
     length = len(original) if isinstance(original, (tuple, list)) else 2
     items = list(original) if isinstance(original, (tuple, list)) else [original] * length
     lists: list[tuple[Any, ...]] = [(number,) * length for number in NUMBERS]
-    # One item alone: what a check of all of them together might miss.
-    lists += [(*items[:-1], number) for number in NUMBERS] + [(number, *items[1:]) for number in NUMBERS]
+    if len(set(items)) > 1 or length > 1:  # one item alone: what a check of all of them together might miss
+        lists += [(*items[:-1], number) for number in NUMBERS] + [(number, *items[1:]) for number in NUMBERS]
     return [*NUMBERS, *OTHERS, *lists, (None,) * length, ("x",) * length, *_LONG]
 
 
@@ -98,6 +99,8 @@ def attempt(case: list[Any]) -> str:
     try:
         graph = engine.RuntimeGraph.from_source(_changed(source, op, key, value))
         graph.build()
+        if (largest := _largest_bytes(graph)) > _LARGE:  # what is asked for is large, and may take its time
+            return f"large: {op.type} {key}={repr(value)[:60]} makes {largest:,} bytes"
         outputs = engine.Session(graph, backend="reference").run(sample.sets[0].inputs)
     except engine.EngineError as error:
         causes = _causes(error)
@@ -107,6 +110,11 @@ def attempt(case: list[Any]) -> str:
         kind = type(error).__name__ if foreign is None else f"{type(error).__name__} for {type(foreign).__name__}"
         return f"{kind}: {op.type} {key}={repr(value)[:60]}: {error}"[:600]
     return f"result: {op.type} {key}={repr(value)[:60]} -> {[output.shape for output in outputs]}"
+
+
+def _largest_bytes(graph: engine.RuntimeGraph) -> int:
+    specs = [operand.spec for operand in graph.operands.values()]
+    return max(((spec.size or 0) * spec.dtype.itemsize for spec in specs if spec is not None), default=0)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
