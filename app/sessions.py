@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import engine
+from app.machine_memory import budget_bytes
 from app.settings import Settings
 
 
@@ -25,6 +26,7 @@ def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | 
         passes_off=settings.passes_off,
         cache=_folder(settings),
         cache_max_bytes=settings.cache_max_bytes,
+        instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
     )
 
 

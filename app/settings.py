@@ -63,6 +63,12 @@ class Settings(BaseModel):
     cache_max_bytes: int = _row(
         4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
     )
+    instances_max_bytes: int | None = _row(
+        None,
+        "bytes",
+        "Memory for code compiled for other shapes than the models' own, in all; unset: a quarter of what there is.",
+        ge=0,
+    )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
     load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
     reload_interval_s: float = _row(

@@ -21,6 +21,7 @@ from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
+    from engine.compiler.instance import Instance
 
 Backend = Literal["auto", "compiled", "reference"]
 Winograd = Literal["auto", "off"]
@@ -51,6 +52,7 @@ class MachineOptions:
     passes_off: frozenset[str]
     cache: Path | None
     cache_max_bytes: int
+    instances_max_bytes: int | None = None
 
 
 def cache_folder(cache: str | os.PathLike[str] | None) -> Path | None:
@@ -118,17 +120,25 @@ class Machine:
             try:
                 compiled = self._compiled(graph)
                 specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
-                if runs is None and self._may_wait(graph, compiled, specs):
+                instance = compiled.find(specs)
+                if instance is None and runs is None and self._may_wait(graph, specs):
                     compiled.begin(specs)
                     return _run_reference(graph, inputs, cancelled, runs)
-                compiled.program(specs)
+                instance = instance or compiled.instance(specs)
             except CompileError as error:
                 # There are no kernels for nothing; what comes next may have elements.
                 if all(array.size for array in inputs):
                     self._fall_back(error)
             else:
-                return _run_compiled(compiled, inputs, cancelled, runs)
+                return _run_compiled(compiled, instance, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)
+
+    def close(self) -> None:
+        """Give back the memory and the threads of what was compiled; a later run makes it anew."""
+        with self._lock:
+            graphs = [compiled for _, compiled in self._graphs.values()]
+        for compiled in graphs:
+            compiled.close()
 
     def holds(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
         """Whether machine code for these shapes is there, and the memory it runs in."""
@@ -136,13 +146,12 @@ class Machine:
             found = self._graphs.get(id(graph))
         return found is not None and self.failure is None and found[1].is_ready(specs)
 
-    def _may_wait(self, graph: RuntimeGraph, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
-        """Whether the reference should answer while machine code for new shapes is made.
+    def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the reference should answer where there is no machine code for these shapes.
 
         Not for the shapes of the file: they are compiled when the graph first runs, at the latest.
         """
-        is_of_file = [port.spec for port in graph.inputs] == list(specs)
-        return not (self._must_compile or is_of_file or compiled.is_ready(specs))
+        return not self._must_compile and [port.spec for port in graph.inputs] != list(specs)
 
     def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
         """Whether so many runs of the file's shapes are faster than one of a batch: compiles for them.
@@ -263,19 +272,21 @@ def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
             passes_off=options.passes_off,
             cache=options.cache,
             cache_max_bytes=options.cache_max_bytes,
+            instances_max_bytes=options.instances_max_bytes,
         ),
     )
 
 
 def _run_compiled(
     compiled: CompiledGraph,
+    instance: Instance,
     inputs: Sequence[Array],
     cancelled: Callable[[], bool] | None,
     runs: list[MeasuredRun] | None,
 ) -> list[Array]:
     if runs is None:
-        return compiled.run(inputs, cancelled)
-    outputs, report = compiled.profile(inputs, cancelled)
+        return compiled.run(inputs, cancelled, instance)
+    outputs, report = compiled.profile(inputs, cancelled, instance)
     runs.append(MeasuredRun(rows=report.rows, kernels=report.describe(), peak_bytes=report.peak_bytes))
     return outputs
 

@@ -79,13 +79,17 @@ class Session:
         graph: a built graph; editing it later changes nothing in this session.
         backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
             first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
-            reference where nothing can be compiled, and until code for shapes other than the file's is made.
+            reference where nothing can be compiled, and for shapes other than the file's until code for them is made:
+            those that come again are compiled in the background, one after the other.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.
         cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
             user's folder for caches; None compiles anew in every process.
         cache_max_bytes: of all that is kept there; what was not used for longest goes first.
+        instances_max_bytes: of memory for machine code, weights and values of other shapes than the file's, in all
+            sessions of the process together; shapes that are met less often run on the reference. None is a quarter
+            of the memory there is.
 
     Raises:
         ParameterError: an unknown backend, winograd mode or pass.
@@ -102,6 +106,7 @@ class Session:
         passes_off: Collection[str] = (),
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
+        instances_max_bytes: int | None = None,
     ) -> None:
         if threads is not None and not 1 <= threads <= MAX_THREADS:
             raise ParameterError("threads must be positive", found=threads, expected=f"at most {MAX_THREADS}")
@@ -115,6 +120,7 @@ class Session:
                 passes_off=frozenset(passes_off),
                 cache=cache_folder(cache),
                 cache_max_bytes=cache_max_bytes,
+                instances_max_bytes=instances_max_bytes,
             )
         )
         self._lock = threading.Lock()
@@ -126,6 +132,11 @@ class Session:
     def backend(self) -> str:
         """What runs the graph: ``compiled`` or ``reference``."""
         return "reference" if self._machine is None or self._machine.failure is not None else "compiled"
+
+    def close(self) -> None:
+        """Give back the memory and the threads of what was compiled; a run that comes later makes it anew."""
+        if self._machine is not None:
+            self._machine.close()
 
     @property
     def compile_failure(self) -> str | None:

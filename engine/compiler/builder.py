@@ -35,6 +35,8 @@ class CompileOptions:
         host: the processor to generate for; None for this one.
         cache: folder where what was compiled is kept and looked for; None for nowhere.
         cache_max_bytes: of all that is kept there.
+        instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
+            for a quarter of what there is.
     """
 
     threads: int | None = None
@@ -43,6 +45,7 @@ class CompileOptions:
     host: Host | None = None
     cache: Path | None = None
     cache_max_bytes: int = DEFAULT_MAX_BYTES
+    instances_max_bytes: int | None = None
 
 
 class Builder:

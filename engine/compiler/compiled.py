@@ -12,7 +12,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.builder import Builder, CompileOptions
 from engine.compiler.cores import available_cores
 from engine.compiler.instance import Instance, NotFiniteError
-from engine.compiler.instances import Instances
+from engine.compiler.instances import PREPARED_USES, Instances
 from engine.compiler.program import Program
 from engine.compiler.progress import Progress, silent
 from engine.compiler.report import Report, report_run
@@ -36,30 +36,38 @@ class CompiledGraph:
         self._graph = graph
         self._builder = Builder(graph, options)
         self.host = self._builder.host
-        self._instances = Instances(self._builder.program, self.threads)
+        specs = [port.spec for port in graph.inputs]
+        known = [spec for spec in specs if spec is not None and spec.is_static]
+        own = known if len(known) == len(specs) else None
+        self._instances = Instances(self._builder.program, self.threads, options.instances_max_bytes, own)
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None
 
-    def run(self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None) -> list[Array]:
+    def run(
+        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None, instance: Instance | None = None
+    ) -> list[Array]:
         """The graph's outputs, laid flat; compiles first when these shapes are new.
+
+        Args:
+            instance: for these shapes, as ``find`` or ``instance`` gave it.
 
         Raises:
             CompileError: generated code is not valid.
             RunCancelledError: ``cancelled`` said so.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        instance = self.instance(_specs(inputs))
+        instance = instance or self.instance(_specs(inputs))
         try:
             return as_outputs(instance.run(inputs, None, cancelled))
         except NotFiniteError:
             return self._without_winograd().run(inputs, cancelled)
 
     def profile(
-        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None
+        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None, instance: Instance | None = None
     ) -> tuple[list[Array], Report]:
         """A run, and what every kernel of it took."""
-        instance = self.instance(_specs(inputs))
+        instance = instance or self.instance(_specs(inputs))
         times: list[Any] = []
         try:
             results = instance.run(inputs, times, cancelled)
@@ -83,12 +91,24 @@ class CompiledGraph:
         """
         return self._instances.get(specs)
 
+    def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
+        """The instance for inputs of these shapes, None where something would have to be compiled."""
+        return self._instances.find(specs)
+
+    def close(self) -> None:
+        """Give back the memory and the threads of all instances; a later run makes them anew."""
+        self._instances.close()
+        with self._lock:
+            exact = self._exact
+        if exact is not None:
+            exact.close()
+
     def is_ready(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether inputs of these shapes need nothing compiled."""
         return self._instances.is_ready(specs)
 
     def begin(self, specs: Sequence[TensorSpec]) -> None:
-        """Compile for inputs of these shapes in the background."""
+        """Inputs of these shapes were met: if that happens again, compile for them in the background."""
         self._instances.begin(specs)
 
     def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
@@ -123,7 +143,7 @@ class CompiledGraph:
             EngineError: an operator does not accept these shapes.
         """
         make = partial(self._builder.program, refresh=refresh, progress=progress or silent, cancelled=cancelled)
-        return describe(self._instances.get(specs, make, refresh=refresh).program)
+        return describe(self._instances.get(specs, make, refresh=refresh, uses=PREPARED_USES).program)
 
     def program(self, specs: Sequence[TensorSpec]) -> Program:
         """The program for inputs of these shapes."""

@@ -16,16 +16,16 @@ import numpy as np
 
 from engine.compiler.allocation import allocate
 from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
+from engine.compiler.parking import PARKING, Workers
 from engine.compiler.program import Program
 from engine.compiler.tables import Tables, address_of
-from engine.compiler.team import SEGMENT_BITS, STOP
+from engine.compiler.team import SEGMENT_BITS
 from engine.errors import EngineError, ExecutionError, RunCancelledError
 from engine.graph.inference import split_outputs
 from engine.tensor import Array, parse_dtype
 
 NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
 class NotFiniteError(Exception):
@@ -47,14 +47,12 @@ class Instance:
         self._alarm = None if at is None else self._arena[at : at + 4]
         self._lock = threading.Lock()
         self._epoch = 0
-        self._is_closed = False
         self._tables = Tables(program, self._arena_at)
         self._run = _RUN(program.code.address("run"))
-        self._team_at = self._tables.team.ctypes.data
-        self._stop = weakref.finalize(self, _stop, self._tables, program)
-        worker = _WORKER(program.code.address("worker"))
-        for number in range(1, threads):
-            threading.Thread(target=_park, args=(worker, self._tables, program, number), daemon=True).start()
+        self._threads = threads
+        # A list, because who sends them home must not hold the instance.
+        self._hired: list[Workers] = []
+        self._stop = weakref.finalize(self, _dismiss, self._hired)
 
     def run(
         self,
@@ -73,19 +71,30 @@ class Instance:
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
         """
         with self._lock:
+            workers = self._workers()
             try:
-                return self._run_locked(inputs, times, cancelled)
+                return self._run_locked(workers.address, inputs, times, cancelled)
             finally:
-                if self._is_closed:  # a thread may have missed the word to leave, for the run's own came after it
-                    _stop(self._tables, self.program)
+                if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
+                    workers.dismiss()
+
+    def _workers(self) -> Workers:
+        """The threads that wait for a run, new ones if there are none."""
+        if not self._hired or self._hired[0].is_dismissed:
+            self._hired[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
+        workers = self._hired[0]
+        PARKING.enter(workers)
+        if not self._stop.alive:  # closed meanwhile
+            PARKING.leave(workers)
+        return workers
 
     def close(self) -> None:
         """Send the threads home; runs that are under way or still come do without them."""
-        self._is_closed = True
         self._stop()
 
     def _run_locked(
         self,
+        team: int,
         inputs: Sequence[Array],
         times: list[tuple[Segment, Array]] | None,
         cancelled: Callable[[], bool] | None,
@@ -96,7 +105,7 @@ class Instance:
         values: dict[str, Any] = {}
         for number, segment in enumerate(self.program.blueprint.segments):
             if segment.call is None:
-                stamps = self._run_native(number, segment, times is not None, cancelled)
+                stamps = self._run_native(team, number, segment, times is not None, cancelled)
             else:
                 _ask(cancelled, self.program.operators[segment.call.operator].place)
                 began = time.monotonic_ns()
@@ -109,14 +118,16 @@ class Instance:
             raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
-    def _run_native(self, number: int, segment: Segment, is_timed: bool, cancelled: Callable[[], bool] | None) -> Array:
+    def _run_native(
+        self, team: int, number: int, segment: Segment, is_timed: bool, cancelled: Callable[[], bool] | None
+    ) -> Array:
         """Run a segment's kernels; where it is timed, the clock before and after each of them."""
         at = self._tables.times.ctypes.data if is_timed else None
         began = 0
         for row in [number] if cancelled is None else self._tables.pieces[number]:
             _ask(cancelled, self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0])
             self._epoch += 1
-            start = self._run(self._team_at, self._epoch << SEGMENT_BITS | row, at)
+            start = self._run(team, self._epoch << SEGMENT_BITS | row, at)
             began = began or start
         return np.array([began, *self._tables.times[segment.first : segment.last]]) if is_timed else NOT_TIMED
 
@@ -192,12 +203,6 @@ def _ask(cancelled: Callable[[], bool] | None, place: str) -> None:
         raise RunCancelledError("the run was cancelled", where=place)
 
 
-def _park(worker: Callable[[int, int], None], tables: Tables, program: Program, number: int) -> None:
-    """A thread's whole life; it holds the program, whose code it is in, and the tables, whose words it reads."""
-    worker(tables.team.ctypes.data, 0)
-    del tables, program
-
-
-def _stop(tables: Tables, program: Program) -> None:
-    run = _RUN(program.code.address("stop"))
-    run(tables.team.ctypes.data, STOP, None)
+def _dismiss(hired: list[Workers]) -> None:
+    for workers in hired:
+        PARKING.leave(workers)

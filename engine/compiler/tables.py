@@ -21,7 +21,7 @@ BYTES_PER_S = 4e9
 
 
 class Tables:
-    """The addresses a run walks: arguments of every step, steps, segments, counters, and the team's block.
+    """The addresses a run walks: arguments of every step, steps, segments and counters.
 
     Attributes:
         pieces: of every segment the numbers of the shorter ones it falls into, for runs that may be cancelled.
@@ -53,12 +53,21 @@ class Tables:
         self.segments = np.array(rows, np.int64).reshape(-1, 2)
         self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
         self.times = np.zeros(max(1, len(steps)), np.int64)
-        self.team = aligned_bytes(TEAM_BYTES)
-        words = self.team.view(np.int64)
+
+    def make_team(self) -> Array:
+        """A new block for threads to wait on, which leads them to these tables."""
+        team = aligned_bytes(TEAM_BYTES)
+        words = team.view(np.int64)
         words[STEPS // 8] = self.steps.ctypes.data
         words[COUNTERS // 8] = self.counters.ctypes.data
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
+        return team
+
+    @property
+    def nbytes(self) -> int:
+        """Memory they take."""
+        return sum(each.nbytes for each in (self.arguments, self._offsets, self.steps, self.segments, self.counters))
 
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,18 @@ def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -
     for warmup, status in ((True, 503), (False, 200)):
         with serving(tmp_path, warmup=warmup) as client:
             assert client.get("/health/ready").status_code == status
+
+
+@pytest.mark.parametrize(("limit", "compiles"), [(0, False), (2**30, True)])
+def test_setting_instances_max_bytes_bounds_what_is_compiled_for_other_shapes(
+    tmp_path: Path, limit: int, compiles: bool
+) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, cache=False, instances_max_bytes=limit) as client:
+        end = time.monotonic() + (20 if compiles else 0.3)
+        while (held := client.get("/models/one/graph").json().get("compiler")) is None and time.monotonic() < end:
+            assert client.infer("one", [[1, 2]] * 3).status_code == 200
+    assert (held is not None) is compiles
 
 
 def test_setting_load_timeout_s_gives_up_a_model_that_takes_longer(tmp_path: Path) -> None:
