@@ -26,6 +26,11 @@ def _becomes_integral(op: RuntimeOperator, computed: TensorSpec, annotated: Tens
     return op.type == "pnnx.Expression" and computed.dtype.kind == "f" and annotated.dtype.kind in "iu"
 
 
+def _is_squeezed(op: RuntimeOperator, computed: TensorSpec, annotated: TensorSpec) -> bool:
+    kept = tuple(dim for dim in computed.shape if dim != 1)
+    return computed.rank > annotated.rank and tuple(dim for dim in annotated.shape if dim != 1) == kept
+
+
 def _differs_in_size(op: RuntimeOperator, computed: TensorSpec, annotated: TensorSpec) -> bool:
     return computed.dtype == annotated.dtype and computed.rank == annotated.rank
 
@@ -35,8 +40,12 @@ CAUSES: Final[tuple[tuple[Fits, str], ...]] = (
     (_is("Tensor.slice", "Tensor.select"), "a select followed by a select from the end is exported with one dim twice"),
     (_is("torch.einsum"), "the ellipsis of an equation with several operands is lost"),
     (_is("nn.LSTM", "nn.GRU", "nn.RNN"), "recurrent outputs are exported in the order in which the model uses them"),
-    (_is("nn.MultiheadAttention"), "attention masks are exported before the input and under its name"),
+    (
+        _is("nn.MultiheadAttention"),
+        "attention masks are exported first and under the input's name; export with --opt-level 1",
+    ),
     (_is("torch.as_strided"), "storage_offset is dropped"),
+    (_is_squeezed, "a squeeze_ after another in-place one is dropped; squeeze without the underscore is kept"),
     (_becomes_integral, "div(rounding_mode='floor') is exported as a plain division"),
     (_becomes_float, "multiplying integers by 1.0, or dividing them by 1, is dropped although it changes the dtype"),
     (_differs_in_size, "a slice on an open dimension is dropped; export it with a bound taken from the size"),

@@ -56,7 +56,7 @@ def _is_filled_already(op: RuntimeOperator) -> Finding | None:
     return (
         f"does not depend on its mask: '{constant.name}' is {value} everywhere, as is the value it is filled with",
         "a mask that is filled in place (the bool src_key_padding_mask of nn.TransformerEncoderLayer) is folded as the"
-        " trial run of the conversion left it; export with a second input shape, or with a float mask",
+        " trial run of the conversion left it; export with --opt-level 1, a second input shape or a float mask",
     )
 
 

@@ -179,7 +179,8 @@ class MultiheadAttention(Layer):
             )
         if self._labelled is not None and len({*found}) == len(specs):
             raise ParameterError(
-                "its attention mask was lost in conversion", expected="a float mask, or one that is an input"
+                "its attention mask was lost in conversion",
+                expected="a float mask, one that is an input, or an export with --opt-level 1",
             )
         _check_sequences([specs[index].shape for index in found], arrangement)
         return found
@@ -192,7 +193,9 @@ class MultiheadAttention(Layer):
                 return masks
         listed = ", ".join(str(spec) for index, spec in enumerate(specs) if index not in sequences)
         raise ShapeError(
-            "cannot tell attention mask and key padding mask", found=listed, expected="[L, S] or [B, S], L not B"
+            "cannot tell attention mask and key padding mask",
+            found=listed,
+            expected="[L, S] or [B, S], L not B; exported with --opt-level 1, attention is written out",
         )
 
     def _kinds(self, arrangement: Arrangement) -> tuple[str, ...]:

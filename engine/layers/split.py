@@ -73,13 +73,13 @@ def _length(shape: Shape, axis: int) -> Dim:
 
 @register("torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
 class Split(_Pieces):
-    """Pieces of one size along dim, the last possibly shorter; or of the sizes given.
+    """Pieces of one size along dim, the last possibly shorter; or of the sizes given; or, without any (ONNX), equal.
 
     Raises:
         ShapeError: the sizes given do not add up to the axis.
     """
 
-    split_size_or_sections: int | tuple[Dim, ...]
+    split_size_or_sections: int | tuple[Dim, ...] | None
     dim: int = 0
 
     def infer(self, tensor: TensorSpec) -> Any:
@@ -90,14 +90,28 @@ class Split(_Pieces):
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         sizes = self.split_size_or_sections
-        if isinstance(sizes, tuple):
+        if isinstance(sizes, tuple) and sizes:
             return _checked_sections(sizes, length)
+        if sizes is None or isinstance(sizes, tuple):
+            return self._equal_pieces(length)
         if sizes < 0 or (sizes == 0 and length):
             raise ParameterError("split size must be positive", found=sizes)
         if length is None:
             pieces = self._open()
             return None if pieces is None else (sizes,) * (len(pieces) - 1) + (None,)
         return _even_pieces(length, sizes)
+
+    def _equal_pieces(self, length: Dim) -> Sequence[Dim] | None:
+        """As many as there are outputs; where they cannot be equal the last is shorter."""
+        count = len(self.annotations.outputs)
+        if self._gives_list and not (self.annotations.outputs and length is None):
+            raise ParameterError("split without sizes needs an output for every piece", found="one output, a list")
+        if length is None:
+            return self._open()
+        size = -(-length // count)
+        if size * (count - 1) > length:
+            raise ShapeError("an axis cannot be cut into so many equal pieces", found=f"{count} of {length}")
+        return [size] * (count - 1) + [length - size * (count - 1)]
 
 
 def _even_pieces(length: int, size: int) -> list[int]:

@@ -127,3 +127,47 @@ def test_a_bfloat16_layer_fused_with_batch_normalisation_is_reported(
 )
 def test_a_loss_that_shows_in_the_file_is_told(tmp_path: Path, lines: list[str], message: str) -> None:
     assert message in str(problems(tmp_path, lines)[0])
+
+
+IN_PLACE = {
+    "squeeze_": ("(2,1,4)", "(2,4)", [("torch.squeeze", "dim=1")]),
+    "unsqueeze_": ("(2,3,4)", "(2,1,3,4)", [("torch.unsqueeze", "dim=1")]),
+    "transpose_": ("(2,3,4)", "(2,4,3)", [("torch.transpose", "dim0=1 dim1=2")]),
+    "t_": ("(2,3)", "(3,2)", [("torch.t", "")]),
+    "squeeze_, relu_, unsqueeze_": (
+        "(2,1,4)",
+        "(1,2,4)",
+        [("torch.squeeze", "dim=1"), ("F.relu", ""), ("torch.unsqueeze", "dim=0")],
+    ),
+}
+
+
+def changed_in_place(before: str, after: str, steps: list[tuple[str, str]], annotated: str) -> list[str]:
+    """Operand 1 and all that is made of it in place are annotated as what they are in the end."""
+    return [
+        f"pnnx.Input pnnx_input_0 0 1 0 #0={before}f32",
+        f"F.sigmoid sigmoid 1 1 0 1 #1={annotated}f32",
+        *(f"{type} op{k} 1 1 {k} {k + 1} {params} #{k + 1}={after}f32" for k, (type, params) in enumerate(steps, 1)),
+        f"pnnx.Output pnnx_output_0 1 0 {len(steps) + 1}",
+    ]
+
+
+@pytest.mark.parametrize(("before", "after", "steps"), IN_PLACE.values(), ids=IN_PLACE)
+def test_a_shape_changed_in_place_is_no_loss(
+    before: str, after: str, steps: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    assert problems(tmp_path, changed_in_place(before, after, steps, after), strict=True) == []
+
+
+@pytest.mark.parametrize(("before", "after", "steps"), IN_PLACE.values(), ids=IN_PLACE)
+def test_a_shape_that_nothing_gives_it_later_is(
+    before: str, after: str, steps: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    assert len(problems(tmp_path, changed_in_place(before, after, steps, "(2,12)"))) == 1
+
+
+def test_a_squeeze_that_is_missing_is_named(tmp_path: Path) -> None:
+    lines = ways("F.sigmoid sigmoid 1 1 0 9 #9=(2,3)f32", inputs="(2,3,1,1)f32")
+    (problem,) = problems(tmp_path, lines)
+    assert isinstance(problem, engine.Mismatch)
+    assert "squeeze_" in str(problem.cause)

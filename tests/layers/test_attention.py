@@ -161,7 +161,8 @@ def test_an_undecidable_mask_is_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         layer.infer([tensor(5, 5, E), boolean(5, 5)])
     assert str(caught.value) == (
-        "cannot tell attention mask and key padding mask: found [5, 5] bool, expected [L, S] or [B, S], L not B"
+        "cannot tell attention mask and key padding mask: found [5, 5] bool, expected [L, S] or [B, S], L not B;"
+        " exported with --opt-level 1, attention is written out"
     )
 
 
@@ -169,6 +170,7 @@ def test_a_mask_the_converter_lost_is_reported() -> None:
     with pytest.raises(ParameterError) as caught:
         module([X], label=0).infer([X])
     assert caught.value.problem == "its attention mask was lost in conversion"
+    assert "--opt-level 1" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine import Annotations, TensorSpec, registry
-from engine.errors import ShapeError
+from engine.errors import ParameterError, ShapeError
 from engine.layers import bind
 from tests.layers.refusals import build, refusal, tensor
 
@@ -96,3 +96,12 @@ def test_another_number_of_pieces_than_outputs_is_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         pieces(3, True, split_size_or_sections=4)
     assert str(caught.value) == "the number of pieces differs: found 2, expected 3"
+
+
+def test_without_sizes_there_is_an_equal_piece_for_every_output() -> None:
+    assert [piece.shape for piece in pieces(3, True, split_size_or_sections=None)] == [(2, 4)] * 3
+    assert [piece.shape for piece in pieces(4, True, split_size_or_sections=None)] == [(2, 4)] * 3 + [(0, 4)]
+    with pytest.raises(ParameterError, match="without sizes"):
+        pieces(1, False, split_size_or_sections=None)
+    with pytest.raises(ShapeError, match="into so many"):
+        pieces(5, True, split_size_or_sections=None)
