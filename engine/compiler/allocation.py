@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from engine.compiler.storage import ALIGNMENT
+from engine.errors import CompileError
 from engine.tensor import Array
 
 LARGE_PAGE: Final = 2 << 20
@@ -22,14 +23,24 @@ def allocate(count: int) -> Array:
     """So many zeroed bytes that begin on a page, a large one if there are enough of them to fill one.
 
     They are private: a forked process has its own, and does not write into its parent's.
+
+    Raises:
+        CompileError: there is not so much memory.
     """
     if count < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.frombuffer(mmap.mmap(-1, max(count, 1), flags=_FLAGS), np.uint8)
-    block = mmap.mmap(-1, count + LARGE_PAGE, flags=_FLAGS)
+        return np.frombuffer(_mapped(max(count, 1)), np.uint8)
+    block = _mapped(count + LARGE_PAGE)
     block.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(block, np.uint8)
     skip = -raw.ctypes.data % LARGE_PAGE
     return raw[skip : skip + count]
+
+
+def _mapped(count: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, count, flags=_FLAGS)
+    except (OSError, OverflowError, MemoryError):
+        raise CompileError("there is not so much memory", found=f"{count:,} bytes") from None
 
 
 def aligned_bytes(count: int) -> Array:

@@ -23,6 +23,9 @@ from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known, known_value
 
+# How often a graph is lowered, each time without the operators whose kernels could not be made.
+ATTEMPTS = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions:
@@ -125,6 +128,20 @@ class Builder:
 
     def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
+        from engine.compiler.generation import RefusedError
+
+        refused: dict[str, str] = {}
+        for _ in range(ATTEMPTS):
+            try:
+                return self._generate(specs, refused, progress)
+            except RefusedError as error:
+                if error.reasons.keys() <= refused.keys():
+                    break
+                refused |= error.reasons
+        raise CompileError("its kernels cannot be made", found=_first(refused))
+
+    def _generate(self, specs: Sequence[TensorSpec], refused: Mapping[str, str], progress: Progress) -> Blueprint:
+        """Lower the graph, with some operators left to the reference, and make what runs it."""
         from engine.compiler.generation import make_blueprint
         from engine.compiler.lowering import Lowering, Options, lower
 
@@ -135,7 +152,7 @@ class Builder:
             [port.operand for port in graph.inputs],
             [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"],
             self.host,
-            Options(winograd=self._options.winograd, off=self._options.passes_off),
+            Options(winograd=self._options.winograd, off=self._options.passes_off, refused=refused),
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [

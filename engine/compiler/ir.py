@@ -10,10 +10,14 @@ a loop is carried through it by name, and no pass has to find it out again.
     f.store(loop.results[0], out)
 
 An index counts elements of float32 unless a function says bytes.
+
+What a kernel may be is bounded here, where every instruction and every byte of stack passes: a generator that writes
+out what grows with a tensor or a parameter is stopped, whichever it is.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -22,6 +26,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 FLOAT_BYTES = 4
+
+# What a function may reserve on the stack of its thread, in bytes.
+STACK_BYTES = 1 << 20
+# Instructions of a basic block, for which the code generator's time grows with their square, and of a module.
+BLOCK_OPERATIONS = 8_000
+MODULE_OPERATIONS = 40_000
+
+
+class TooLargeError(Exception):
+    """A kernel would take more stack, or more code, than any may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,10 @@ def element_of(kind: str) -> str:
 
 def float_text(number: float) -> str:
     """A float32 constant as LLVM wants it: the bits of the nearest double, in hexadecimal."""
-    (single,) = struct.unpack("<f", struct.pack("<f", number)) if abs(number) != float("inf") else (number,)
+    try:
+        (single,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:  # beyond float32's largest
+        single = math.copysign(math.inf, number)
     (bits,) = struct.unpack("<Q", struct.pack("<d", single))
     return f"0x{bits:016X}"
 
@@ -93,6 +110,7 @@ class Module:
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, str] = {}
+        self.operations = 0
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function; ``parameters`` are (type, name)."""
@@ -116,6 +134,8 @@ class Function:
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
+        self._in_block = 0
+        self._reserved = 0
 
     def __str__(self) -> str:
         parameters = ", ".join(f"{each.type} {each.text}" for each in self.parameters)
@@ -127,12 +147,19 @@ class Function:
     def op(self, kind: str, text: str) -> Value:
         """The result of an instruction."""
         value = Value(self._fresh("v"), kind)
-        self._lines.append(f"  {value.text} = {text}")
+        self._write(f"  {value.text} = {text}")
         return value
 
     def do(self, text: str) -> None:
         """An instruction without a result."""
-        self._lines.append(f"  {text}")
+        self._write(f"  {text}")
+
+    def _write(self, line: str) -> None:
+        self._lines.append(line)
+        self._in_block += 1
+        self.module.operations += 1
+        if self._in_block > BLOCK_OPERATIONS or self.module.operations > MODULE_OPERATIONS:
+            raise TooLargeError("its kernel would be too much code")
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
         """Call a function of this module or an intrinsic; what is not defined here is declared."""
@@ -238,7 +265,14 @@ class Function:
         self.call(f"llvm.masked.store.{_mangled(value.type)}.p0", arguments)
 
     def reserve(self, count: int, size: int = FLOAT_BYTES) -> Value:
-        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning."""
+        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning.
+
+        Raises:
+            TooLargeError: it is more than a thread's stack may be trusted to have.
+        """
+        self._reserved += count * size
+        if self._reserved > STACK_BYTES:
+            raise TooLargeError("its kernel would take too much of the stack")
         return self.op("ptr", f"alloca [{count * size} x i8], align 64")
 
     def prefetch(self, address: Value, locality: int = 3) -> None:
@@ -376,6 +410,7 @@ class Function:
     def _start_block(self, label: str) -> None:
         self._lines.append(f"{label}:")
         self._block = label
+        self._in_block = 0
 
     def _fresh(self, stem: str) -> str:
         self._count += 1

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.compiler.blueprint import Home
+from engine.errors import CompileError
 from engine.tensor import Array, DType
 
 # Neighbouring pixels or rows a multiple of this apart fall into few sets of the first-level cache.
 ALIASING_BYTES = 1024
 ALIGNMENT = 64
+FLOAT32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,7 @@ class View:
 
     def derive(self, phantom: Array) -> View | None:
         """The view another numpy view of this one stands for; None if numpy had to copy."""
-        inside = self.storage.phantom
-        low = inside.__array_interface__["data"][0]
-        at = phantom.__array_interface__["data"][0]
-        if not (phantom.size == 0 or low <= at < low + max(inside.nbytes, 1)):
-            return None
-        if phantom.size and not np.may_share_memory(phantom, inside):
+        if phantom.size and not _lies_within(phantom, self.storage.phantom):
             return None
         return View(self.storage, phantom, self._border_of(phantom))
 
@@ -132,6 +129,27 @@ class View:
         return bool(self.phantom.flags.c_contiguous)
 
 
+def _lies_within(part: Array, whole: Array) -> bool:
+    """Whether every element lies in a one-dimensional array's memory: both ends, by what strides and sizes say."""
+    begin, at = (int(each.__array_interface__["data"][0]) for each in (whole, part))
+    steps = [(int(size) - 1) * int(stride) for size, stride in zip(part.shape, part.strides, strict=True)]
+    first = at + sum(step for step in steps if step < 0)
+    last = at + sum(step for step in steps if step > 0) + part.itemsize
+    return begin <= first and last <= begin + whole.nbytes
+
+
+def _phantom(count: int, dtype: DType) -> Array:
+    """Memory of so many elements that nobody touches.
+
+    Raises:
+        CompileError: no memory could hold them.
+    """
+    try:
+        return np.empty(count, dtype)
+    except (MemoryError, OverflowError, ValueError):
+        raise CompileError("a tensor is too large", found=f"{count * dtype.itemsize:,} bytes") from None
+
+
 def alarm() -> View:
     """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
     storage = Storage(np.empty(ALIGNMENT // 4, np.float32), is_zeroed=True)
@@ -140,7 +158,7 @@ def alarm() -> View:
 
 def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
     """A new tensor whose last dimension is contiguous."""
-    storage = Storage(np.empty(math.prod(shape), dtype), home, port=port)
+    storage = Storage(_phantom(math.prod(shape), dtype), home, port=port)
     return View(storage, storage.phantom.reshape(shape))
 
 
@@ -148,7 +166,7 @@ def spaced_rows(shape: Sequence[int]) -> View:
     """A new float32 tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
     size = shape[-1]
     pitch = _pitch(size)
-    storage = Storage(np.empty(math.prod(shape[:-1]) * pitch, np.float32))
+    storage = Storage(_phantom(math.prod(shape[:-1]) * pitch, FLOAT32))
     return View(storage, storage.phantom.reshape(*shape[:-1], pitch)[..., :size])
 
 
@@ -176,7 +194,7 @@ def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 
     top, left, bottom, right = border
     pitch = _pitch(channels)
     rows, columns = height + top + bottom, width + left + right
-    phantom = np.empty(n * rows * columns * pitch, np.float32)
+    phantom = _phantom(n * rows * columns * pitch, FLOAT32)
     whole = phantom.reshape(n, rows, columns, pitch)
     inner = whole[:, top : top + height, left : left + width, :channels]
     image = inner.reshape(n, *sizes, channels) if len(sizes) != 2 and not any(border) else inner

@@ -20,6 +20,8 @@ UNROLL = 4
 # Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
 WEIGHTS_AHEAD = 1024
 LINE_FLOATS = 16
+# Lines of the next tile that a turn fetches; pixels so far apart that there would be more are left to the processor.
+MOST_FETCHED = 64
 # Instructions an element from which an epilogue is applied in a loop of its own.
 DEAR = 8
 
@@ -155,7 +157,7 @@ class _Tile:
         f, code = self.f, self.code
         span = code.columns * code.steps[1]
         share = -(-span * unroll // code.run)
-        if not code.is_source_far:
+        if not code.is_source_far or code.rows * -(-share // LINE_FLOATS) > MOST_FETCHED:
             return
         for row, line in product(range(code.rows), range(0, share, LINE_FLOATS)):
             begin = row * code.steps[0] + span + line

@@ -206,14 +206,14 @@ class _Strip:
         """Every input row of the tile once; an output row is finished with its last."""
         kernel, tile = self.kernel, self.kernel.tile
         totals: dict[int, list[Value]] = {}
-        for i in range((tile.rows - 1) * kernel.stride[0] + (kernel.kernel[0] - 1) * kernel.dilation[0] + 1):
+        taps = range(kernel.kernel[0])
+        for i in sorted({row * kernel.stride[0] + ky * kernel.dilation[0] for row in range(tile.rows) for ky in taps}):
             lines = [(row, *divmod(i - row * kernel.stride[0], kernel.dilation[0])) for row in range(tile.rows)]
             uses = [(row, ky) for row, ky, rest in lines if rest == 0 and 0 <= ky < kernel.kernel[0]]
             for row, ky in uses:
                 if ky == 0:
                     totals[row] = [self._value(-1)] * tile.columns
-            if uses:
-                self._add_line(self.f.at(image, i * kernel.source.h), uses, totals)
+            self._add_line(self.f.at(image, i * kernel.source.h), uses, totals)
             for row, ky in uses:
                 if ky == kernel.kernel[0] - 1:
                     self._finish_row(row, totals.pop(row), target, extras)

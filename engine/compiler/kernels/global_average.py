@@ -1,7 +1,8 @@
 """The mean over all pixels of a channels-last image.
 
 Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
-from their own sums, so that the rounding error grows with the height and the width, not with their product.
+from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
+falls into runs with sums of their own.
 
 Arguments: image, target (its h and w strides are not used), operands of the epilogue.
 """
@@ -29,6 +30,8 @@ from engine.compiler.kernels.kernel import (
 # Vectors of channels summed together, and accumulators of each.
 VECTORS = 4
 ACCUMULATORS = 4
+# Columns of a row summed by themselves.
+RUN = 4096
 # Chunks a kernel should fall into so that threads finish together.
 WANTED_CHUNKS = 8
 
@@ -103,7 +106,7 @@ class GlobalAverage(Kernel):
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(0, self.rows, carry=zeros) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
-            sums = self._sum_row(f, panel, line)
+            sums = self._sum_row(f, panel, line, zeros)
             row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
         for value, first, (lanes, real) in zip(row.results, starts, panel, strict=True):
             mean = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
@@ -111,10 +114,21 @@ class GlobalAverage(Kernel):
             target, *operands = (f.at(at, first * each.c) for at, each in zip(addresses, strides, strict=True))
             f.store_lanes(finish_channels(f, self.epilogue, mean, operands, real), target, real)
 
-    def _sum_row(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value) -> list[Value]:
-        """The sums of a row's pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
+    def _sum_row(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, zeros: list[Value]) -> list[Value]:
+        """The sums of a row's pixels, run by run."""
+        runs, left = divmod(self.columns, RUN)
+        rest = [self._sum_run(f, panel, f.at(line, runs * RUN * self.source.w), left)] if left else []
+        if not runs:
+            return rest[0]
+        with f.loop(0, runs, carry=zeros) as run:
+            sums = self._sum_run(f, panel, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
+            run.carry([f.fadd(a, b) for a, b in zip(run.carried, sums, strict=True)])
+        return [total(f, each) for each in zip(*rest, run.results, strict=True)]
+
+    def _sum_run(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, columns: int) -> list[Value]:
+        """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
         starts = starts_of(panel)
-        turns, left = divmod(self.columns, ACCUMULATORS)
+        turns, left = divmod(columns, ACCUMULATORS)
 
         def load(at: Value) -> list[Value]:
             pieces = zip(starts, panel, strict=True)

@@ -5,6 +5,9 @@ folded into one line, which is held on the stack with the padding around it, and
 pixels. Windows are clipped at the upper and lower border by the number of rows folded; the image itself needs no
 padding.
 
+Where windows are so wide that a line would take too much of the stack, pixels are made one by one: every window is
+walked, clipped at all four borders, and a sum is gathered from the sums of parts of its rows.
+
 Arguments: image (its first pixel), target, operands of the epilogue.
 """
 
@@ -34,6 +37,9 @@ from engine.compiler.kernels.pool_axis import Axis
 # Vectors of channels folded together, and what their line may take of the nearest cache.
 VECTORS = 4
 LINE_BYTES = 8 * 1024
+# A line that takes more than this of the stack is not held; windows are then walked in parts of so many columns.
+LONGEST_LINE_BYTES = 64 * 1024
+PART = 512
 # Taps written out; more are walked in a loop.
 UNROLLED = 16
 # What a chunk should at least read, in bytes, every tap counted; and how many chunks a kernel should fall into.
@@ -98,6 +104,11 @@ class Pool(Kernel):
         if axis.is_adaptive:
             return min(axis.size, -(-self.tile * axis.size // axis.count) + 1)
         return (self.tile - 1) * axis.stride + axis.extent
+
+    @property
+    def holds_line(self) -> bool:
+        """Whether a line is short enough for the stack."""
+        return 4 * self.places * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
@@ -172,7 +183,11 @@ class _Row:
     def emit(self) -> str:
         """Write the function; its name."""
         kernel, f, axis = self.kernel, self.f, self.kernel.across
-        self.line = f.op("ptr", f"alloca [{kernel.places * self.width} x float], align 64")
+        if not kernel.holds_line:
+            self._walk_windows()
+            f.finish()
+            return f.name
+        self.line = f.reserve(kernel.places * self.width)
         w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
         stop = f.minimum(f.add(w, kernel.tile), axis.count)
         first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))
@@ -183,6 +198,31 @@ class _Row:
         self._fold_columns(first, w, stop)
         f.finish()
         return f.name
+
+    def _walk_windows(self) -> None:
+        """The pixels one by one, without a line."""
+        kernel, f, axis = self.kernel, self.f, self.kernel.across
+        w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
+        row, rows = kernel.down.clip(f, self.h)
+        top = f.at(self.image, f.mul(row, kernel.source.h))
+        with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
+            column, columns = axis.clip(f, x.index)
+            corner = f.at(top, f.mul(column, kernel.source.w))
+            with f.loop(0, rows, carry=self.neutral) as down:
+                line = f.at(corner, f.mul(down.index, kernel.down.dilation * kernel.source.h))
+                down.carry(self._folded(down.carried, self._fold_line(line, columns)))
+            self._finish(x.index, down.results)
+
+    def _fold_line(self, line: Value, columns: Index) -> list[Value]:
+        """The taps of a window in one row, part by part."""
+        f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
+        with f.loop(0, columns, PART, carry=self.neutral) as part:
+            at, count = f.at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
+            part.carry(self._folded(part.carried, self._loop(at, gap, count, self._load)))
+        return part.results
+
+    def _folded(self, some: list[Value], others: list[Value]) -> list[Value]:
+        return [self.fold(self.f, pair) for pair in zip(some, others, strict=True)]
 
     def _pad(self, start: Index, stop: Index) -> None:
         """Fill places of the line with what changes nothing."""
@@ -224,7 +264,7 @@ class _Row:
 
     def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
         """The pixels: windows of the line folded, finished and stored."""
-        kernel, f, axis = self.kernel, self.f, self.kernel.across
+        f, axis = self.f, self.kernel.across
         gap = axis.dilation * self.width
         with f.loop(w, stop) as x:
             begin = axis.first(f, x.index)
@@ -236,15 +276,20 @@ class _Row:
             else:
                 taps = [self._read_line(f.at(at, kx * gap)) for kx in range(axis.kernel)]
                 values = [self.fold(f, each) for each in zip(*taps, strict=True)]
-            if kernel.mode == "average":
-                factor = self._factor(x.index)
-                values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
-            self._store(x.index, values)
+            self._finish(x.index, values)
+
+    def _finish(self, window: Value, values: list[Value]) -> None:
+        """What was folded as a pixel of the result."""
+        f = self.f
+        if self.kernel.mode == "average":
+            factor = self._factor(window)
+            values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
+        self._store(window, values)
 
     def _loop(self, at: Value, gap: int, count: Index, load: Any) -> list[Value]:
         with self.f.loop(0, count, carry=self.neutral) as tap:
             values = load(self.f.at(at, self.f.mul(tap.index, gap)))
-            tap.carry([self.fold(self.f, pair) for pair in zip(tap.carried, values, strict=True)])
+            tap.carry(self._folded(tap.carried, values))
         return tap.results
 
     def _factor(self, window: Value) -> Value:

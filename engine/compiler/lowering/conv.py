@@ -30,7 +30,10 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
     if not x.rank == y.rank == len(kernel) + 2:
         return NO_BORDER
-    return border_of(*spans_of(geometry_of(layer, kernel), x.sizes[2:], y.sizes[2:]))
+    try:
+        return border_of(*spans_of(geometry_of(layer, kernel), x.sizes[2:], y.sizes[2:]), x.sizes[2:])
+    except NotLoweredError:
+        return NO_BORDER
 
 
 BORDERS[conv.Conv] = _wanted_border
@@ -48,7 +51,7 @@ def lower_conv(lowering: Lowering, op: RuntimeOperator) -> None:
         raise NotLoweredError("there is no kernel without a batch dimension")
     geometry = geometry_of(layer, weight.shape[2:])
     rows, columns = spans_of(geometry, x.shape[2:], lowering.float_spec(op.outputs[0]).sizes[2:])
-    source = lowering.image(op, x, border_of(rows, columns))
+    source = lowering.image(op, x, border_of(rows, columns, x.shape[2:]))
     if weight.ndim == 3:
         weight = weight[:, :, None, :]
     fused = absorb(lowering, op)

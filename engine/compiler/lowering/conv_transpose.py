@@ -15,7 +15,7 @@ import numpy as np
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.lowering.conv_kernels import direct
 from engine.compiler.lowering.fusion import absorb, epilogue
-from engine.compiler.lowering.geometry import Geometry
+from engine.compiler.lowering.geometry import Geometry, bearable
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
 from engine.compiler.lowering.steps import Pointer, pointer
@@ -24,6 +24,10 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.conv_transpose import ConvTranspose
 from engine.layers.spatial import spread
 from engine.tensor import Array, TensorSpec
+
+
+# Phases of an axis: each pair of them is a kernel of its own.
+MOST_PHASES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,10 @@ def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
     """The phases of one axis with ``count`` outputs.
 
     Raises:
-        NotLoweredError: a phase meets no tap at all.
+        NotLoweredError: a phase meets no tap at all, or there are too many.
     """
+    if min(stride, count) > MOST_PHASES:
+        raise NotLoweredError("there is no kernel for so large a stride")
     found = []
     for phase in range(min(stride, count)):
         shift, first = divmod(phase + padding, stride)
@@ -77,7 +83,7 @@ def _axes(layer: ConvTranspose, kernel: tuple[int, ...], out: tuple[int, ...]) -
 def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
     tops, bottoms = zip(*(each.margins(sizes[0]) for each in rows), strict=True)
     lefts, rights = zip(*(each.margins(sizes[1]) for each in columns), strict=True)
-    return max(tops), max(lefts), max(bottoms), max(rights)
+    return bearable((max(tops), max(lefts), max(bottoms), max(rights)), sizes)
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:

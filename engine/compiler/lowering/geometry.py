@@ -10,6 +10,11 @@ from engine.layers import conv
 from engine.tensor import Array
 
 
+# How many times as many pixels an image within its border may have, and so many more.
+MOST_GROWTH = 16
+FEW_PIXELS = 4096
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
     """A convolution as its parameters give it, with a height of one where there is none."""
@@ -68,11 +73,27 @@ def spans_of(geometry: Geometry, sizes: tuple[int, ...], counts: tuple[int, ...]
     return rows, columns
 
 
-def border_of(rows: list[Span], columns: list[Span]) -> Border:
-    """The zeros around the image that are read."""
+def border_of(rows: list[Span], columns: list[Span], sizes: tuple[int, ...]) -> Border:
+    """The zeros around an image of ``sizes`` that are read.
+
+    Raises:
+        NotLoweredError: they are too many to be laid around it.
+    """
     top, left = (max(span.before for span in each) for each in (rows, columns))
     bottom, right = (max(span.after for span in each) for each in (rows, columns))
-    return top, left, bottom, right
+    return bearable((top, left, bottom, right), sizes)
+
+
+def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
+    """The border itself.
+
+    Raises:
+        NotLoweredError: an image of ``sizes`` within it would outgrow the image by far.
+    """
+    (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
+    if (height + top + bottom) * (width + left + right) > MOST_GROWTH * height * width + FEW_PIXELS:
+        raise NotLoweredError("there is no kernel for so much padding")
+    return border
 
 
 def as_image(array: Array) -> Array:

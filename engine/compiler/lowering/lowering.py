@@ -51,10 +51,12 @@ class Options:
     Args:
         winograd: ``auto`` or ``off``.
         off: names of what is left out; see engine.passes.LOWERING_PASSES.
+        refused: operators that are left to the reference, and why.
     """
 
     winograd: str = "auto"
     off: Collection[str] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -292,7 +294,13 @@ class Lowering:
     def elementwise(self, op: RuntimeOperator) -> Lowered | None:
         """The expression an operator stands for, if it is a float32 map."""
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
-        if op.layer is None or spec is None or spec.dtype != FLOAT32 or not spec.size:
+        if (
+            op.layer is None
+            or op.name in self.options.refused
+            or spec is None
+            or spec.dtype != FLOAT32
+            or not spec.size
+        ):
             return None
         return expression_of(op.layer, [self._as_argument(each) for each in op.inputs])
 

@@ -52,7 +52,7 @@ def lower_adaptive(lowering: Lowering, op: RuntimeOperator) -> None:
     """The mean of windows that cover an image evenly."""
     layer = lowering.layer(op, AdaptiveAvgPool)
     x, sizes = _operand(lowering, op, layer.spatial_rank), lowering.float_spec(op.outputs[0]).sizes[2:]
-    if sizes == (1, 1):
+    if set(sizes) == {1}:
         emit_global_average(lowering, op, x)
         return
     axes = [Axis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]

@@ -15,6 +15,10 @@ from engine.layers.interpolation import Taps
 from engine.layers.resample import Antialiased, Resample
 
 
+# Elements that a new pixel is made of; all are written out.
+MOST_TAPS = 64
+
+
 @lowers(Resample, Antialiased, image=True)
 def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
     """An image resampled along both axes with the element-wise operators after it."""
@@ -25,6 +29,8 @@ def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
     (_, down), (_, across) = sorted(layer.taps(x.phantom, spec.shape[2:]), key=lambda each: each[0])
     if down.used is not None or across.used is not None:
         raise NotLoweredError("there is no kernel for taps of varying number")
+    if len(down.indices) * len(across.indices) > MOST_TAPS:
+        raise NotLoweredError("there is no kernel for so many taps")
     fused = absorb(lowering, op)
     if len(fused.operators) == 1 and _repeats(down, x.shape[2]) and _repeats(across, x.shape[3]):
         _emit_copy(lowering, op, x)

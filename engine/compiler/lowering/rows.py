@@ -10,6 +10,7 @@ from engine.compiler.kernels.global_average import GlobalAverage
 from engine.compiler.kernels.rows import RowReduction
 from engine.compiler.kernels.softmax import Softmax
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
+from engine.compiler.lowering.geometry import as_image
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import NotLoweredError, lowers
 from engine.compiler.lowering.steps import dense_strides, pointer
@@ -142,31 +143,34 @@ def as_rows(x: View, count: int = 1) -> View | None:
 
 
 def emit_global_average(lowering: Lowering, op: RuntimeOperator, x: View) -> None:
-    """The mean over all pixels, to (N, C) or (N, C, 1, 1), with the element-wise operators after it."""
+    """The mean over all pixels, to (N, C), (N, C, 1) or (N, C, 1, 1), with the element-wise operators after it."""
     x = lowering.image(op, x)
     fused = absorb(lowering, op)
     target, result = _means(lowering, fused)
     tail, operands = epilogue(lowering, fused, _with_pixels)
-    n, channels, rows, columns = x.shape
+    image = x.derive(as_image(x.phantom))
+    if image is None:
+        raise NotLoweredError("its operand is no image")
+    n, channels, rows, columns = image.shape
     kernel = GlobalAverage(
         batch=n,
         rows=rows,
         columns=columns,
         channels=channels,
-        source=dense_strides(x),
+        source=dense_strides(image),
         target=dense_strides(result),
         lanes=lowering.host.lanes,
         epilogue=tail,
     )
     traffic = x.phantom.nbytes + target.phantom.nbytes
-    lowering.emit(kernel, [pointer(x), pointer(result), *operands], fused.operators, traffic)
+    lowering.emit(kernel, [pointer(image), pointer(result), *operands], fused.operators, traffic)
     lowering.define(fused.operand, target)
 
 
 def _means(lowering: Lowering, fused: Fused) -> tuple[View, View]:
     """Where the means lie, and the same seen as (n, c, 1, 1)."""
     spec = lowering.float_spec(fused.operand)
-    target = lowering.place(fused.operand, is_image=spec.rank == 4)
+    target = lowering.place(fused.operand, is_image=spec.rank > 2)
     seen = target.derive(_with_pixels(target.phantom))
     if seen is None:
         raise NotLoweredError("its result does not lie channels-last")
@@ -174,5 +178,5 @@ def _means(lowering: Lowering, fused: Fused) -> tuple[View, View]:
 
 
 def _with_pixels(array: Array) -> Array:
-    """(N, C), means that dropped their dimensions, as (N, C, 1, 1)."""
-    return array[:, :, None, None] if array.ndim == 2 else array
+    """(N, C), means that dropped their dimensions, and (N, C, 1) as (N, C, 1, 1)."""
+    return array[:, :, None, None] if array.ndim == 2 else as_image(array)

@@ -6,13 +6,16 @@ the one in the middle meets any. Others meet a part of the image; then the outpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 # What splitting an axis must save of its products, and pixels that every span must have.
 WORTH = 0.15
 FEWEST = 4
+# Spans an axis may fall into: each pair of them is a kernel of its own.
+MOST_SPANS = 8
+# Taps up to which it is looked at exactly which meet the image.
+MOST_TAPS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,28 @@ class Axis:
         origin = output * self.stride - self.before
         first = max(0, -(origin // self.dilation))
         return range(first, max(first, min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)))
+
+    def runs(self) -> Iterator[tuple[int, range]]:
+        """Output pixels in a row that meet the same taps: how many, and which; at most two for every tap."""
+        output = 0
+        while output < self.count:
+            taps, following = self.live(output), self._change(output)
+            yield following - output, taps
+            output = following
+
+    def _change(self, output: int) -> int:
+        """The next output pixel that may meet other taps."""
+        origin = output * self.stride - self.before
+        skipped = max(0, -(origin // self.dilation))
+        stop = min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)
+        changes = [self._first_at((1 - min(skipped, self.kernel)) * self.dilation)] if skipped else []
+        if stop > 0:
+            changes.append(self._first_at(self.size - (stop - 1) * self.dilation))
+        return max(output + 1, min(changes, default=self.count)) if changes else self.count
+
+    def _first_at(self, origin: int) -> int:
+        """The first output pixel whose first tap lies there or further on, the last but one at most."""
+        return min(self.count, -(-(origin + self.before) // self.stride))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +103,39 @@ class Span:
 
 def spans(axis: Axis, *, can_split: bool) -> list[Span]:
     """The output of an axis in spans, one of all pixels unless it pays to split."""
-    lives = [axis.live(output) for output in range(axis.count)]
-    met = [each for each in lives if each]
+    if axis.kernel > MOST_TAPS:
+        return [Span.of(axis, 0, axis.count, range(axis.kernel))]
+    runs = _merged(axis.runs())
+    met = [taps for _, taps in runs if taps]
     if not met:  # zeros everywhere; some tap has to read them
         return [Span.of(axis, 0, axis.count, range(axis.kernel))]
     whole = range(min(each.start for each in met), max(each.stop for each in met))
-    if can_split and axis.dilation > 1 and len(met) == len(lives) and _is_worth(lives, whole):
-        return _split(axis, lives)
+    if can_split and axis.dilation > 1 and len(met) == len(runs) and _is_worth(runs, whole):
+        return _split(axis, runs)
     return [Span.of(axis, 0, axis.count, whole)]
 
 
-def _is_worth(lives: Sequence[range], whole: range) -> bool:
-    fewest = min(len(list(group)) for _, group in groupby(lives))
-    return fewest >= FEWEST and sum(map(len, lives)) <= (1 - WORTH) * len(lives) * len(whole)
+def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:
+    """The same with equal neighbours as one."""
+    result: list[tuple[int, range]] = []
+    for count, taps in runs:
+        if result and result[-1][1] == taps:
+            result[-1] = result[-1][0] + count, taps
+        else:
+            result.append((count, taps))
+    return result
 
 
-def _split(axis: Axis, lives: Sequence[range]) -> list[Span]:
+def _is_worth(runs: Sequence[tuple[int, range]], whole: range) -> bool:
+    if len(runs) > MOST_SPANS or min(count for count, _ in runs) < FEWEST:
+        return False
+    products, pixels = sum(count * len(taps) for count, taps in runs), sum(count for count, _ in runs)
+    return products <= (1 - WORTH) * pixels * len(whole)
+
+
+def _split(axis: Axis, runs: Sequence[tuple[int, range]]) -> list[Span]:
     result, start = [], 0
-    for taps, group in groupby(lives):
-        count = len(list(group))
+    for count, taps in runs:
         result.append(Span.of(axis, start, count, taps))
         start += count
     return result

@@ -90,6 +90,8 @@ def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
 def _lower_by_rule(lowering: Lowering, op: RuntimeOperator) -> None:
     before = _State(lowering)
     try:
+        if op.name in lowering.options.refused:
+            raise NotLoweredError(lowering.options.refused[op.name])
         rule = RULES.get(type(layer_of(op).layer))
         if rule is None and lowering.elementwise(op) is not None:
             rule = RULES[Layer]
