@@ -25,7 +25,6 @@ from engine.layers.conv_transpose import ConvTranspose
 from engine.layers.spatial import spread
 from engine.tensor import Array, TensorSpec
 
-
 # Phases of an axis: each pair of them is a kernel of its own.
 MOST_PHASES = 16
 

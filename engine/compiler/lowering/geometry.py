@@ -9,7 +9,6 @@ from engine.compiler.lowering.taps import Axis, Span, spans
 from engine.layers import conv
 from engine.tensor import Array
 
-
 # How many times as many pixels an image within its border may have, and so many more.
 MOST_GROWTH = 16
 FEW_PIXELS = 4096

@@ -14,7 +14,6 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.interpolation import Taps
 from engine.layers.resample import Antialiased, Resample
 
-
 # Elements that a new pixel is made of; all are written out.
 MOST_TAPS = 64
 
