@@ -95,6 +95,8 @@ def clone_block(descriptor: int, folder: str, size: int) -> Array | None:
     Args:
         folder: where the file lies.
     """
+    if not hasattr(os, "O_TMPFILE"):
+        return None
     for place in (folder, None):
         with suppress(OSError):
             where = tempfile.gettempdir() if place is None else place

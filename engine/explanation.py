@@ -45,7 +45,7 @@ def _init(graph: RuntimeGraph, limit: int) -> Iterator[str]:
     yield _heading("init(): NEED_INIT → NEED_BUILD")
     yield f"{len(source.operators)} operators read from the text, {len(source.annotations)} shapes announced by it"
     total = sum(attribute.data.nbytes for attribute in attributes)
-    yield f"{len(attributes)} attributes mapped from the archive, {total:,} bytes, none of them read yet"
+    yield f"{len(attributes)} attributes in the archive, {total:,} bytes"
     for op in source.operators[:limit]:
         operands = f"{' '.join(op.inputs) or '·'} → {' '.join(op.outputs) or '·'}"
         yield f"  line {op.line:<4} {op.type:<24} {op.name}  {operands}"

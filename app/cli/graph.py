@@ -50,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     found = models.find(args.model, settings)
     version = models.newest(found)
     if args.format == _PARAM:
-        write_result(version.param.read_bytes(), args.output)
+        write_result(engine.read_file(version.param, 1 << 28), args.output)
         return 0
     with progress(f"loading {found.name}"):
         graph = models.load(version)

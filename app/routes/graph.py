@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+import engine
 from app.dataplane import DataPlane
-from app.errors import InvalidRequestError
+from app.errors import InvalidRequestError, ModelNotReadyError
 from app.render import MEDIA_TYPES, render
 from app.routes.state import dataplane
 from app.schemas import ErrorBody
@@ -18,6 +19,7 @@ from app.store import Version
 router = APIRouter(tags=["graph"])
 
 _PARAM_TYPE: Final = "text/plain; charset=utf-8"
+_MAX_TEXT_BYTES: Final = 1 << 28
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
     **{status: {"model": ErrorBody} for status in (400, 404, 429, 503, 504)},
@@ -54,10 +56,20 @@ async def _graph(plane: DataPlane, name: str | None, number: int | None, format:
     if format == "param":
         if profile:
             raise InvalidRequestError("profile: the model's own file has no times, expected another format")
-        return Response(await plane.offload(version.files.param.read_bytes, deadline), media_type=_PARAM_TYPE)
+        return Response(
+            await plane.offload(lambda: _text(version, plane.settings.retry_after_s), deadline), media_type=_PARAM_TYPE
+        )
     times = await plane.profile(version, deadline) if profile else []
     text = await plane.offload(lambda: render(_description(version, times), format), deadline)
     return Response(text, media_type=MEDIA_TYPES[format])
+
+
+def _text(version: Version, retry_after_s: int) -> bytes:
+    """The text file as it lies in the store."""
+    try:
+        return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
+    except engine.EngineError as exc:
+        raise ModelNotReadyError(f"model '{version.name}': {exc}", retry_after_s=retry_after_s) from None
 
 
 def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:

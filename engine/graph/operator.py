@@ -44,7 +44,7 @@ class RuntimeOperator:
 
     @property
     def attributes(self) -> Mapping[str, pnnx.Attribute]:
-        """Weights stored with the operator, mapped from the file."""
+        """Weights stored with the operator."""
         return self.source.attributes
 
     @property

@@ -1,6 +1,6 @@
 """The PNNX file pair, read and written without loss. What a graph means is not this package's business.
 
-graph = read("model.pnnx.param")                 # model.pnnx.bin is mapped
+graph = read("model.pnnx.param")                 # and model.pnnx.bin, as they are now
 write(graph, "copy.pnnx.param", "copy.pnnx.bin")
 """
 

@@ -28,8 +28,8 @@ class Attribute:
     Args:
         shape: its dimensions; ``()`` is a single element without dimensions, a dimension may be zero.
         dtype: numpy dtype of the values.
-        data: the values, C-contiguous, read-only. As read they are a view of the mapped file: not aligned, and of no
-            cost until touched. complex32 has no numpy dtype and is a widened copy.
+        data: the values, C-contiguous, read-only. As read they are a view of the archive: not aligned. complex32 has no
+            numpy dtype and is a widened copy.
         code: the PNNX dtype code in the file. May be left out except for ``c32``, whose dtype is c64's too.
     """
 

@@ -52,7 +52,7 @@ def write(graph: Graph, param_path: Path, bin_path: Path | None = None) -> None:
     """Write a model so that reading gives an equal graph. Both files are replaced, or neither.
 
     Args:
-        graph: any graph. Its attributes may be mapped from the very files that are replaced.
+        graph: any graph, be it read from the very files that are replaced.
         param_path: the text file.
         bin_path: the weights file, None for the one beside the text file.
 

@@ -149,6 +149,17 @@ def test_files_that_cannot_be_served_take_nobodys_place_and_their_reason_is_told
         assert (answer(client), row(client)["reason"]) == (4, None)
 
 
+def test_the_text_of_a_model_is_not_waited_for(tmp_path: Path) -> None:
+    folder = write(tmp_path, 2)
+    with unwatched(tmp_path) as client:
+        (folder / "model.pnnx.param").unlink()
+        os.mkfifo(folder / "model.pnnx.param")
+        response = client.get("/models/m/graph?format=param")
+        assert response.status_code == 503
+        assert response.json()["error"]["message"] == "model 'm': model.pnnx.param: not a regular file"
+        assert (answer(client), client.get("/models/m/graph").status_code) == (2, 200)
+
+
 def test_a_model_that_failed_serves_when_its_files_are_mended(tmp_path: Path) -> None:
     folder = write(tmp_path, 2)
     (folder / "model.pnnx.bin").write_bytes(b"")
