@@ -1,12 +1,15 @@
 """Threads that load models side by side, so that one that takes for ever holds up neither the others nor the end.
 
-A job is asked to stop when its time is up. One that heeds nobody is left alone: its thread goes on as a daemon, what it
-still makes is thrown away, and its place is long taken by the next, for a place is free again after PATIENCE_S.
+A job is asked to stop when its time is up. One that does not heed it is left behind: its place is long taken by the
+next, for a place is free again after PATIENCE_S, and what it still makes is thrown away. Where it is stuck in Python an
+exception ends its thread; one that is stuck in native code goes on as a daemon.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -20,10 +23,15 @@ log = logging.getLogger(__name__)
 PATIENCE_S: Final = 10.0
 # ... as long as no more than this many run.
 MAX_THREADS: Final = 16
+# What was given up may heed it by itself for so long.
+GRACE_S: Final = 2.0
+# Whoever is in there may be about to hold a lock that others need, and would not open it again.
+_OUTERMOST: Final = ("_bootstrap", "_bootstrap_inner", "run")
+_NOT_IN: Final = ("llvmlite", "importlib", "<frozen importlib", "threading.py", "logging")
 
 
-class LoadingStoppedError(Exception):
-    """A load is no longer wanted, or its time is up."""
+class LoadingStoppedError(BaseException):
+    """A load is no longer wanted, or its time is up; no fault of an operator, which is why it is no Exception."""
 
 
 class Stop:
@@ -79,6 +87,7 @@ class Job:
     gave_up: Callable[[], None]
     stop: Stop
     began: float = field(default=0.0)
+    thread: threading.Thread | None = field(default=None)
 
 
 class Crew:
@@ -156,7 +165,8 @@ class Crew:
         job.stop.begin()
         self._running.append(job)
         try:
-            threading.Thread(target=self._run, args=(job,), name=f"load-{job.name}", daemon=True).start()
+            job.thread = threading.Thread(target=self._run, args=(job,), name=f"load-{job.name}", daemon=True)
+            job.thread.start()
         except RuntimeError:  # the system has no more threads for us
             self._running.remove(job)
             job.gave_up()
@@ -166,10 +176,15 @@ class Crew:
         self._abandoned += 1
         job.stop.give_up()
         job.gave_up()
+        timer = threading.Timer(GRACE_S, _interrupt, (job.thread,))
+        timer.daemon = True
+        timer.start()
 
     def _run(self, job: Job) -> None:
         try:
             job.work(job.stop)
+        except LoadingStoppedError:
+            pass
         except BaseException:  # a thread that ends must leave its place, whatever the job has raised
             log.exception("loading '%s'", job.name)
         with self._changed:
@@ -178,3 +193,15 @@ class Crew:
             else:
                 self._abandoned -= 1
             self._changed.notify_all()
+
+
+def _interrupt(thread: threading.Thread | None) -> None:
+    """Raise LoadingStoppedError in a thread that computes in Python for ever."""
+    if thread is None or not thread.is_alive() or thread.ident is None:
+        return
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None:
+        if any(part in frame.f_code.co_filename for part in _NOT_IN) and frame.f_code.co_name not in _OUTERMOST:
+            return
+        frame = frame.f_back
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(LoadingStoppedError))

@@ -13,9 +13,10 @@ from PIL import Image
 
 import engine
 from app.config import ModelConfig
-from app.errors import InputMismatchError, InvalidRequestError, NotAcceptableError
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
+from app.machine_memory import available_bytes
 from app.memory import charge, charged
 from app.progress import CompileProgress
 from app.sessions import open_session
@@ -184,11 +185,18 @@ class Model:
         inputs = self.example_inputs()
         if inputs is None:
             return False
+        self._check_memory(inputs)
         self.compile(progress=progress, cancelled=cancelled)
         self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
         if cancelled is None or not cancelled():
             _ = self.session.batching
         return True
+
+    def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)
+        there_is = available_bytes()
+        if needed > there_is:
+            raise ConfigError(f"a run of one item takes some {needed:,} bytes, expected at most {there_is:,}")
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:
         """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -130,7 +131,10 @@ class Machine:
                 if all(array.size for array in inputs):
                     self._fall_back(error)
             else:
-                return _run_compiled(compiled, instance, inputs, cancelled, runs)
+                if runs is not None:
+                    return _profile(compiled, instance, inputs, cancelled, runs)
+                reference = None if self._must_compile else partial(_run_reference, graph, inputs, cancelled, None)
+                return compiled.run(inputs, cancelled, instance, reference)
         return _run_reference(graph, inputs, cancelled, runs)
 
     def close(self) -> None:
@@ -277,15 +281,13 @@ def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
     )
 
 
-def _run_compiled(
+def _profile(
     compiled: CompiledGraph,
     instance: Instance,
     inputs: Sequence[Array],
     cancelled: Callable[[], bool] | None,
-    runs: list[MeasuredRun] | None,
+    runs: list[MeasuredRun],
 ) -> list[Array]:
-    if runs is None:
-        return compiled.run(inputs, cancelled, instance)
     outputs, report = compiled.profile(inputs, cancelled, instance)
     runs.append(MeasuredRun(rows=report.rows, kernels=report.describe(), peak_bytes=report.peak_bytes))
     return outputs

@@ -45,12 +45,18 @@ class CompiledGraph:
         self._exact: CompiledGraph | None = None
 
     def run(
-        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None, instance: Instance | None = None
+        self,
+        inputs: Sequence[Array],
+        cancelled: Callable[[], bool] | None = None,
+        instance: Instance | None = None,
+        otherwise: Callable[[], list[Array]] | None = None,
     ) -> list[Array]:
         """The graph's outputs, laid flat; compiles first when these shapes are new.
 
         Args:
             instance: for these shapes, as ``find`` or ``instance`` gave it.
+            otherwise: gives the outputs where Winograd's algorithm cannot, until there is code without it; without
+                this the run waits for such code.
 
         Raises:
             CompileError: generated code is not valid.
@@ -61,7 +67,12 @@ class CompiledGraph:
         try:
             return as_outputs(instance.run(inputs, None, cancelled))
         except NotFiniteError:
-            return self._without_winograd().run(inputs, cancelled)
+            exact, specs = self._without_winograd(), _specs(inputs)
+            found = exact.find(specs)
+            if found is not None or otherwise is None:
+                return exact.run(inputs, cancelled, found)
+            exact.begin(specs)
+            return otherwise()
 
     def profile(
         self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None, instance: Instance | None = None

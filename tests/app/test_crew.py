@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -126,3 +128,22 @@ def test_a_closed_crew_asks_what_runs_to_stop_and_begins_nothing(stuck: list[Wor
     assert heeded.wait(PATIENCE_S)
     hands.wait()
     assert not stuck[0].began.is_set() and not stuck[1].began.is_set()
+
+
+def test_one_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "GRACE_S", 0.01)
+    turns = [0]
+
+    def compute(stop: Stop) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                turns[0] += 1
+
+    hands, given_up = Crew(1), threading.Event()
+    hands.submit(Job("endless", compute, given_up.set, Stop(0.05)))
+    hands.wait()
+    assert given_up.is_set()
+    end = time.monotonic() + PATIENCE_S
+    while hands.is_busy:
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.app.models import elementwise, write_classifier, write_detector, write_model
+from tests.app.models import elementwise, through, write_classifier, write_detector, write_model
 from tests.app.pictures import npy, png
 
 pytestmark = pytest.mark.slow
@@ -223,6 +223,29 @@ def test_settings_that_do_not_work_are_told_in_one_line() -> None:
     done = subprocess.run(SERVE, cwd=ROOT, env=environ, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("pnnx-serve: error: port (PNNX_SERVE_PORT): ") and done.stderr.count("\n") == 1
+
+
+def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end(store: Path) -> None:
+    (store / "endless.py").write_text(
+        "import engine\n"
+        "@engine.register('endless.Loop')\n"
+        "class Loop(engine.Layer):\n"
+        "    def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:\n"
+        "        return input\n"
+        "    def forward(self, input):\n"
+        "        while True:\n"
+        "            pass\n"
+    )
+    for name in ("a", "b"):
+        write_model(store, name, through("endless.Loop", "(1,3)f32"))
+    with process(store, plugins=store / "endless.py", load_timeout_s=1, cache=False) as server:
+        rows = {row["name"]: row for row in httpx.get(f"{server.url}/models").json()["models"]}
+        answer = httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2, 3]]}, timeout=30)
+        server.signal()
+        status, log = server.wait()
+    assert rows["a"]["reason"] == "version 1: not loaded within 1 seconds (load_timeout_s)"
+    assert {name for name, row in rows.items() if row["state"] == "ready"} == {"one", "shades", "boxes"}
+    assert answer.status_code == 200 and status == 0, log
 
 
 def test_a_second_signal_ends_it_at_once(store: Path) -> None:
