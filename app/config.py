@@ -10,9 +10,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from app.errors import ConfigError
 from app.reading import read_text
@@ -50,8 +50,10 @@ class Section(BaseModel):
 class PreprocessConfig(Section):
     """How a picture becomes the network's input: value = (pixel * scale - mean) / std, per channel."""
 
-    size: tuple[Positive, Positive] | None = Field(
-        default=None, description="Height and width of the network's input; default: as the graph has them."
+    size: tuple[NotNegative, NotNegative] | None = Field(
+        default=None,
+        description="Height and width of the network's input; default: as the graph has them. letterbox: one may be 0,"
+        " and follows from the other and the picture.",
     )
     resize: Literal["stretch", "crop", "letterbox", "none"] = Field(
         default="stretch",
@@ -65,7 +67,8 @@ class PreprocessConfig(Section):
     )
     multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
-        description="none, size open: height and width grow to a multiple of it, by repeating the last row and column.",
+        description="none, size open: height and width grow to a multiple of it, by repeating the last row and column;"
+        " letterbox: what follows grows to one, by filling.",
     )
     max_pixels: Positive | None = Field(
         default=None, description="Largest picture this model takes, in pixels; default: the server's max_pixels."
@@ -87,6 +90,12 @@ class PreprocessConfig(Section):
     )
     layout: Literal["nchw", "nhwc"] = Field(default="nchw", description="Order of the input's dimensions.")
     alpha: str = Field(default="white", description="Colour that transparent pictures are laid on: a name or #rrggbb.")
+
+    @model_validator(mode="after")
+    def _one_side_may_follow(self) -> Self:
+        if self.size is not None and 0 in self.size and (self.resize != "letterbox" or self.size == (0, 0)):
+            raise ValueError(f"size: found {list(self.size)}, expected a 0 with letterbox only, and only one")
+        return self
 
 
 class ClassificationConfig(Section):
@@ -267,6 +276,8 @@ def _told(problems: Mapping[str, str]) -> list[str]:
 def _sentence(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{did_you_mean(str(error['loc'][-1]), _KEYS)}"
+    if error["type"] == "value_error":
+        return str(error["msg"]).removeprefix("Value error, ")
     message = str(error["msg"])
     return f"{message[0].lower()}{message[1:]}, found {told(brief(error['input']))}"
 

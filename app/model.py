@@ -118,7 +118,7 @@ class Model:
         start = time.perf_counter()
         predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
         if wanted is None:
-            wanted = () if placements and predictions is not None else tuple(outputs)
+            wanted = () if placements else tuple(outputs)
         drawing = self._draw(inputs, predictions) if request.draw and predictions else None
         timing.postprocess_s = time.perf_counter() - start
         return InferResult(
@@ -210,13 +210,9 @@ class Model:
         shape = list(port.spec.shape)
         if shape and shape[0] is None:
             shape[0] = 1
-        if (
-            self.preprocessor is not None
-            and port.name == self.signature.picture_input
-            and self.preprocessor.config.size
-        ):
-            sides = slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)
-            shape[sides] = self.preprocessor.config.size
+        size = None if self.preprocessor is None else self.preprocessor.example_size
+        if self.preprocessor is not None and size is not None and port.name == self.signature.picture_input:
+            shape[slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)] = size
         known = [dim for dim in shape if dim is not None]
         return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
 

@@ -27,6 +27,7 @@ from app.dataplane import DataPlane
 from app.door import Door, Limits
 from app.limits import raise_file_limit
 from app.log import configure_logging
+from app.machine_memory import keep_heap
 from app.main import create_app
 from app.settings import Settings, SettingsError
 from app.workers import detach, supervise
@@ -103,6 +104,7 @@ def serve(settings: Settings) -> int:
 
 def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
+    keep_heap()
     server = build(settings, url)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy

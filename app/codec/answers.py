@@ -14,10 +14,14 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.numpy_files import portable
+from app.memory import charge
 
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000
 _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+# Bytes of a value as text, in a buffer that grows by doubling; and of one as a Python number in a list.
+_TEXT: Final = 24
+_NUMBER: Final = 48
 
 
 def dump_json(value: object) -> bytes:
@@ -61,6 +65,7 @@ def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
 
 def json_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """Tensors by name."""
+    charge(_TEXT * sum(array.size for array in arrays.values()))
     return {name: json_tensor(array) for name, array in arrays.items()}
 
 
@@ -75,6 +80,7 @@ def _values(flat: NDArray[Any]) -> NDArray[Any] | list[Any]:
     is_finite = np.isfinite(flat)
     if is_finite.all():
         return flat
+    charge(_NUMBER * flat.size)
     spelt: list[Any] = flat.tolist()
     for index in np.flatnonzero(~is_finite):
         spelt[index] = _spell(spelt[index])

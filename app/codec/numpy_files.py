@@ -89,6 +89,7 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
 
 def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """An uncompressed .npz file; bfloat16, which numpy cannot load again, is widened to float32."""
+    charge(3 * sum(array.nbytes for array in arrays.values()))
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: portable(array) for name, array in arrays.items()})
     return buffer.getvalue()

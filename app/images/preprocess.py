@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -70,12 +70,14 @@ class Preprocessor:
                 f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
             )
         start, decode_s = time.perf_counter(), 0.0
+        canvas = self._widest(pictures) if self._follows else None
         batch: NDArray[Any] | None = None
         placements: list[Placement] = []
         for index, picture in enumerate(pictures):
             check()
             before = time.perf_counter()
             opened, placement = self._opened(picture)
+            placement = placement if canvas is None else replace(placement, canvas=canvas)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
             elif placement.canvas != placements[0].canvas:
@@ -99,13 +101,39 @@ class Preprocessor:
 
     @property
     def example_size(self) -> tuple[int, int] | None:
-        """(height, width) of the network's input, None where any size goes."""
-        return self.config.size
+        """(height, width) of the network's input, None where it depends on the picture."""
+        return None if self._follows else self.config.size
+
+    @property
+    def _follows(self) -> bool:
+        """Whether one side of the canvas follows from the other and the picture."""
+        return self.config.size is not None and 0 in self.config.size
+
+    def _widest(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
+        """The canvas that holds each picture of a batch: those that are smaller lie at its left and top."""
+        canvases = [self._opened(picture)[1].canvas for picture in pictures]
+        return (max(width for width, _ in canvases), max(height for _, height in canvases)) if canvases else None
 
     def _opened(self, picture: Picture) -> tuple[OpenPicture, Placement]:
         opened = OpenPicture(picture, max_pixels=self._max_pixels)
+        if self._follows:
+            return opened, self._following(picture, opened.size)
         canvas = self._canvas(picture, opened.size)
         return opened, place(opened.size, canvas, self.config)
+
+    def _following(self, picture: Picture, size: tuple[int, int]) -> Placement:
+        height, width = self.config.size or (0, 0)
+        if width == 0:
+            resized = (max(1, round(size[0] * height / size[1])), height)
+            canvas = (self._multiple(resized[0]), height)
+        else:
+            resized = (width, max(1, round(size[1] * width / size[0])))
+            canvas = (width, self._multiple(resized[1]))
+        self._check_grown(picture, canvas, f"resizing to {list(self.config.size or ())}")
+        return Placement(picture=size, resized=resized, canvas=canvas)
+
+    def _multiple(self, side: int) -> int:
+        return -(-side // self.config.multiple) * self.config.multiple
 
     def _cost_of_fitting(self, size: tuple[int, int], placement: Placement) -> int:
         """The bytes between a decoded picture and its tensor: the resized picture, half resized, and as arrays."""
@@ -128,15 +156,18 @@ class Preprocessor:
         return canvas
 
     def _grown(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
-        width, height = (-(-side // self.config.multiple) * self.config.multiple for side in size)
-        if width * height > self._max_pixels:
+        width, height = map(self._multiple, size)
+        self._check_grown(picture, (width, height), f"growing to multiples of {self.config.multiple}")
+        return width, height
+
+    def _check_grown(self, picture: Picture, canvas: tuple[int, int], by: str) -> None:
+        if canvas[0] * canvas[1] > self._max_pixels:
             raise RequestTooLargeError(
-                f"{picture.label} has too many pixels: found {width}x{height} after growing to multiples of"
-                f" {self.config.multiple}, expected at most {self._max_pixels}",
-                found=width * height,
+                f"{picture.label} has too many pixels: found {canvas[0]}x{canvas[1]} after {by}, expected at most"
+                f" {self._max_pixels}",
+                found=canvas[0] * canvas[1],
                 limit=self._max_pixels,
             )
-        return width, height
 
     def _fit(self, image: Image.Image, placement: Placement) -> NDArray[np.uint8]:
         """Resize what the canvas shows of the picture; Pillow's filters look beyond the box, so a crop is exact."""
@@ -210,7 +241,8 @@ def _settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
         raise ConfigError(
             f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
         )
-    if config.multiple > 1 and (size is not None or config.resize != "none"):
+    follows = size is not None and 0 in size
+    if config.multiple > 1 and not follows and (size is not None or config.resize != "none"):
         raise ConfigError(
             f"preprocess.multiple: found {config.multiple}, expected 1 where size is not open or resize not 'none'"
         )

@@ -17,6 +17,7 @@ from app.config import ImageConfig
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.images.png import encode_png, from_text, to_text
+from app.memory import charge, charged
 from app.tasks.task import Outputs, Prediction, TaskContext, overlay
 
 _COLORS: Final = {1: ("grey",), 3: ("rgb", "bgr")}
@@ -49,6 +50,13 @@ class ImageTask:
             raise ConfigError(f"image.color: found '{options.color}', but the output has {planes.shape[1]} channels")
         if len(placements) != len(planes):
             raise ConfigError(f"the outputs are of {len(planes)} items, expected {len(placements)}")
+        charge(2 * planes.size)  # as PNG and as text
+        with charged(3 * planes.nbytes):
+            return self._predictions(planes, placements, options)
+
+    def _predictions(
+        self, planes: NDArray[Any], placements: Sequence[Placement], options: ImageConfig
+    ) -> Sequence[Prediction]:
         return [
             _prediction(_pixels(item[:, *_covered(placement, item.shape[1:])], options))
             for item, placement in zip(planes, placements, strict=True)

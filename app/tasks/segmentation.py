@@ -20,6 +20,7 @@ from app.images.drawing import blend
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
 from app.images.png import decode_png, encode_png, from_text, to_text
+from app.memory import charged, check
 from app.tasks.class_maps import MAX_CLASSES, NOTHING, ClassMap, areas, classes_of_indices, classes_of_scores
 from app.tasks.classification import activate
 from app.tasks.masks import encode_mask
@@ -27,6 +28,8 @@ from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
 
 _BACKGROUND: Final = "background"
 _USUAL_THRESHOLD: Final = 0.5
+# Bytes a pixel of the picture sent takes while it is decided: scores and indices, of the best so far and of one class.
+_PIXEL: Final = 16
 
 
 class SegmentationTask:
@@ -59,9 +62,11 @@ class SegmentationTask:
         context, background = self._labelled(maps.shape), self._background(maps.shape, options)
         found = []
         for item, placement in zip(maps, placements, strict=True):
-            class_map, classes = _classify(item, placement, options, context.labels)
-            class_map = _without_small(class_map, classes, background, options.min_area)
-            found.append(self._finding(class_map, classes, background, context))
+            check()
+            with charged(_PIXEL * math.prod(placement.picture) + 2 * item.nbytes):
+                class_map, classes = _classify(item, placement, options, context.labels)
+                class_map = _without_small(class_map, classes, background, options.min_area)
+                found.append(self._finding(class_map, classes, background, context))
         return found
 
     def draw(self, finding: Prediction, picture: Callable[[], Image.Image]) -> bytes:

@@ -36,7 +36,15 @@ def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
         ("taks = 'x'", "config.toml: taks: unknown key (did you mean 'task'?)"),
         ("[preprocess]\nsizes = [1, 2]", "config.toml: preprocess.sizes: unknown key (did you mean 'size'?)"),
         ("[preprocess]\nresize = 'fit'", "config.toml: preprocess.resize: input should be 'stretch', 'crop', "),
-        ("[preprocess]\nsize = [0, 5]", "config.toml: preprocess.size.0: input should be greater than or equal to 1, "),
+        (
+            "[preprocess]\nsize = [-1, 5]",
+            "config.toml: preprocess.size.0: input should be greater than or equal to 0, ",
+        ),
+        (
+            "[preprocess]\nsize = [0, 5]",
+            "config.toml: preprocess: size: found [0, 5], expected a 0 with letterbox only",
+        ),
+        ("[preprocess]\nsize = [0, 0]\nresize = 'letterbox'", "config.toml: preprocess: size: found [0, 0], expected"),
         ("[preprocess]\nsize = 224", "config.toml: preprocess.size: "),
         ("[preprocess]\nstd = [0]", "config.toml: preprocess.std.0: input should be greater than 0, found 0"),
         ("[preprocess]\ncrop_fraction = 1.5", "config.toml: preprocess.crop_fraction: input should be less than or"),

@@ -134,19 +134,21 @@ def test_several_pictures_have_a_list_each_in_the_order_sent(zoo: Client) -> Non
 def test_a_picture_in_json_is_the_picture_itself(zoo: Client, body: dict[str, Any]) -> None:
     picture = png(6, 4)
     text = str(body).replace("'", '"').replace("@", base64.b64encode(picture).decode())
-    expected = only(send(zoo, "/models/canvas/infer", picture, "image/png"))
-    np.testing.assert_array_equal(only(send(zoo, "/models/canvas/infer", text.encode(), "application/json")), expected)
+    expected = only(send(zoo, "/models/canvas/infer?outputs=true", picture, "image/png"))
+    np.testing.assert_array_equal(
+        only(send(zoo, "/models/canvas/infer?outputs=true", text.encode(), "application/json")), expected
+    )
     np.testing.assert_array_equal(expected[0].transpose(1, 2, 0), np.float32(np.asarray(gradient(6, 4)) / 255))
 
 
 def test_a_picture_and_its_file_in_a_form_give_the_same(zoo: Client) -> None:
-    expected = only(send(zoo, "/models/canvas/infer", png(9, 9), "image/png"))
-    found = zoo.post("/models/canvas/infer", files={"file": ("x.png", png(9, 9))})
+    expected = only(send(zoo, "/models/canvas/infer?outputs=true", png(9, 9), "image/png"))
+    found = zoo.post("/models/canvas/infer?outputs=true", files={"file": ("x.png", png(9, 9))})
     np.testing.assert_array_equal(only(found), expected)
 
 
 def test_an_open_size_is_the_pictures_own(zoo: Client) -> None:
-    assert only(send(zoo, "/models/open/infer", png(5, 7), "image/png")).shape == (1, 3, 7, 5)
+    assert only(send(zoo, "/models/open/infer?outputs=true", png(5, 7), "image/png")).shape == (1, 3, 7, 5)
 
 
 def test_boxes_are_in_pixels_of_the_picture_sent(zoo: Client) -> None:
@@ -162,6 +164,16 @@ def test_raw_outputs_of_a_picture_come_when_asked_for(zoo: Client) -> None:
     assert set(outputs(zoo.post(path, json={"image": base64.b64encode(png()).decode(), "outputs": ["out0"]}))) == {
         "out0"
     }
+
+
+def test_a_model_without_predictions_answers_a_picture_with_no_outputs_unless_asked(zoo: Client) -> None:
+    assert send(zoo, "/models/canvas/infer", png(), "image/png").json()["outputs"] == {}
+    assert set(outputs(send(zoo, "/models/canvas/infer?outputs=true", png(), "image/png"))) == {"out0"}
+
+
+def test_a_sound_is_no_picture(zoo: Client) -> None:
+    answer = send(zoo, "/models/canvas/infer", b"RIFF\x24\0\0\0WAVEfmt " + bytes(24), None)
+    assert answer.status_code == 415 and "looks like" not in answer.text
 
 
 def test_raw_outputs_of_a_tensor_can_be_left_out(zoo: Client) -> None:

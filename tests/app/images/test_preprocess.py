@@ -172,6 +172,38 @@ def test_more_pictures_than_allowed_are_refused() -> None:
         made([Picture(data=b"")] * 3)
 
 
+OPEN: Shape = (None, 3, None, None)
+FOLLOWS: dict[str, Any] = {"resize": "letterbox", "fill": 0, "scale": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "picture", "found"),
+    [((4, 0), (12, 8), (4, 6)), ((4, 0), (1, 400), (4, 1)), ((0, 6), (12, 8), (4, 6)), ((0, 6), (400, 1), (1, 6))],
+)
+def test_one_side_of_a_letterbox_may_follow(
+    size: tuple[int, int], picture: tuple[int, int], found: tuple[int, int]
+) -> None:
+    tensor = prepare(gradient(*picture), OPEN, size=size, **FOLLOWS)
+    expected = gradient(*picture).resize(found[::-1], Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(tensor, chw(expected))
+
+
+def test_pictures_of_a_batch_lie_at_the_left_of_the_widest() -> None:
+    made = Preprocessor(port(OPEN), PreprocessConfig(size=(4, 0), multiple=8, **FOLLOWS), Settings())
+    prepared = made([Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
+    assert prepared.tensor.shape == (2, 3, 4, 24) and made.example_size is None
+    assert prepared.placements[0] == Placement(picture=(8, 8), resized=(4, 4), canvas=(24, 4))
+    narrow = gradient(8, 8).resize((4, 4), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(prepared.tensor[:1, :, :, :4], chw(narrow))
+    assert not prepared.tensor[0, :, :, 4:].any()
+
+
+def test_what_follows_is_bounded() -> None:
+    with pytest.raises(RequestTooLargeError, match=r"found 32000x32 after resizing to \[32, 0\]"):
+        made = Preprocessor(port(OPEN), PreprocessConfig(size=(32, 0), max_pixels=10**6, **FOLLOWS), Settings())
+        made([Picture(data=encoded(gradient(1000, 1)))])
+
+
 @pytest.mark.parametrize(
     ("shape", "config", "message"),
     [
@@ -183,6 +215,7 @@ def test_more_pictures_than_allowed_are_refused() -> None:
         ((1, 3, 4, 6), {"std": (1, 2)}, "preprocess.std: found 2 values, expected 1 or 3"),
         ((1, 3, 4, 6), {"multiple": 8, "resize": "none"}, "preprocess.multiple: found 8, expected 1 where size is not"),
         ((1, 3, None, None), {"multiple": 8, "size": (8, 8)}, "preprocess.multiple: found 8, expected 1"),
+        ((1, 3, 4, 6), {"size": (4, 0), "resize": "letterbox"}, r"preprocess.size: found \[4, 0\], expected \[4, 6\]"),
         ((1, 3, 4, 6), {"alpha": "whyte"}, "preprocess.alpha: found 'whyte', expected a colour"),
     ],
 )
