@@ -114,7 +114,8 @@ def _patched(chance: random.Random, data: bytes, reach: int = 400) -> bytes:
 
 _UNITS: Final = (
     b"[]", b"{}", b"[[]]", b"1", b"1.5", b"-1e-7", b"12345678901234567890", b"1e400", b"null", b"true", b'""',
-    b'"NaN"', b'"\\""', b'"\\\\"', b'"' + b"\\u00e9" * 5 + b'"', b'{"a":1}', b"[1,2,3]", b"[true,false]", b'{"image":""}',
+    b'"NaN"', b'"\\""', b'"\\\\"', b'"' + b"\\u00e9" * 5 + b'"', b'{"a":1}', b"[1,2,3]", b"[true,false]",
+    b'{"image":""}',
 )  # fmt: skip
 
 
@@ -218,7 +219,7 @@ def _png(chance: random.Random) -> bytes:
             lambda: _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
             lambda: _chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
             lambda: _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
-            lambda: _chunk(b"eXIf", b"II*\0" + struct.pack("<LH", 8, 65_535) + struct.pack("<2H2L", 1, 7, 1 << 20, 0) * 99),
+            lambda: _chunk(b"eXIf", b"II*\0" + struct.pack("<LH2H2L", 8, 65_535, 1, 7, 1 << 20, 0) * 9),
             lambda: _chunk(b"acTL", struct.pack(">2L", chance.choice(NUMBERS), 0)),
             lambda: _chunk(b"fdAT", bytes(40)),
             lambda: _chunk(b"PLTE", bytes(chance.choice((3, 768, 769)))),
@@ -231,12 +232,17 @@ def _png(chance: random.Random) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
+_MODES: Final = {
+    "JPEG": ("RGB", "L", "CMYK"), "GIF": ("P", "L"), "BMP": ("RGB", "P", "1"), "WEBP": ("RGB", "RGBA"),
+    "TIFF": ("RGB", "L", "P", "CMYK", "RGBA", "F", "I;16", "1"),
+}  # fmt: skip
+
+
 def _saved(chance: random.Random, format: str, **options: Any) -> bytes:
     from PIL import Image
 
     size = chance.choice(((1, 1), (6, 4), (64, 48), (900, 700)))
-    mode = chance.choice({"JPEG": ("RGB", "L", "CMYK"), "GIF": ("P", "L"), "BMP": ("RGB", "P", "1"), "WEBP": ("RGB", "RGBA"),
-                          "TIFF": ("RGB", "L", "P", "CMYK", "RGBA", "F", "I;16", "1")}[format])  # fmt: skip
+    mode = chance.choice(_MODES[format])
     buffer = io.BytesIO()
     Image.effect_noise(size, 60).convert("RGB").convert("I" if mode == "I;16" else mode).save(buffer, format, **options)
     return buffer.getvalue()
@@ -244,10 +250,10 @@ def _saved(chance: random.Random, format: str, **options: Any) -> bytes:
 
 def _jpeg(chance: random.Random) -> bytes:
     plain = _saved(chance, "JPEG", progressive=chance.random() < 0.7)
-    extra = b"".join(
-        b"\xff" + bytes([chance.choice((0xE0, 0xE1, 0xE2, 0xEE, 0xFE, 0xDD, 0xDB, 0xC4))]) + struct.pack(">H", 60) + b"Exif\0\0"
-        + bytes(52) for _ in range(chance.choice((0, 0, 1, 50, 5000)))
-    )  # fmt: skip
+    kinds = (0xE0, 0xE1, 0xE2, 0xEE, 0xFE, 0xDD, 0xDB, 0xC4)
+    filling = struct.pack(">H", 60) + b"Exif\0\0" + bytes(52)
+    count = chance.choice((0, 0, 1, 50, 5000))
+    extra = b"".join(b"\xff" + bytes([chance.choice(kinds)]) + filling for _ in range(count))
     last = plain.rindex(b"\xff\xda")
     header = plain[last : last + 2 + struct.unpack(">H", plain[last + 2 : last + 4])[0]]
     more = (header + b"\0") * chance.choice((0, 0, 3, 80, 101, 26_000))

@@ -12,6 +12,6 @@ from tests.fuzz.child import run
 
 @pytest.mark.slow
 def test_no_body_is_answered_in_a_way_that_is_not_documented() -> None:
-    results = list(run(FRONT_END, itertools.islice(cases(list(KINDS), 0), 3 * len(KINDS)), LIMITS))
-    assert len(results) == 3 * len(KINDS)
+    results = list(run(FRONT_END, itertools.islice(cases(list(KINDS), 0), len(KINDS)), LIMITS))
+    assert len(results) == len(KINDS)
     assert not [str(result) for result in results if result.is_finding]
