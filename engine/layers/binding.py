@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import EngineError, ParameterError
+from engine.errors import EngineError, ExecutionError, ParameterError
 from engine.layers.attributes import check_attributes
 from engine.layers.known import with_values
 from engine.layers.layer import Annotations, Layer
@@ -25,6 +25,8 @@ from engine.tensor import UNKNOWN, Array, is_known, known_value, scalar_tensor, 
 
 _NUMBERS = (int, float, complex)  # bools are ints
 _NO_TENSORS = (*_NUMBERS, list, tuple)
+
+_LONGEST: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,19 @@ class BoundLayer:
     dynamic: Mapping[str, int]
 
     def forward(self, inputs: Sequence[object]) -> Any:
-        """Compute the operator's outputs from its input values."""
+        """Compute the operator's outputs from its input values.
+
+        Raises:
+            ExecutionError: the layer failed in a way it did not foresee. Other EngineErrors are its own.
+        """
+        try:
+            return self._forward(inputs)
+        except EngineError:
+            raise
+        except Exception as exc:
+            raise ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST]) from exc
+
+    def _forward(self, inputs: Sequence[object]) -> Any:
         layer = self._layer_for(inputs) if self.dynamic else self.layer
         if self.dynamic:
             self._check_results(layer, inputs)

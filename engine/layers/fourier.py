@@ -111,6 +111,8 @@ class OneAxis(_Fourier):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         axis = self._axis(input.shape)
+        if self.n and self.n[0] is not None and self.n[0] < 1:
+            _check_points(self.n[0])
         points = self._transform.points(self.n[0] if self.n else -1, input.shape[axis])
         _check_points(points)
         return TensorSpec(replaced(input.shape, axis, self._transform.length(points)), self._dtype(input.dtype))

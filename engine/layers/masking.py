@@ -125,7 +125,8 @@ class _Triangle(Rearrangement):
         """A mask of the elements on a diagonal and below it."""
         self.infer(TensorSpec(input.shape, input.dtype))
         rows, columns = input.shape[-2:]
-        return np.tri(rows, columns, diagonal, np.bool_)
+        # Of a diagonal beyond the matrix only that it is beyond matters; numpy computes with C integers.
+        return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)
 
 
 @register("torch.tril", "aten::tril")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,10 @@ class ToInt(Scalar):
     """The number cut to an int."""
 
     def forward(self, value: Any) -> Any:
-        return int(single(value))
+        number = single(value)
+        if not cmath.isfinite(number):
+            raise ShapeError("not an integer", found=number)
+        return int(number)
 
 
 @register("aten::Float")

@@ -158,7 +158,9 @@ def _accept_bool(value: object) -> tuple[bool, Any]:
 def _accept_int(value: object) -> tuple[bool, Any]:
     if isinstance(value, (bool, int)):
         return True, int(value)
-    return (True, int(value)) if isinstance(value, float) and value.is_integer() else (False, None)
+    if isinstance(value, float) and value.is_integer() and int(value) in INT_RANGE:
+        return True, int(value)
+    return False, None
 
 
 def _accept_float(value: object) -> tuple[bool, Any]:

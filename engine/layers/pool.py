@@ -155,6 +155,11 @@ class LPPool(Pool):
 
     norm_type: float
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.norm_type == 0:
+            raise ParameterError("norm_type must not be zero", found=self.norm_type)
+
     def infer(self, input: Operand) -> TensorSpec:
         spec = self.pooled(input)
         return TensorSpec(spec.shape, float_dtype(spec.dtype))

@@ -59,7 +59,7 @@ class Recurrent(Layer):
             sizes = f"input_size {self.input_size}, hidden_size {self.hidden_size}, num_layers {self.num_layers}"
             expected = f"positive sizes, at most {_MOST_LAYERS} layers"
             raise ParameterError("sizes do not fit", found=sizes, expected=expected)
-        if self.proj_size < 0 or self.proj_size >= self.hidden_size > 1:
+        if not 0 <= self.proj_size < self.hidden_size:
             raise ParameterError("proj_size does not fit", found=self.proj_size, expected=f"below {self.hidden_size}")
         if len(self.annotations.outputs) > 1 + len(self.state_names):
             found = len(self.annotations.outputs)

@@ -12,6 +12,7 @@ from engine.layers.axis import checked_axis
 from engine.layers.layer import Layer
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
 
@@ -113,6 +114,7 @@ class BinCount(Layer):
             raise ShapeError(
                 "weights do not fit", found=format_shape(weights.shape), expected=format_shape(input.shape)
             )
+        check_size((max(int(input.max(initial=-1)) + 1, self.minlength),), INT64)
         return np.bincount(input, weights, self.minlength).astype(dtype)
 
 

@@ -245,6 +245,10 @@ class OneHot(Layer):
 
     num_classes: int = -1
 
+    def __post_init__(self) -> None:
+        if self.num_classes < -1:
+            raise ParameterError("num_classes must not be negative, or -1", found=self.num_classes)
+
     def infer(self, input: TensorSpec) -> TensorSpec:
         if input.dtype.kind not in "iu":
             raise ShapeError("only integers name classes", found=dtype_name(input.dtype))

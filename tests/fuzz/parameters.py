@@ -36,7 +36,7 @@ NUMBERS: Final = (
 )  # fmt: skip
 OTHERS: Final = (None, True, False, "x", "")
 _LONG: Final = ((), (1,) * 65, (2,) * 40, (1,) * 60_000, (0,) * 10**6)
-_LARGE: Final = 1 << 27
+_LARGE: Final = 1 << 25
 IN_EXPRESSIONS: Final = ("0", "-1", "1000000", "2147483647", "-2147483648", "4294967296", "9223372036854775807",
                          "-9223372036854775808", "1e308", "0.5")  # fmt: skip
 _NUMBER: Final = re.compile(r"(?<![@\w.])-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?")

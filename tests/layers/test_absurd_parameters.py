@@ -71,10 +71,30 @@ def _known(type: str, operands: tuple[object, ...], params: dict[str, Any], attr
 @pytest.mark.parametrize(
     ("type", "operands", "params"),
     [
+        ("torch.zeros", [], {"size": (2**62,)}),
+        ("Tensor.repeat", [np.ones(8)], {"sizes": (2**62,)}),
+        ("aten::diag_embed", [np.ones(8)], {"offset": -(2**63)}),
+        ("torch.repeat_interleave", [np.ones(8), "twice"], {}),
+    ],
+)
+def test_a_layer_run_on_its_own_fails_with_an_engine_error(
+    type: str, operands: list[object], params: dict[str, Any]
+) -> None:
+    with pytest.raises(EngineError):
+        build(type, len(operands), **params).forward(operands)
+
+
+@pytest.mark.parametrize(
+    ("type", "operands", "params"),
+    [
         ("aten::one_hot", [np.array([2**60])], {}),
         ("torch.repeat_interleave", [np.ones(3), np.array([2**60, 1, 1])], {"dim": 0}),
         ("torch.repeat_interleave", [np.ones(3), np.array([0.5, 1, 1])], {"dim": 0}),
         ("torch.arange", [np.array(2**60)], {}),
+        ("aten::bincount", [np.array([2**60])], {}),
+        ("aten::bincount", [np.array([1])], {"minlength": 2**60}),
+        ("aten::Int", [float("inf")], {}),
+        ("aten::Int", [float("nan")], {}),
         ("torch.zeros", [[2**20, 2**20, np.array(2**20)]], {}),
         ("Tensor.reshape", [np.ones(6), [np.array(2**40), -1]], {}),
         ("torchvision.ops.RoIAlign", [np.ones((1, 1, 4, 4)), np.array([[0, 0, 0, 1e300, 1e300]])], {"output_size": 1}),
