@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,17 @@ class InputSet:
 class Sample:
     path: Path
     name: str
-    sets: tuple[InputSet, ...]
+    dtypes: dict[str, str]
+    count: int
     rtol: float
     atol: float
+
+    @cached_property
+    def sets(self) -> tuple[InputSet, ...]:
+        """Read when first asked for: those who only list samples need none of it."""
+        with zipfile.ZipFile(self.path) as pack, np.load(io.BytesIO(pack.read(f"{self.name}/arrays.npz"))) as stored:
+            arrays = {key: _typed(stored[key], self.dtypes[key]) for key in stored.files}
+        return tuple(_input_set(arrays, f"set{k}_" if k else "") for k in range(self.count))
 
     @property
     def id(self) -> str:
@@ -61,10 +70,7 @@ def _read(path: Path) -> list[Sample]:
 
 def _sample(path: Path, name: str, pack: zipfile.ZipFile) -> Sample:
     facts: dict[str, Any] = json.loads(pack.read(f"{name}/sample.json"))
-    with np.load(io.BytesIO(pack.read(f"{name}/arrays.npz"))) as stored:
-        arrays = {key: _typed(stored[key], facts["dtypes"][key]) for key in stored.files}
-    sets = tuple(_input_set(arrays, f"set{k}_" if k else "") for k in range(facts["sets"]))
-    return Sample(path, name, sets, facts["rtol"], facts["atol"])
+    return Sample(path, name, facts["dtypes"], facts["sets"], facts["rtol"], facts["atol"])
 
 
 def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
