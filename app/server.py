@@ -30,19 +30,25 @@ from app.log import configure_logging
 from app.machine_memory import keep_heap
 from app.main import create_app
 from app.settings import Settings, SettingsError
+from app.standby import Readiness
 from app.workers import detach, supervise
 
 log = logging.getLogger(__name__)
 
 # Models that take longer to load are shown as they are then.
 ANNOUNCE_S: Final = 60.0
+# How often a worker looks whether it should listen.
+_LOOK_S: Final = 0.05
 
 
 class Server(uvicorn.Server):
     """uvicorn's server with our own way to start and to stop."""
 
-    def __init__(self, config: uvicorn.Config, plane: DataPlane, url: str | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, plane: DataPlane, url: str | None, standby: tuple[Readiness, int] | None = None
+    ) -> None:
         super().__init__(config)
+        self._standby = standby
         self.plane = plane
         self._url = url
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,7 +57,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and print the banner once the models are loaded, or when that takes long."""
         self._loop = asyncio.get_running_loop()
-        await super().startup(sockets)
+        if self._standby is None or not sockets:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
         self._announcement = asyncio.create_task(self._announce())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -68,6 +78,30 @@ class Server(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
+
+    async def _stand_by(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
+        """Listen while this worker is ready, or no other one is."""
+        while not self.should_exit:
+            readiness.set(index, self.plane.unready_reason() is None)
+            may_accept = readiness.may_accept(index)
+            if may_accept and not self.servers:
+                self.servers.append(await self._listen(listener))
+            elif not may_accept and self.servers:
+                self.servers.pop().close()
+                for connection in list(self.server_state.connections):
+                    connection.shutdown()  # its client's next request goes to a worker that is ready
+            await asyncio.sleep(_LOOK_S)
+
+    async def _listen(self, listener: socket.socket) -> asyncio.Server:
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        # Of its own: closing a server closes its socket.
+        return await asyncio.get_running_loop().create_server(
+            connection, sock=listener.dup(), backlog=self.config.backlog
+        )
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):
@@ -90,22 +124,26 @@ def serve(settings: Settings) -> int:
         return run(settings, listener, url)
 
     exchange = engine.Exchange()
+    readiness = Readiness(settings.workers)
 
     def start(index: int) -> SpawnProcess:
         with exchange.connect() as memory:
+            shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
-                target=_work, args=(settings, listener, url if index == 0 else None, memory), name=f"worker-{index}"
+                target=_work, args=(settings, listener, shown, memory, (readiness, index)), name=f"worker-{index}"
             )
             process.start()
         return process
 
-    return supervise(settings.workers, start)
+    return supervise(settings.workers, start, lambda index: readiness.set(index, False))
 
 
-def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
+def run(
+    settings: Settings, listener: socket.socket, url: str | None, standby: tuple[Readiness, int] | None = None
+) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
-    server = build(settings, url)
+    server = build(settings, url, standby)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -118,8 +156,11 @@ def run(settings: Settings, listener: socket.socket, url: str | None) -> int:
     return 0
 
 
-def build(settings: Settings, url: str | None) -> Server:
-    """A server that has yet to be run."""
+def build(settings: Settings, url: str | None, standby: tuple[Readiness, int] | None = None) -> Server:
+    """A server that has yet to be run.
+
+    standby: who of several workers is ready, and which of them this one is; None for one that is alone.
+    """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
     door = Door(Limits.of(settings))
@@ -137,14 +178,16 @@ def build(settings: Settings, url: str | None) -> Server:
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return Server(config, plane, url)
+    return Server(config, plane, url, standby)
 
 
-def _work(settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket) -> None:
+def _work(
+    settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket, standby: tuple[Readiness, int]
+) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
-    sys.exit(run(settings, listener, url))
+    sys.exit(run(settings, listener, url, standby))
 
 
 def _listen(settings: Settings) -> socket.socket:

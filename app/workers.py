@@ -23,12 +23,13 @@ log = logging.getLogger(__name__)
 CANNOT_START: Final = 3
 
 
-def supervise(count: int, start: Callable[[int], SpawnProcess]) -> int:
+def supervise(count: int, start: Callable[[int], SpawnProcess], ended: Callable[[int], None]) -> int:
     """Keep count children running until SIGTERM or SIGINT, then let them drain.
 
     Args:
         count: how many.
         start: starts the child of that index.
+        ended: told of a child that is no more, before another one takes its place.
 
     Returns:
         The exit status: 0 when all ended well.
@@ -45,6 +46,7 @@ def supervise(count: int, start: Callable[[int], SpawnProcess]) -> int:
             if child.exitcode == CANNOT_START:
                 stopping.set()
                 break
+            ended(index)
             log.error("worker %d ended with status %s; starting another", index, child.exitcode)
             children[index] = start(index)
     for child in children:

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,35 @@ def test_setting_workers_answers_from_several_processes_and_replaces_one_that_di
         status, log = server.wait()
     assert answers == {200} and status == 0
     assert "worker 1 ended with status -9; starting another" in log
+
+
+def children(server: Process) -> list[int]:
+    """The workers, without what multiprocessing starts for itself."""
+    pids = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [int(pid) for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_a_worker_started_in_place_of_one_that_was_killed_leaves_requests_to_those_that_are_ready(store: Path) -> None:
+    def status() -> int | None:
+        """Of one request on a connection of its own; None where the worker that took it was killed."""
+        connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=20)
+        with closing(connection), suppress(OSError, HTTPException):
+            connection.request("POST", "/infer", b'{"model": "one", "inputs": [[1, 2, 3]]}')
+            return connection.getresponse().status
+        return None
+
+    with process(store, workers=2) as server:
+        ready = 0
+        while ready < 20:  # the other worker may still load its models
+            ready = ready + 1 if status() == 200 else 0
+        os.kill(children(server)[0], signal.SIGKILL)
+        answered = {status() for _ in range(20)}
+        while len(children(server)) < 2:
+            answered.add(status())
+        end = time.monotonic() + 2  # in which another one begins, and loads its models
+        while time.monotonic() < end:
+            answered.add(status())
+    assert answered - {None} == {200}
 
 
 def test_blas_threads_are_settled_before_numpy_is_imported(store: Path) -> None:
