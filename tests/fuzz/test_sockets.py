@@ -1,0 +1,29 @@
+"""A little of the attack on sockets; the module itself runs as long as one likes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.fuzz.sockets import attack, judge
+
+
+@pytest.mark.slow
+def test_hostile_streams_leave_the_server_alive_small_and_polite() -> None:
+    report = attack(seconds=60, seed=9, rounds=1)
+    assert not report.findings
+    assert {200, 400} <= set(report.statuses)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\nx-content-type-options: nosniff\r\ncontent-length: 2\r\n\r\nno",
+        b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 500 Internal Server Error\r\nx-content-type-options: nosniff\r\ncontent-length: 2\r\n\r\n{}",
+        b"Traceback\r\n\r\n",
+    ],
+)
+def test_an_answer_that_is_not_as_it_should_be_is_found(answer: bytes) -> None:
+    assert judge(answer, Counter())
