@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known, known_value
 
-# How often a graph is lowered, each time without the operators whose kernels could not be made.
-ATTEMPTS = 4
+# How often a graph is lowered, each time with less of what could not be made.
+ATTEMPTS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,18 +130,23 @@ class Builder:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.generation import RefusedError
 
+        # First by itself, without what it was fused with; then not at all.
+        alone: set[str] = set()
         refused: dict[str, str] = {}
         for _ in range(ATTEMPTS):
             try:
-                return self._generate(specs, refused, progress)
+                return self._generate(specs, alone, refused, progress)
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
                     break
-                refused |= error.reasons
+                refused |= {name: why for name, why in error.reasons.items() if name in alone}
+                alone |= error.reasons.keys()
         raise CompileError("its kernels cannot be made", found=_first(refused))
 
-    def _generate(self, specs: Sequence[TensorSpec], refused: Mapping[str, str], progress: Progress) -> Blueprint:
-        """Lower the graph, with some operators left to the reference, and make what runs it."""
+    def _generate(
+        self, specs: Sequence[TensorSpec], alone: Collection[str], refused: Mapping[str, str], progress: Progress
+    ) -> Blueprint:
+        """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.generation import make_blueprint
         from engine.compiler.lowering import Lowering, Options, lower
 
@@ -152,7 +157,7 @@ class Builder:
             [port.operand for port in graph.inputs],
             [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"],
             self.host,
-            Options(winograd=self._options.winograd, off=self._options.passes_off, refused=refused),
+            Options(winograd=self._options.winograd, off=self._options.passes_off, alone=alone, refused=refused),
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [

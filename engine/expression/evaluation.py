@@ -107,7 +107,7 @@ def _is_integral_division(args: list[object], annotated: TensorSpec | None) -> b
     return integral and all(category(arg) is Category.INTEGER for arg in args)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _program(root: Node) -> tuple[tuple[Node, Function | None], ...]:
     """The nodes in the order they run, calls with their functions."""
     return tuple((node, _function(node) if isinstance(node, Call) else None) for node in postorder(root))

@@ -16,6 +16,9 @@ from engine.expression.lexer import PUNCTUATION, tokenize
 from engine.expression.parser import leaf
 from engine.expression.tree import Call, Input, List, Literal, Node
 
+DEEPEST: Final = 100
+"""Levels by which a picture of a tree is indented; what is deeper stays there, for every line would be longer."""
+
 _SYMBOLS: Final = {
     "or": "|",
     "xor": "^",
@@ -174,8 +177,13 @@ def explain(root: Node) -> str:
         node, first, rest = pending.pop()
         lines.append(first + _title(node))
         last = len(node.children) - 1
+        is_deep = len(rest) >= 3 * DEEPEST
         branches = [
-            (child, rest + ("└─ " if position == last else "├─ "), rest + ("   " if position == last else "│  "))
+            (
+                child,
+                rest + ("└─ " if position == last else "├─ "),
+                rest if is_deep else rest + ("   " if position == last else "│  "),
+            )
             for position, child in enumerate(node.children)
         ]
         pending.extend(reversed(branches))

@@ -2,23 +2,27 @@
 
 Nodes are plain, immutable and hashable. Two trees are equal when they print alike: NaN equals NaN, but 1, 1.0 and
 True are three literals, and so are 0.0 and -0.0. Nothing here recurses, so a tree may be as deep as its text allows.
+A node knows a digest of all below it, so that comparing two takes no longer where they are large.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TypeAlias
+from hashlib import blake2b
+from typing import Final, TypeAlias
 
 from engine.errors import ExpressionError
 
+_DIGEST_BYTES: Final = 16
+
 
 class _Node:
-    """What all nodes share: equality and a hash computed once, from those of the children."""
+    """What all nodes share: a digest computed once, from those of the children, which stands for the tree."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_digest",)
 
-    _hash: int
+    _digest: bytes
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -31,18 +35,16 @@ class _Node:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.label, *map(hash, self.children))))
+        below = b"".join(child._digest for child in self.children)
+        state = blake2b(len(below).to_bytes(8, "big") + below, digest_size=_DIGEST_BYTES)
+        state.update(repr(self.label).encode("utf-8", "surrogatepass"))
+        object.__setattr__(self, "_digest", state.digest())
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._digest)
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, _Node) or self._hash != other._hash:
-            return False
-        mine, theirs = _backwards(self), _backwards(other)
-        return len(mine) == len(theirs) and all(a.label == b.label for a, b in zip(mine, theirs, strict=True))
+        return self is other or (isinstance(other, _Node) and self._digest == other._digest)
 
     def __repr__(self) -> str:
         """In the order a stack machine runs it: ``<@0 1 add>``."""
@@ -119,13 +121,12 @@ def _backwards(root: _Node) -> list[_Node]:
     return order
 
 
-@lru_cache(maxsize=4096)
 def postorder(root: Node) -> tuple[Node, ...]:
     """Every node after its children, children in order: what a stack machine runs."""
     return tuple(reversed(_backwards(root)))  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def inputs(root: Node) -> frozenset[int]:
     """The input operands an expression reads."""
     return frozenset(node.index for node in postorder(root) if isinstance(node, Input))

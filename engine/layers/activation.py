@@ -111,7 +111,7 @@ class ELU(Curve):
     alpha: float = 1.0
 
     def curve(self, x: Array) -> Array:
-        return at_least(x, 0) + self.alpha * np.expm1(at_most(x, 0))
+        return _joined(x, self.alpha * np.expm1(at_most(x, 0)), self.alpha)
 
 
 @register("nn.CELU", "F.celu")
@@ -125,7 +125,7 @@ class CELU(Curve):
             raise ParameterError("alpha must not be zero", found=self.alpha)
 
     def curve(self, x: Array) -> Array:
-        return at_least(x, 0) + self.alpha * np.expm1(at_most(x, 0) / self.alpha)
+        return _joined(x, self.alpha * np.expm1(at_most(x, 0) / self.alpha), self.alpha)
 
 
 @register("nn.SELU", "F.selu")
@@ -165,6 +165,11 @@ class GLU(Layer):
         if (shape[axis] or 0) % 2:
             raise ShapeError(f"dimension {self.dim} cannot be halved", found=shape[axis], expected="an even size")
         return axis
+
+
+def _joined(x: Array, below: Array, alpha: float) -> Array:
+    """x from 0 on, else ``below``, which is 0 there unless alpha is not finite; numpy selects slower than it adds."""
+    return at_least(x, 0) + below if math.isfinite(alpha) else np.where(x >= 0, x, below)
 
 
 def _one_plus_exp_minus(x: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
@@ -79,6 +81,11 @@ class RReLU(Curve):
     lower: float = 1 / 8
     upper: float = 1 / 3
 
+    def __post_init__(self) -> None:
+        if not -math.inf < self.lower <= self.upper < math.inf:
+            found = f"{self.lower} and {self.upper}"
+            raise ParameterError("lower and upper are no interval", found=found, expected="finite numbers in order")
+
     def curve(self, x: Array) -> Array:
         return _bent(x, (self.lower + self.upper) / 2)
 
@@ -141,6 +148,10 @@ class Softshrink(Curve):
 
     lambd: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.lambd < math.inf:
+            raise ParameterError("lambd is out of range", found=self.lambd, expected="a finite number from 0")
+
     def curve(self, x: Array) -> Array:
         moved = np.where(x > 0, x - self.lambd, x + self.lambd)
         # Times 0, not 0: NaN must stay NaN.
@@ -148,7 +159,9 @@ class Softshrink(Curve):
 
 
 def _bent(x: Array, slope: Array | float) -> Array:
-    """x where x > 0, else slope * x; numpy selects slower than it computes."""
+    """x where x > 0, else slope * x; numpy selects slower than it computes, but 0 times an infinity is NaN."""
+    if not np.isfinite(slope).all():
+        return np.where(x > 0, x, x * slope)
     result = at_most(x, 0)
     result *= slope
     result += at_least(x, 0)

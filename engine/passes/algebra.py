@@ -8,13 +8,13 @@ since -0.0 + 0 is 0.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from engine.errors import EngineError
-from engine.expression import FUNCTIONS, Call, Input, Literal, Node, inputs, postorder
+from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
 from engine.passes.trees import rebuilt
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec, parse_dtype
 
@@ -83,6 +83,7 @@ class _Simplifier:
         self._operands = operands
         self._open = {index for index, operand in enumerate(operands) if operand is UNKNOWN}
         self._known: dict[Node, object] = {}
+        self._is_open: dict[Node, bool] = {}
 
     def run(self, root: Node) -> Node:
         """The tree, every node simplified after its children."""
@@ -97,7 +98,7 @@ class _Simplifier:
         return node
 
     def _step(self, node: Node) -> Node | None:
-        if not isinstance(node, Call) or self._open & inputs(node):
+        if not isinstance(node, Call) or self._reads_open(node):
             return None
         value = self.known(node)
         if isinstance(value, (bool, int, float)):
@@ -110,11 +111,16 @@ class _Simplifier:
 
     def known(self, root: Node) -> object:
         """What is known of a node's value."""
-        if root not in self._known:
-            for node in postorder(root):
-                if node not in self._known:
-                    self._known[node] = self._infer(node)
+        for node in _missing(root, self._known):
+            self._known[node] = self._infer(node)
         return self._known[root]
+
+    def _reads_open(self, root: Node) -> bool:
+        """Whether a node's value depends on an operand of which nothing is known."""
+        for node in _missing(root, self._is_open):
+            is_open = isinstance(node, Input) and node.index in self._open
+            self._is_open[node] = is_open or any(self._is_open[child] for child in node.children)
+        return self._is_open[root]
 
     def _infer(self, node: Node) -> object:
         if isinstance(node, Input):
@@ -124,6 +130,20 @@ class _Simplifier:
         items = [self._known[child] for child in node.children]
         with np.errstate(all="ignore"):
             return FUNCTIONS[node.function].infer(*items) if isinstance(node, Call) else items
+
+
+def _missing(root: Node, done: Mapping[Node, object]) -> Iterator[Node]:
+    """The nodes of a tree that are not done, children first; each must be done before the next is asked for."""
+    pending = [] if root in done else [root]
+    while pending:
+        node = pending[-1]
+        open_ones = [child for child in node.children if child not in done]
+        if open_ones:
+            pending.extend(open_ones)
+            continue
+        pending.pop()
+        if node not in done:
+            yield node
 
 
 def _keeps(call: Call, kept: Node, known: Known) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from engine.errors import EngineError
-from engine.expression import Call, Input, Node, evaluate, infer, inputs
+from engine.expression import Call, Input, Node, evaluate, infer, inputs, postorder
 from engine.graph import RuntimeOperator
 from engine.layers.container import Expression
 from engine.passes.rewriting import Rewriter
@@ -28,8 +28,9 @@ def folded_subtrees(
     """
     new: list[Operator] = []
     others: dict[Node, Node] = {}
+    operands = [values.get(index) for index in range(max(values, default=-1) + 1)]
     for call in _constant_calls(layer.tree, values):
-        value = _value(call, values)
+        value = _value(call, operands)
         if value is not None:
             name = rewriter.fresh(f"pnnx_fold_{op.name}")
             rewriter.annotate(name, TensorSpec(value.shape, value.dtype))
@@ -37,8 +38,8 @@ def folded_subtrees(
             new.append(tensor(name, value))
     if not new:
         return op.source
-    operands = (*op.source.inputs, *(each.name for each in new))
-    shorter = reading(op.source, replaced(layer.tree, others), operands)
+    names = (*op.source.inputs, *(each.name for each in new))
+    shorter = reading(op.source, replaced(layer.tree, others), names)
     rewriter.replace(op, *new, shorter)
     return shorter
 
@@ -46,20 +47,24 @@ def folded_subtrees(
 def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
     """The calls below the root that read constants only and are part of none that does."""
     found: dict[Node, None] = {}
+    reads, is_constant = dict[Node, bool](), dict[Node, bool]()
+    for node in postorder(root):
+        reads[node] = isinstance(node, Input) or any(reads[child] for child in node.children)
+        below = all(is_constant[child] for child in node.children)
+        is_constant[node] = node.index in values if isinstance(node, Input) else below
     pending = list(root.children)
     while pending:
         node = pending.pop()
-        if isinstance(node, Call) and inputs(node) and inputs(node) <= values.keys():
+        if isinstance(node, Call) and reads[node] and is_constant[node]:
             found[node] = None
         else:
             pending.extend(node.children)
     return list(found)
 
 
-def _value(call: Node, values: Mapping[int, object]) -> Array | None:
+def _value(call: Node, operands: Sequence[object]) -> Array | None:
     """The value of a call if it is a tensor that can be stored."""
-    operands = [values.get(index) for index in range(max(values) + 1)]
-    made_from = bytes_of([values[index] for index in inputs(call)])
+    made_from = bytes_of([operands[index] for index in inputs(call)])
     try:
         if not is_small_enough(bytes_of(infer(call, operands)), made_from):
             return None

@@ -67,7 +67,8 @@ class _Map:
     def of(cls, op: RuntimeOperator, tree: Node) -> _Map:
         """An operator by itself."""
         operands = tuple({operand.name: operand for operand in op.inputs}.values())
-        numbers = {index: operands.index(operand) for index, operand in enumerate(op.inputs)}
+        places = {operand.name: place for place, operand in enumerate(operands)}
+        numbers = {index: places[operand.name] for index, operand in enumerate(op.inputs)}
         return cls(op=op, tree=renumbered(tree, numbers), operands=operands)
 
     @property
@@ -91,6 +92,8 @@ class _Map:
 
 def _grown(map: _Map, maps: dict[str, _Map], facts: Facts) -> _Map:
     """A map with all makers of its operands merged into it that can be."""
+    if len(map.operands) > WIDEST or map.calls > LONGEST:
+        return map
     for operand in map.operands:
         maker = maps.get(operand.producer.name) if operand.producer is not None else None
         if maker is not None and _can_merge(maker, map, facts):

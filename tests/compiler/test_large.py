@@ -15,6 +15,7 @@ from engine import CompileError, RuntimeGraph, Session
 from engine.compiler import generation, ir
 from engine.compiler.ir import Module, TooLargeError
 from engine.compiler.kernels import pool
+from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.storage import row_major
 from tests.compiler.large import FAMILIES
 from tests.graph.build import F32, INPUT, built, conv, op
@@ -99,6 +100,19 @@ def test_an_operator_whose_kernel_cannot_be_written_alone_is_left_to_its_layer(
     rows = kernels(two_pools())
     assert rows["long"]["why"] == why
     assert [rows[name]["kernel"] for name in ("short", "relu", "long")] == ["pool", "fused", "reference"]
+
+
+def test_a_kernel_that_is_too_large_with_what_follows_is_made_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit = pool.Pool.emit
+
+    def refuse(kernel: pool.Pool, *given: Any) -> None:
+        if kernel.epilogue != Epilogue():
+            raise TooLargeError("its kernel would be too much code")
+        emit(kernel, *given)
+
+    monkeypatch.setattr(pool.Pool, "emit", refuse)
+    rows = kernels(two_pools())
+    assert [rows[name]["kernel"] for name in ("short", "relu", "long")] == ["pool", "map", "pool"]
 
 
 @pytest.mark.parametrize(("limit", "why"), [("PROGRAM_OPERATIONS", "too large"), ("PROGRAM_STEPS", "too many steps")])

@@ -13,6 +13,10 @@ from typing import TypeAlias
 from engine.compiler.ir import Function, Value, constant
 from engine.compiler.kernels import math
 
+# Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
+DEEPEST = 80
+LARGEST = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Number:
@@ -63,20 +67,26 @@ def operands_of(tree: Expr) -> set[int]:
     return set()
 
 
-def extent(tree: Expr) -> tuple[int, int]:
-    """How deep functions are nested, and how many are applied, those of repeated sub-trees counted again."""
-    done: dict[int, tuple[int, int]] = {}
+def extent(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
+    """How deep functions are nested, and how many are applied, those of repeated sub-trees counted again.
 
-    def measured(tree: Expr) -> tuple[int, int]:
-        if not isinstance(tree, Apply):
-            return 0, 0
-        if id(tree) not in done:
-            parts = [measured(each) for each in tree.arguments]
-            depth = max((depth for depth, _ in parts), default=0)
-            done[id(tree)] = 1 + depth, 1 + sum(count for _, count in parts)
-        return done[id(tree)]
+    Args:
+        done: of sub-trees measured before, by their identity; they must live on.
+    """
+    done = {} if done is None else done
+    if not isinstance(tree, Apply):
+        return 0, 0
+    if id(tree) not in done:
+        parts = [extent(each, done) for each in tree.arguments]
+        depth = max((depth for depth, _ in parts), default=0)
+        done[id(tree)] = 1 + depth, 1 + sum(count for _, count in parts)
+    return done[id(tree)]
 
-    return measured(tree)
+
+def is_moderate(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> bool:
+    """Whether a kernel can carry so large an expression; ``done`` as extent() has it."""
+    depth, count = extent(tree, done)
+    return depth <= DEEPEST and count <= LARGEST
 
 
 def weight(tree: Expr) -> int:

@@ -9,6 +9,9 @@ from engine.compiler.lowering.terms import Argument, lowers, per_channel, prepar
 from engine.layers import activation, identity, piecewise
 from engine.layers.layer import Layer
 
+EXP_OVERFLOWS = 88.0
+# Beyond it float32 has an infinity, and 0 times that is NaN.
+LARGEST = 3.4028234663852886e38
 _PLAIN: dict[type[Layer], str] = {
     activation.Sigmoid: "sigmoid",
     activation.SiLU: "silu",
@@ -37,9 +40,10 @@ def unchanged(layer: Layer, x: Expr, *hints: Expr | None) -> Expr:
 
 
 @lowers(activation.Softplus)
-def softplus(layer: activation.Softplus, x: Expr) -> Expr:
+def softplus(layer: activation.Softplus, x: Expr) -> Expr | None:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
-    return apply("softplus", x, layer.beta, layer.threshold)
+    # Above, the layer's exponential overflows before its threshold is met, and the kernel's does not.
+    return apply("softplus", x, layer.beta, layer.threshold) if layer.threshold <= EXP_OVERFLOWS else None
 
 
 @lowers(activation.GELU)
@@ -49,15 +53,15 @@ def gelu(layer: activation.GELU, x: Expr) -> Expr:
 
 
 @lowers(activation.ELU)
-def elu(layer: activation.ELU, x: Expr) -> Expr:
+def elu(layer: activation.ELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x) - 1)."""
-    return apply("elu", x, layer.alpha)
+    return apply("elu", x, layer.alpha) if abs(layer.alpha) <= LARGEST else None
 
 
 @lowers(activation.CELU)
 def celu(layer: activation.CELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
-    return apply("celu", x, layer.alpha) if layer.alpha > 0 else None
+    return apply("celu", x, layer.alpha) if 0 < layer.alpha <= LARGEST else None
 
 
 @lowers(piecewise.Hardtanh)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.kernels.expr import Expr, Number
+from engine.compiler.kernels.expr import Expr, Number, is_moderate
 from engine.compiler.lowering.pointwise import function
 from engine.compiler.lowering.terms import lowers
 from engine.errors import EngineError
 from engine.expression import Call, Input, Literal, Node, evaluate, postorder
 from engine.layers.container import Expression
 
-# Nodes; what walks the trees of kernels recurses.
-LONGEST = 400
 _CASTS = ("torch.float", "torch.float32")
 
 
 @lowers(Expression)
 def expression(layer: Expression, *operands: Expr | None) -> Expr | None:
     """Its tree, where every part is a number or a float32 tensor and every call a function of such."""
-    nodes = postorder(layer.tree)
-    if len(nodes) > LONGEST:
-        return None
     done: dict[Node, Expr] = {}
-    for node in nodes:
+    measured: dict[int, tuple[int, int]] = {}
+    for node in postorder(layer.tree):
+        if node in done:
+            continue
         converted = _convert(node, [done[each] for each in node.children], operands)
-        if converted is None:
+        # What walks the trees of kernels recurses, and walks what is repeated again.
+        if converted is None or not is_moderate(converted, measured):
             return None
         done[node] = converted
     return done[layer.tree]

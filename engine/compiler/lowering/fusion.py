@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Expr, Number, Operand, extent, substitute
+from engine.compiler.kernels.expr import Expr, Number, Operand, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.rules import FLOAT32, NotFusedError, NotLoweredError
 from engine.compiler.lowering.steps import Pointer, image_strides, pointer
@@ -24,10 +24,6 @@ from engine.tensor import Array
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.lowering import Lowering
-
-# Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
-DEEPEST = 80
-LARGEST = 400
 
 
 @dataclass(slots=True)
@@ -55,6 +51,8 @@ def absorb(lowering: Lowering, op: RuntimeOperator) -> Fused:
 
 def absorb_all(lowering: Lowering, fused: Fused) -> None:
     """Let ``fused`` take in the element-wise operators after it, one by one."""
+    if fused.operators[0] in lowering.options.alone:
+        return
     while _absorb_next(lowering, fused):
         pass
 
@@ -82,7 +80,7 @@ def _absorb_next(lowering: Lowering, fused: Fused) -> bool:
     fused.operand, fused.views = users[0].outputs[0], views
     fused.tree = known[fused.operand.name]
     fused.operators += names
-    lowering.absorbed.update(names)
+    lowering.absorbed.update(dict.fromkeys(names))
     return True
 
 
@@ -109,12 +107,6 @@ def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], view
     known[op.outputs[0].name] = tree
     views[:] = added
     return True
-
-
-def is_moderate(tree: Expr) -> bool:
-    """Whether a kernel can carry so large an expression."""
-    depth, count = extent(tree)
-    return depth <= DEEPEST and count <= LARGEST
 
 
 def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:

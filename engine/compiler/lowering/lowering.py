@@ -51,11 +51,13 @@ class Options:
     Args:
         winograd: ``auto`` or ``off``.
         off: names of what is left out; see engine.passes.LOWERING_PASSES.
+        alone: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
     """
 
     winograd: str = "auto"
     off: Collection[str] = ()
+    alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,7 +78,7 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         alarm: where kernels say that they met what is not finite; None if none of them needs to.
         fusions: names of the operators that joined others, by the name of the pass.
-        absorbed: names of operators that a kernel before them computes.
+        absorbed: names of operators that a kernel before them computes, in the order they joined.
         places: operand -> where in a concatenation it lies.
         images: names of the operands that should lie channels-last.
     """
@@ -94,7 +96,7 @@ class Lowering:
     results: list[View | str] = field(default_factory=list)
     alarm: View | None = None
     fusions: dict[str, list[str]] = field(default_factory=dict)
-    absorbed: set[str] = field(default_factory=set)
+    absorbed: dict[str, None] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     images: set[str] = field(default_factory=set)
     _shared: dict[int, View] = field(default_factory=dict)

@@ -129,13 +129,19 @@ class _State:
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._n_steps = len(lowering.steps)
-        self._absorbed = set(lowering.absorbed)
-        self._fusions = {name: list(ops) for name, ops in lowering.fusions.items()}
+        self._n_absorbed = len(lowering.absorbed)
+        self._n_fused = {name: len(ops) for name, ops in lowering.fusions.items()}
 
     def restore(self) -> None:
         """Undo what a rule has done since."""
         del self._lowering.steps[self._n_steps :]
-        self._lowering.absorbed, self._lowering.fusions = self._absorbed, self._fusions
+        while len(self._lowering.absorbed) > self._n_absorbed:
+            self._lowering.absorbed.popitem()
+        fusions = self._lowering.fusions
+        for name in list(fusions):
+            del fusions[name][self._n_fused.get(name, 0) :]
+            if name not in self._n_fused:
+                del fusions[name]
 
 
 def _why_no_rule(lowering: Lowering, op: RuntimeOperator) -> str:
