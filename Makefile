@@ -6,6 +6,7 @@ VENV ?= .venv
 MODEL ?= digits
 IMAGE ?= pnnx-serve
 DOCKER_BUILD_FLAGS ?=
+SECONDS ?= 600
 
 BIN := $(VENV)/bin
 # Two test processes on two cores: a BLAS that starts a thread per core in each of them only makes both wait.
@@ -13,7 +14,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 COVERAGE_FLOOR := 90
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test pytest lint type fmt bench image clean
+.PHONY: help install serve test pytest nightly fuzz lint type fmt bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -28,6 +29,12 @@ test: lint type pytest ## lint, types, and all tests with branch coverage
 
 pytest: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+
+nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --hypothesis-profile=nightly --timeout=3600
+
+fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, bodies and sockets, each in child processes under limits
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -47,7 +47,7 @@ def final_stage() -> str:
 
 @needs_make
 @pytest.mark.parametrize(
-    "target", ["serve", "test", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"]
+    "target", ["serve", "test", "nightly", "fuzz", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"]
 )
 def test_make_knows_the_target(target: str) -> None:
     done = make("--dry-run", target)

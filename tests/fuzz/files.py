@@ -148,7 +148,7 @@ def pair_of(case: Any) -> tuple[bytes, bytes]:
     sample_id, seed = case
     rng = random.Random(f"{sample_id} {seed}")
     with tempfile.TemporaryDirectory() as folder:
-        param, weights = (path.read_bytes() for path in _samples()[sample_id].extract(Path(folder)))
+        param, weights = (path.read_bytes() for path in samples()[sample_id].extract(Path(folder)))
     if rng.random() < 0.9:
         param = mutate(param.decode(), rng).encode()
     return mangle((param, weights), rng) if rng.random() < 0.2 else (param, weights)
@@ -216,7 +216,7 @@ def _compare(expected: Any, found: Any) -> None:
 
 def _inputs(graph: engine.RuntimeGraph, case: Any) -> list[np.ndarray] | None:
     """What the sample was recorded with where it fits, else noise of the announced shapes."""
-    given = _samples()[case[0]].sets[0].inputs if isinstance(case, list) else []
+    given = samples()[case[0]].sets[0].inputs if isinstance(case, list) else []
     if len(given) == len(graph.inputs) and all(map(_fits, graph.inputs, given)):
         return list(given)
     rng, made = np.random.default_rng(0), []
@@ -265,7 +265,8 @@ def _operands(lines: Lines) -> list[str]:
 
 
 @cache
-def _samples() -> dict[str, Sample]:
+def samples() -> dict[str, Sample]:
+    """What is changed, by name: the recorded layers and networks."""
     return {sample.id: sample for folder in ("layers", "networks") for sample in all_samples(folder)}
 
 
@@ -277,7 +278,7 @@ def _types() -> list[str]:
 def cases(seed: int) -> Iterator[list[Any]]:
     """Samples in any order, over and over, each with a seed of its own."""
     rng = random.Random(seed)
-    names = sorted(_samples())
+    names = sorted(samples())
     while True:
         yield [rng.choice(names), rng.randrange(2**40)]
 
