@@ -21,7 +21,7 @@ import engine
 from engine.compiler.lowering import rearrange, terms
 from engine.compiler.lowering.rules import RULES, SPATIAL_RANKS
 from engine.layers.container import Constant
-from engine.layers.parameter import describe_kind
+from engine.layers.kinds import describe as describe_kind
 from engine.layers.signature import REQUIRED, Signature
 
 PAGE: Final = Path(__file__).with_name("operators.md")

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from engine.errors import CompileError, ParameterError
+from engine.errors import CompileError, EngineError, ParameterError
 from engine.graph import RuntimeGraph, execute
+from engine.graph.inference import UnforeseenResultError
 from engine.graph.watch import Watch
 from engine.passes import LOWERING_PASSES, PASSES
 from engine.tensor import Array, TensorSpec
@@ -130,11 +131,20 @@ class Machine:
                 # There are no kernels for nothing; what comes next may have elements.
                 if all(array.size for array in inputs):
                     self._fall_back(error)
+            except EngineError:
+                if self._must_compile:
+                    raise
+                return _run_reference(graph, inputs, cancelled, runs)  # refuses as well, or answers
+            except Exception as exc:
+                self._fall_back(_defect(exc))
             else:
-                if runs is not None:
-                    return _profile(compiled, instance, inputs, cancelled, runs)
-                reference = None if self._must_compile else partial(_run_reference, graph, inputs, cancelled, None)
-                return compiled.run(inputs, cancelled, instance, reference)
+                try:
+                    if runs is not None:
+                        return _profile(compiled, instance, inputs, cancelled, runs)
+                    reference = None if self._must_compile else partial(_run_reference, graph, inputs, cancelled, None)
+                    return compiled.run(inputs, cancelled, instance, reference)
+                except UnforeseenResultError:  # the file's shapes are those of one run; here they are others
+                    return _run_reference(graph, inputs, cancelled, runs)
         return _run_reference(graph, inputs, cancelled, runs)
 
     def close(self) -> None:
@@ -168,6 +178,10 @@ class Machine:
                 return self._compiled(graph).prefers_parts(specs, parts)
             except CompileError as error:
                 self._fall_back(error)
+            except EngineError:
+                raise
+            except Exception as exc:
+                self._fall_back(_defect(exc))
         return False
 
     def prepare(
@@ -198,6 +212,10 @@ class Machine:
                 return compiled.prepare(specs, refresh=refresh, progress=progress, cancelled=cancelled)
             except CompileError as error:
                 self._fall_back(error)
+            except EngineError:
+                raise
+            except Exception as exc:
+                self._fall_back(_defect(exc))
         return {"failure": self.failure}
 
     def annotate(self, graph: RuntimeGraph, specs: Sequence[TensorSpec] | None, description: dict[str, Any]) -> None:
@@ -257,6 +275,13 @@ def measure_peak(seconds: float = 0.2) -> float:
     except ImportError as exc:
         raise _no_compiler(exc) from exc
     return peak.measure_peak(seconds)
+
+
+def _defect(exc: Exception) -> CompileError:
+    """Whatever went wrong while compiling costs speed, not the answer."""
+    error = CompileError("the compiler failed", found=f"{type(exc).__name__}: {exc}")
+    error.__cause__ = exc
+    return error
 
 
 def _no_compiler(exc: ImportError) -> CompileError:

@@ -20,9 +20,9 @@ from engine.compiler.parking import PARKING, Workers
 from engine.compiler.program import Program
 from engine.compiler.tables import Tables, address_of
 from engine.compiler.team import SEGMENT_BITS
-from engine.errors import EngineError, ExecutionError, RunCancelledError
-from engine.graph.inference import split_outputs
-from engine.tensor import Array, parse_dtype
+from engine.errors import EngineError, RunCancelledError
+from engine.graph.inference import UnforeseenResultError, computed_outputs, run_failure
+from engine.tensor import Array, parse_dtype, spec_of
 
 NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
@@ -156,12 +156,12 @@ class Instance:
         except EngineError as error:
             raise error.at(op.place) from error.__cause__
         except Exception as exc:
-            raise ExecutionError(f"failed with {type(exc).__name__}: {exc}", where=op.place) from exc
-        for operand, region, value in zip(op.outputs, call.outputs, split_outputs(op, answer), strict=True):
+            raise run_failure(op, operands, exc) from exc
+        for operand, region, value in zip(op.outputs, call.outputs, computed_outputs(op, answer), strict=True):
             if region is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
-            elif not isinstance(value, np.ndarray | np.generic) or value.shape != region.shape:
-                raise ExecutionError("the result is not what was inferred", where=op.place, expected=str(region.shape))
+            elif not isinstance(value, np.ndarray | np.generic) or not _fits(value, region):
+                raise UnforeseenResultError("the result is not what the file says", where=op.place, found=_kind(value))
             else:
                 np.copyto(self._array(region, inputs, results), value, casting="no")
 
@@ -196,6 +196,14 @@ class Instance:
         if output.is_whole_output:
             return results[output.address.port]
         return self._array(output, inputs, results).copy()
+
+
+def _fits(value: Array | np.generic, region: Region) -> bool:
+    return value.shape == region.shape and value.dtype == parse_dtype(region.dtype)
+
+
+def _kind(value: object) -> str:
+    return str(spec_of(value)) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
 
 def _ask(cancelled: Callable[[], bool] | None, place: str) -> None:

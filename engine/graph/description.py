@@ -83,7 +83,8 @@ def _flops(op: RuntimeOperator) -> int | None:
         return None
     output = op.outputs[0].spec if op.outputs else None
     try:
-        return op.layer.flops(output, [operand.value for operand in op.inputs]) if output is not None else 0
+        count = op.layer.flops(output, [operand.value for operand in op.inputs]) if output is not None else 0
+        return int(count) if isinstance(count, (int, float)) else None
     except Exception:  # a count is not worth failing for, whatever the layer made of unusual operands
         return None
 

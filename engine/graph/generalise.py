@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from engine import pnnx
 from engine.errors import EngineError, GraphError
+from engine.graph.inference import split_outputs
 from engine.graph.linking import bind_operator
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import flatten
@@ -136,8 +137,8 @@ class _Tracer:
             else:
                 layer = bind_operator(source, self._annotations, self._registry)
             inputs = [values[name] if name in values else self.values[name] for name in source.inputs]
-            results = layer.infer(inputs)
-            values |= dict(zip(source.outputs, [results] if len(source.outputs) == 1 else results, strict=True))
+            results = split_outputs(op, layer.infer(inputs)) if source is candidate[-1] else [layer.infer(inputs)]
+            values |= dict(zip(source.outputs, results, strict=True))
         return values
 
     def _carries(self, op: RuntimeOperator, values: Mapping[str, object]) -> bool:

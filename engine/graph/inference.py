@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.causes import likely_cause
 from engine.graph.in_place import is_shape_of_later
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.layers.foreign import fitted
 from engine.limits import check_results
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
+
+_LONGEST: Final = 500
+"""Characters of a foreign exception's text that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +83,10 @@ def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
     if op.layer is None:
         return []
     try:
-        results = split_outputs(op, op.layer.infer(inputs))
+        results = split_outputs(op, _alone(op, op.layer.infer(inputs)))
         check_results(results)
     except EngineError as error:
-        raise error.at(op.place) from None
+        raise (error if op.place in error.where else error.at(op.place)) from error.__cause__
     except Exception as exc:  # a number, list or string where the layer expects a tensor, or the other way round
         found = ", ".join(_kind(value) for value in inputs) or "no operands"
         raise ShapeError("operands of the wrong kind", where=op.place, found=found) from exc
@@ -96,8 +100,51 @@ def _kind(value: object) -> str:
     return str(value) if isinstance(value, TensorSpec) else type(value).__name__.lstrip("_").lower()
 
 
+def run_failure(op: RuntimeOperator, inputs: Sequence[object], exc: BaseException) -> EngineError:
+    """What a layer's forward raised, as an error that names the operator, and the operand that is no tensor."""
+    wrong = None if op.layer is None else op.layer.no_tensor(inputs)
+    if wrong is not None:
+        found = type(wrong[1]).__name__
+        return ShapeError(f"operand '{wrong[0]}' is no tensor", where=op.place, found=found, expected="a tensor")
+    return ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST], where=op.place)
+
+
+class UnforeseenResultError(ExecutionError):
+    """What an operator computed is not what the file says it does; without another opinion that was believed."""
+
+
+def computed_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
+    """What forward() returned as one value an output; a user's layer must keep what its infer() promised.
+
+    Raises:
+        ExecutionError: another number of values, or others than were announced.
+    """
+    if op.layer is None or not op.layer.is_foreign:
+        return split_outputs(op, result)
+    result = _alone(op, result)
+    try:
+        return [
+            fitted(value, None if operand.value is operand.annotation else operand.value)
+            for operand, value in zip(op.outputs, split_outputs(op, result), strict=True)
+        ]
+    except EngineError as error:
+        raise error if error.where else error.at(op.place) from None
+
+
+def _alone(op: RuntimeOperator, result: Any) -> Any:
+    """The one tensor that a user's layer returned or announced as a list; of what may be a list nothing is known."""
+    if op.layer is None or not op.layer.is_foreign or len(op.outputs) != 1 or not isinstance(result, (tuple, list)):
+        return result
+    if len(result) == 1 and (isinstance(result, tuple) or op.outputs[0].annotation is not None):
+        return result[0]
+    if op.outputs[0].annotation is not None:
+        found = f"{len(result)} values"
+        raise ExecutionError("wrong number of results", where=op.place, found=found, expected="1 value")
+    return result
+
+
 def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
-    """A layer's result as one value an output.
+    """What a layer returned, or announced, as one value an output.
 
     Raises:
         ExecutionError: when the layer returned another number of values.

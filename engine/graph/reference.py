@@ -10,15 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import EngineError, ExecutionError, InputError
-from engine.graph.inference import split_outputs
+from engine.errors import EngineError, InputError
+from engine.graph.inference import computed_outputs, run_failure
 from engine.graph.plan import Plan, Step
 from engine.graph.port import flatten
 from engine.graph.watch import Watch
 from engine.tensor import Array
 
 _MET: Final = 256
-_LONGEST: Final = 500
 
 
 def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
@@ -58,16 +57,16 @@ def _run(step: Step, values: list[object], is_new: bool) -> None:
     op = step.operator
     if op.layer is None:
         return
+    inputs = [values[slot] for slot in step.inputs]
     try:
-        inputs = [values[slot] for slot in step.inputs]
         if is_new and step.is_open:
             op.layer.check_results(inputs)
         result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.place) from error.__cause__
     except Exception as exc:
-        raise ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST], where=op.place) from exc
-    for slot, value in zip(step.outputs, split_outputs(op, result), strict=True):
+        raise run_failure(op, inputs, exc) from exc
+    for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError
 from engine.layers.attributes import check_attributes
+from engine.layers.foreign import called, checked_specs, checked_values, is_foreign
 from engine.layers.known import with_values
 from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import check_number, coerce
@@ -79,11 +80,14 @@ class BoundLayer:
         layer = self._layer_for(inputs) if self.dynamic else self.layer
         if self.dynamic:
             self._check_results(layer, inputs)
-        return layer.forward(*[s.value(inputs) for s in self._aligned], **self._keywords(inputs))
+        arguments, keywords = [s.value(inputs) for s in self._aligned], self._keywords(inputs)
+        if self.is_foreign:
+            return checked_values(called("forward", layer.forward, *arguments, **keywords))
+        return layer.forward(*arguments, **keywords)
 
     def forward_in_place(self, inputs: Sequence[object]) -> Any:
         """The same, writing over the first input where the layer can."""
-        if self.layer.forward_in_place is None:
+        if self.layer.forward_in_place is None or self.is_foreign:
             return self.forward(inputs)
         return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
 
@@ -108,7 +112,8 @@ class BoundLayer:
     def can_overwrite(self) -> bool:
         """Whether forward_in_place() writes its result over the operator's first input."""
         is_first = bool(self.positional) and self.positional[0].index == 0
-        return self.layer.forward_in_place is not None and is_first and not self.dynamic and not self.keywords
+        can = self.layer.forward_in_place is not None and not self.is_foreign
+        return can and is_first and not self.dynamic and not self.keywords
 
     def infer(self, inputs: Sequence[object]) -> Any:
         """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
@@ -126,15 +131,40 @@ class BoundLayer:
             if not is_known([known_value(inputs[index]) for index in self.dynamic.values()]):
                 return UNKNOWN
             raise
+        if self.is_foreign:
+            return checked_specs(called("infer", layer.infer, *arguments, **keywords))
         return layer.infer(*arguments, **keywords)
+
+    def no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
+        """The name and value of an operand that should be a tensor and is none; None if there is no such operand."""
+        names = [name for name in self.signature.operands if name in self.signature.leading]
+        for name, source in zip(names, self.positional, strict=False):
+            value = source.value(inputs)
+            if source.is_tensor and source.index is not None and not isinstance(value, (np.ndarray, np.generic)):
+                return name, value
+        return None
 
     def flops(self, output: Any, inputs: Sequence[object]) -> int:
         """Floating-point operations of one forward."""
-        return self.layer.flops(output, *[s.spec(inputs) for s in self.positional])
+        return self._counted("flops", output, inputs)
 
     def scratch_bytes(self, output: Any, inputs: Sequence[object]) -> int:
         """Bytes one forward takes beside copies of its operands and its result."""
-        return self.layer.scratch_bytes(output, *[s.spec(inputs) for s in self.positional])
+        try:
+            return self._counted("scratch_bytes", output, inputs)
+        except EngineError:
+            if self.is_foreign:  # an estimate is not worth failing for
+                return 0
+            raise
+
+    def _counted(self, method: str, output: Any, inputs: Sequence[object]) -> int:
+        arguments = [s.spec(inputs) for s in self.positional]
+        if not self.is_foreign:
+            return int(getattr(self.layer, method)(output, *arguments))
+        count = called(method, getattr(self.layer, method), output, *arguments)
+        if not isinstance(count, (int, np.integer)) or count < 0:
+            raise ExecutionError(f"{method} returned no count", found=f"{count!r:.40}", expected="0 or more")
+        return int(count)
 
     def _layer_for(self, inputs: Sequence[object]) -> Layer:
         if not self.dynamic:
@@ -144,6 +174,11 @@ class BoundLayer:
 
     def _keywords(self, inputs: Sequence[object]) -> dict[str, object]:
         return {name: source.value(inputs) for name, source in self._aligned_keywords.items()}
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """Whether the layer is a user's, whose answers are checked."""
+        return is_foreign(self.layer)
 
     # Members of the archive are not aligned; BLAS would copy them in every run, so one copy is made at the first.
     @cached_property
@@ -213,8 +248,9 @@ def _match_operands(
         named = _match_labels(signature, n_inputs, labels)
     free = [slot for slot in signature.slots if slot not in named and slot not in taken]
     rest = [index for index in range(n_inputs) if index not in named.values()]
-    if signature.is_variadic:
-        return named
+    if signature.is_variadic:  # what stands before *operands in forward takes the first ones
+        leading = [slot for slot in free if slot in signature.leading]
+        return {**named, **dict(zip(leading, rest, strict=False))}
     if len(rest) > len(free):
         raise ParameterError(
             "too many operands", found=n_inputs, expected=f"at most {n_inputs - len(rest) + len(free)}"
@@ -292,12 +328,13 @@ def _sources(
         else:
             raise ParameterError(f"operand '{name}' is missing", found=f"{n_inputs} operands")
     extra = {name: Source(constant=value) for name, value in attributes.items() if name not in named}
+    positional = [source for name, source in named.items() if name in signature.leading]
+    extra |= {name: source for name, source in named.items() if name not in signature.leading}
     if signature.is_variadic:
         taken = {*operands.values(), *(source.index for source in named.values())}
         is_tensor = signature.takes_only_tensors
-        rest = tuple(Source(index=index, is_tensor=is_tensor) for index in range(n_inputs) if index not in taken)
-        return rest, {**named, **extra}
-    return tuple(named.values()), extra
+        positional += [Source(index=index, is_tensor=is_tensor) for index in range(n_inputs) if index not in taken]
+    return tuple(positional), extra
 
 
 def _as_tensors(value: Any) -> Any:

@@ -6,16 +6,15 @@ also arrive as an operand at run time, as a 0-dim array or a list.
 
 from __future__ import annotations
 
-import types
 import typing
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.layers import kinds
 from engine.limits import INT_RANGE, MAX_ITEMS
-from engine.tensor import UNKNOWN, DType, parse_dtype
 
 type_hints = typing.get_type_hints
 
@@ -27,21 +26,21 @@ def coerce(value: object, hint: Any) -> Any:
         ParameterError: when it is not of that kind; names found and expected.
     """
     plain = _plain(value)
-    if _is_single(value) and not any(typing.get_origin(option) is tuple for option in _options(hint)):
+    if _is_single(value) and not any(kinds.is_list(option) for option in kinds.options(hint)):
         plain = value.item()  # type: ignore[attr-defined]  # an array
     check_number(plain)
     if hint is Any:
         return plain
-    options = _options(hint)
+    options = kinds.options(hint)
     if plain is None and type(None) in options:
         return None
     if type(plain) in options:  # an int stays an int where a float would also do
         return plain
     for option in options:
-        accepted, result = _accept(plain, option)
+        accepted, result = kinds.accept(plain, option)
         if accepted:
             return result
-    raise ParameterError("wrong kind of value", found=_show(plain), expected=describe_kind(hint))
+    raise ParameterError("wrong kind of value", found=_show(plain), expected=kinds.describe(hint))
 
 
 def check_number(value: object) -> None:
@@ -60,14 +59,9 @@ def check_number(value: object) -> None:
             check_number(item)
 
 
-def describe_kind(hint: Any) -> str:
-    """A field's kind in words: ``int``, ``list of int or None``."""
-    return " or ".join(_describe(option) for option in _options(hint))
-
-
 def is_tensor_kind(hint: Any) -> bool:
     """Whether what is declared so can only be a tensor, or a list of tensors."""
-    options = [option for option in _options(hint) if option is not type(None)]
+    options = [option for option in kinds.options(hint) if option is not type(None)]
     return bool(options) and all(_is_tensor(option) for option in options)
 
 
@@ -95,103 +89,6 @@ def _plain(value: object) -> object:
 
 def _is_single(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.size == 1
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        # bool before int before float: the narrowest kind that fits wins.
-        return tuple(sorted(typing.get_args(hint), key=_narrowness))
-    return (hint,)
-
-
-def _narrowness(kind: Any) -> int:
-    order: list[Any] = [bool, int, float, complex]
-    return order.index(kind) if kind in order else len(order)
-
-
-def _accept(value: object, kind: Any) -> tuple[bool, Any]:
-    if typing.get_origin(kind) is tuple:
-        return _accept_tuple(value, typing.get_args(kind)[0])
-    if typing.get_origin(kind) is np.dtype or kind is DType:
-        return _accept_dtype(value)
-    if kind in _SCALARS:
-        return _SCALARS[kind](value)
-    return (value is None, None) if kind is type(None) else (False, None)
-
-
-def _accept_tuple(value: object, item: Any) -> tuple[bool, Any]:
-    if value is None:  # an empty list is written as None, (), or []
-        return True, ()
-    items = value if isinstance(value, tuple) else (value,)
-    found = []
-    for each in items:
-        accepted, result = _accept_item(each, item)
-        if not accepted:
-            return False, None
-        found.append(result)
-    return True, tuple(found)
-
-
-def _accept_item(value: object, hint: Any) -> tuple[bool, Any]:
-    options = _options(hint)
-    if value is UNKNOWN and type(None) in options:  # an open dimension
-        return True, None
-    if type(value) in options:
-        return True, value
-    for option in options:
-        accepted, result = _accept(value, option)
-        if accepted:
-            return True, result
-    return False, None
-
-
-def _accept_dtype(value: object) -> tuple[bool, Any]:
-    if isinstance(value, (str, int, np.dtype)) and not isinstance(value, bool):
-        return True, parse_dtype(value)
-    return False, None
-
-
-def _accept_bool(value: object) -> tuple[bool, Any]:
-    return (True, bool(value)) if isinstance(value, bool) or value in (0, 1) else (False, None)
-
-
-def _accept_int(value: object) -> tuple[bool, Any]:
-    if isinstance(value, (bool, int)):
-        return True, int(value)
-    if isinstance(value, float) and value.is_integer() and int(value) in INT_RANGE:
-        return True, int(value)
-    return False, None
-
-
-def _accept_float(value: object) -> tuple[bool, Any]:
-    return (True, float(value)) if isinstance(value, (bool, int, float)) else (False, None)
-
-
-def _accept_complex(value: object) -> tuple[bool, Any]:
-    return (True, value) if isinstance(value, complex) else _accept_float(value)
-
-
-def _accept_str(value: object) -> tuple[bool, Any]:
-    return (True, value) if isinstance(value, str) else (False, None)
-
-
-_SCALARS: Final[dict[Any, Callable[[object], tuple[bool, Any]]]] = {
-    bool: _accept_bool,
-    int: _accept_int,
-    float: _accept_float,
-    complex: _accept_complex,
-    str: _accept_str,
-}
-
-
-def _describe(kind: Any) -> str:
-    if kind is type(None):
-        return "None"
-    if typing.get_origin(kind) is tuple:
-        return f"list of {describe_kind(typing.get_args(kind)[0])}"
-    if typing.get_origin(kind) is np.dtype:
-        return "dtype"
-    return str(getattr(kind, "__name__", kind))
 
 
 def _show(value: object) -> str:

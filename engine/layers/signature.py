@@ -14,11 +14,14 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from engine.errors import ParameterError
+from engine.layers.kinds import describe, is_kind
 from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import is_tensor_kind, type_hints
 
 LayerClass: TypeAlias = type[Layer]
 REQUIRED = inspect.Parameter.empty
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ class Signature:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_layer()
         known = {*self.operands, *self.fields}
         wrong = {*self.presets, *self.positional, *self.renamed.values()} - known
         if wrong:
@@ -58,11 +62,32 @@ class Signature:
                 expected=", ".join(sorted(known)),
             )
 
+    def _check_layer(self) -> None:
+        """Whether the class declares what a file can give it."""
+        name = self.layer.__qualname__
+        if not callable(getattr(self.layer, "forward", None)):
+            raise ParameterError("a layer needs a method 'forward'", where=self.type, found=f"{name} without one")
+        try:
+            declared = {**self.fields, "forward": self._arguments}
+        except Exception as exc:  # an annotation that names what its module lacks, a forward without a signature
+            found = f"{type(exc).__name__}: {exc}"
+            raise ParameterError(f"the declarations of {name} cannot be read", where=self.type, found=found) from exc
+        wrong = [field for field in self.fields if not is_kind(declared[field])]
+        if wrong:
+            expected = "bool, int, float, complex, str, a dtype, lists of those, a Literal, None, or Any"
+            found = f"{wrong[0]}: {describe(declared[wrong[0]])}"
+            raise ParameterError(f"no file holds parameters of the kind {name} declares", where=self.type, found=found,
+                                 expected=expected)  # fmt: skip
+
     @cached_property
     def operands(self) -> dict[str, Any]:
         """Named arguments of forward with their defaults, REQUIRED where there is none."""
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return {name: arg.default for name, arg in self._arguments.items() if arg.kind in kinds}
+        return {name: arg.default for name, arg in self._arguments.items() if arg.kind in (*_PLACED, _KEYWORD)}
+
+    @cached_property
+    def leading(self) -> frozenset[str]:
+        """Those of them that are given by place; the rest stand behind a ``*`` and are given by name."""
+        return frozenset(name for name, arg in self._arguments.items() if arg.kind in _PLACED)
 
     @cached_property
     def is_variadic(self) -> bool:
@@ -96,7 +121,8 @@ class Signature:
     @cached_property
     def _arguments(self) -> dict[str, inspect.Parameter]:
         arguments = inspect.signature(self.layer.forward).parameters
-        return {name: arg for name, arg in arguments.items() if name != "self"}
+        is_method = inspect.isfunction(inspect.getattr_static(self.layer, "forward"))
+        return {name: arg for place, (name, arg) in enumerate(arguments.items()) if place or not is_method}
 
     @cached_property
     def fields(self) -> dict[str, Any]:

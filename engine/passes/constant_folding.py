@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.expression import List, Literal, Node, format
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.graph.inference import split_outputs
+from engine.graph.inference import computed_outputs
 from engine.layers.container import Expression
 from engine.passes.constant_subtrees import folded_subtrees
 from engine.passes.facts import Facts, is_pure
@@ -125,7 +125,7 @@ def _compute(op: RuntimeOperator, inputs: list[object]) -> list[object] | None:
         return None
     try:
         with np.errstate(all="ignore"):
-            results = split_outputs(op, op.layer.forward(inputs))
+            results = computed_outputs(op, op.layer.forward(inputs))
     except Exception:  # whatever it is, a run shows it, at its place
         return None
     return [np.asarray(result) if isinstance(result, np.generic) else result for result in results]

@@ -1,0 +1,158 @@
+"""What a layer's field may be declared as, and whether a value is of that kind.
+
+Numbers, words and dtypes; lists of those, as ``tuple[int, ...]``, ``list[int]`` or ``Sequence[int]``, of a fixed length
+as ``tuple[int, int]``; ``Literal``; any of these or None; ``Any``.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from engine.limits import INT_RANGE
+from engine.tensor import UNKNOWN, DType, parse_dtype
+
+Accepted = tuple[bool, Any]
+REFUSED: Final[Accepted] = (False, None)
+
+_LISTS: Final = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+
+
+def options(hint: Any) -> tuple[Any, ...]:
+    """The kinds a declaration allows, the narrowest first: of two that fit it wins."""
+    hint = _bare(hint)
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return tuple(sorted((_bare(option) for option in typing.get_args(hint)), key=_narrowness))
+    return (hint,)
+
+
+def is_kind(hint: Any) -> bool:
+    """Whether a parameter of a file can be of this kind."""
+    return all(_is_kind(option) for option in options(hint))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a kind holds several values."""
+    return (typing.get_origin(kind) or kind) in (tuple, *_LISTS)
+
+
+def accept(value: object, kind: Any) -> Accepted:
+    """Whether a Python value is of a kind, and what it is then."""
+    if kind in (Any, object):
+        return True, value
+    if typing.get_origin(kind) is typing.Literal:
+        found = [each for each in typing.get_args(kind) if type(each) is type(value) and each == value]
+        return (True, found[0]) if found else REFUSED
+    if is_list(kind):
+        return _accept_list(value, kind)
+    if _is_dtype(kind):
+        return _accept_dtype(value)
+    if kind in _SCALARS:
+        return _SCALARS[kind](value)
+    return (True, None) if kind is type(None) and value is None else REFUSED
+
+
+def describe(hint: Any) -> str:
+    """A declaration in words: ``int``, ``list of int or None``."""
+    return " or ".join(_describe(option) for option in options(hint))
+
+
+def _bare(hint: Any) -> Any:
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
+
+
+def _narrowness(kind: Any) -> int:
+    order: list[Any] = [bool, int, float, complex]
+    return order.index(kind) if kind in order else len(order) + (kind in (Any, object))
+
+
+def _is_kind(kind: Any) -> bool:
+    if is_list(kind):
+        return all(item is Ellipsis or is_kind(item) for item in typing.get_args(kind))
+    if typing.get_origin(kind) is typing.Literal or _is_dtype(kind):
+        return True
+    return any(kind is known for known in (Any, object, type(None), *_SCALARS))
+
+
+def _is_dtype(kind: Any) -> bool:
+    return typing.get_origin(kind) is np.dtype or kind in (DType, np.dtype)
+
+
+def _accept_list(value: object, kind: Any) -> Accepted:
+    """A list of one kind of items; a single item stands for a list of it, None for one without any."""
+    items = () if value is None else value if isinstance(value, tuple) else (value,)
+    hints = typing.get_args(kind)
+    is_tuple = (typing.get_origin(kind) or kind) is tuple
+    if is_tuple and hints and hints[-1] is not Ellipsis and len(hints) != len(items):
+        return REFUSED
+    each = hints if is_tuple and hints and hints[-1] is not Ellipsis else (*hints[:1], Any)[:1] * len(items)
+    results = [_accept_item(item, hint) for item, hint in zip(items, each, strict=True)]
+    if not all(accepted for accepted, _ in results):
+        return REFUSED
+    found = [result for _, result in results]
+    return True, found if (typing.get_origin(kind) or kind) is list else tuple(found)
+
+
+def _accept_item(value: object, hint: Any) -> Accepted:
+    allowed = options(hint)
+    if value is UNKNOWN and type(None) in allowed:  # an open dimension
+        return True, None
+    if type(value) in allowed:
+        return True, value
+    return next((result for option in allowed if (result := accept(value, option))[0]), REFUSED)
+
+
+def _accept_dtype(value: object) -> Accepted:
+    if isinstance(value, (str, int, np.dtype)) and not isinstance(value, bool):
+        return True, parse_dtype(value)
+    return REFUSED
+
+
+def _accept_bool(value: object) -> Accepted:
+    return (True, bool(value)) if isinstance(value, bool) or value in (0, 1) else REFUSED
+
+
+def _accept_int(value: object) -> Accepted:
+    if isinstance(value, (bool, int)):
+        return True, int(value)
+    is_whole = isinstance(value, float) and value.is_integer() and int(value) in INT_RANGE
+    return (True, int(value)) if is_whole else REFUSED  # type: ignore[call-overload]
+
+
+def _accept_float(value: object) -> Accepted:
+    return (True, float(value)) if isinstance(value, (bool, int, float)) else REFUSED
+
+
+def _accept_complex(value: object) -> Accepted:
+    return (True, value) if isinstance(value, complex) else _accept_float(value)
+
+
+def _accept_str(value: object) -> Accepted:
+    return (True, value) if isinstance(value, str) else REFUSED
+
+
+_SCALARS: Final[dict[Any, Callable[[object], Accepted]]] = {
+    bool: _accept_bool,
+    int: _accept_int,
+    float: _accept_float,
+    complex: _accept_complex,
+    str: _accept_str,
+}
+
+
+def _describe(kind: Any) -> str:
+    if kind is type(None):
+        return "None"
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(repr(each) for each in typing.get_args(kind))
+    if is_list(kind):
+        hints = [item for item in typing.get_args(kind) if item is not Ellipsis]
+        if len(hints) > 1 or (hints and (typing.get_origin(kind) or kind) is tuple and Ellipsis not in kind.__args__):
+            return f"list of {len(hints)}: {', '.join(map(describe, hints))}"
+        return f"list of {describe(hints[0])}" if hints else "list"
+    return "dtype" if _is_dtype(kind) else str(getattr(kind, "__name__", kind))
