@@ -22,6 +22,7 @@ from engine.compiler.lowering import rearrange, terms
 from engine.compiler.lowering.rules import RULES, SPATIAL_RANKS
 from engine.layers.container import Constant
 from engine.layers.kinds import describe as describe_kind
+from engine.layers.layer import Layer
 from engine.layers.signature import REQUIRED, Signature
 
 PAGE: Final = Path(__file__).with_name("operators.md")
@@ -43,6 +44,18 @@ strides can say it, else a copy. *constant*: known before the run. –: its nump
 decline some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has
 nothing to do with tensors, is computed before the run.
 """
+_ONNX: Final = "onnx."
+_SHARED: Final = "engine.layers.onnx.activation"
+_ONNX_HEAD: Final = """# ONNX
+
+What pnnx leaves of an ONNX model under its own name, by the families of the standard: forms for which it has no
+pattern, and operators without a counterpart in PyTorch. They take ONNX's operands in ONNX's order and its attributes as
+parameters; what moved from attribute to operand over the years may come as either, and where an optional operand or
+result was left out, the others are told by rank, dtype and annotation. Held against the answers of the standard's own
+tests and of onnxruntime. `Loop`, `Scan`, `SequenceMap` and an `If` without a constant condition are refused, for pnnx
+does not write their bodies; so are single constants other than float32, int32, int64 and bool, and operators of other
+domains (`custom_op.*`), for it drops those, too. ([exporting.md](exporting.md#from-onnx))
+"""
 _TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "reference", "compiled")
 
 
@@ -51,14 +64,26 @@ def render() -> str:
     signatures = [engine.registry[type] for type in engine.registry]
     ours = [each for each in signatures if each.layer.__module__.startswith(_LAYERS)]
     head = _HEAD.format(types=len(ours), layers=len({each.layer for each in ours}))
-    modules = sorted({each.layer.__module__ for each in ours})
-    sections = (_section(name, [each for each in ours if each.layer.__module__ == name]) for name in modules)
-    return "\n".join([head, *sections])
+    families: dict[str, list[Signature]] = {}
+    for each in ours:
+        families.setdefault(_family(each), []).append(each)
+    sections = {name: _section(name, families[name]) for name in sorted(families)}
+    torch = [text for name, text in sections.items() if not name.startswith(_LAYERS + _ONNX)]
+    onnx = [text for name, text in sections.items() if name.startswith(_LAYERS + _ONNX)]
+    return "\n".join([head, *torch, _ONNX_HEAD, *onnx])
+
+
+def _family(signature: Signature) -> str:
+    """The module a type is listed under: ONNX types that one of PyTorch's layers serves have a place of their own."""
+    module = signature.layer.__module__
+    is_shared = signature.type.isidentifier() and not module.startswith(_LAYERS + _ONNX)
+    return _SHARED if is_shared else module
 
 
 def _section(module: str, signatures: list[Signature]) -> str:
     summary = (importlib.import_module(module).__doc__ or "").strip().split("\n\n")[0]
-    title = module.removeprefix(_LAYERS).replace("_", " ").capitalize()
+    title = module.removeprefix(_LAYERS).removeprefix(_ONNX).replace("_", " ").capitalize()
+    title = f"ONNX: {title.lower()}" if module.startswith(_LAYERS + _ONNX) else title
     lines = [f"## {title}", "", _prose(summary), "", _line(_TITLES), _line(["---"] * len(_TITLES))]
     return "\n".join([*lines, *map(_line, _rows(signatures)), ""])
 
@@ -80,7 +105,12 @@ def _cells(signature: Signature) -> tuple[str, ...]:
 
 def compiled_as(signature: Signature) -> str:
     """What the compiler has for a type: the rules of its layer's class."""
-    layer, rank = signature.layer, signature.presets.get("spatial_rank")
+    kinds = (signature.layer, *signature.layer.means)
+    found = [_compiled(layer, signature.presets.get("spatial_rank")) for layer in kinds]
+    return next((kind for kind in found if kind != "–"), "–")
+
+
+def _compiled(layer: type[Layer], rank: int | None) -> str:
     if issubclass(layer, Constant):
         return "constant"
     if rank is not None and rank not in SPATIAL_RANKS.get(layer, (rank,)):

@@ -32,6 +32,7 @@ def link(
         raise GraphError("the graph has no output", found=f"{len(source.operators)} operators")
     registry.check([(op.type, op.name) for op in source.operators if op.type not in BOUNDARY_TYPES])
     operands = _make_operands(source)
+    _check_constants(source, registry)
     binder = _Binder(source.annotations, registry, layers or {})
     operators = [_make_operator(op, operands, binder) for op in source.operators]
     _check_names(operators)
@@ -82,6 +83,27 @@ def _make_operator(op: pnnx.Operator, operands: Mapping[str, RuntimeOperand], bi
         outputs=tuple(operands[name] for name in op.outputs),
         layer=binder.layer(op),
     )
+
+
+def _check_constants(source: pnnx.Graph, registry: Registry) -> None:
+    """Refuse ONNX operators one of whose constants the converter wrote as None: their answer would be another's."""
+    lost = {name: op.name for op in source.operators if _is_none(op) for name in op.outputs}
+    if not lost:
+        return
+    for op in source.operators:
+        names = [name for name in op.inputs if name in lost]
+        if names and op.type not in BOUNDARY_TYPES and not registry[op.type].takes_none:
+            raise ParameterError(
+                "the converter has lost a constant",
+                where=f"{op.name} ({op.type})",
+                found=f"operand '{names[0]}' is None",
+                expected="a number: pnnx keeps single ones of float32, int32, int64 and bool only",
+            )
+
+
+def _is_none(op: pnnx.Operator) -> bool:
+    key = {"pnnx.Expression": "expr", "prim::Constant": "value"}.get(op.type)
+    return key is not None and op.params.get(key) in (None, "None")
 
 
 def _check_counts(op: pnnx.Operator) -> None:

@@ -288,7 +288,7 @@ def _make_layer(
     if operands.keys() & signature.fields.keys():
         return _unchecked(signature.layer, fields)
     layer: Layer = signature.layer(**fields)
-    return layer
+    return layer.settled()
 
 
 def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:

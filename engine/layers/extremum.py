@@ -104,10 +104,14 @@ class _Pair(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
+        if self._is_alone(input.shape):
+            return input
         values, places = self._layers()
         return self._arranged(values.infer(input), lambda: places.infer(input))
 
     def forward(self, input: Array) -> Any:
+        if self._is_alone(input.shape):
+            return input
         values, places = self._layers()
         return self._arranged(values.forward(input), lambda: places.forward(input))
 
@@ -121,6 +125,17 @@ class _Pair(Layer):
         return (values, places()) if len(self.annotations.outputs) == 2 else values
 
     @property
+    def _keepdim(self) -> bool:
+        """Also where pnnx has lost it, of an ONNX reduction over all axes: the result has ones where it has none."""
+        noted = self.annotations.outputs[0] if self.annotations.outputs else None
+        return self.keepdim or (self.dim is None and noted is not None and noted.rank > 0)
+
+    def _is_alone(self, shape: Shape) -> bool:
+        """Whether this is the extreme of a single tensor, element by element, as ONNX may have it."""
+        noted = self.annotations.outputs[0] if len(self.annotations.outputs) == 1 else None
+        return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)
+
+    @property
     def _dims(self) -> tuple[int, ...] | None:
         return None if self.dim is None else (self.dim,)
 
@@ -130,7 +145,7 @@ class Max(_Pair):
     """The largest element of all; or along dim, with its place."""
 
     def _layers(self) -> tuple[Reduction, _ArgExtreme]:
-        return AMax(dim=self._dims, keepdim=self.keepdim), ArgMax(dim=self.dim, keepdim=self.keepdim)
+        return AMax(dim=self._dims, keepdim=self._keepdim), ArgMax(dim=self.dim, keepdim=self.keepdim)
 
 
 @register("torch.min")
@@ -138,7 +153,7 @@ class Min(_Pair):
     """The smallest element of all; or along dim, with its place."""
 
     def _layers(self) -> tuple[Reduction, _ArgExtreme]:
-        return AMin(dim=self._dims, keepdim=self.keepdim), ArgMin(dim=self.dim, keepdim=self.keepdim)
+        return AMin(dim=self._dims, keepdim=self._keepdim), ArgMin(dim=self.dim, keepdim=self.keepdim)
 
 
 @register("aten::max")

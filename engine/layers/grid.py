@@ -18,6 +18,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
 _MODES: Final = ("bilinear", "nearest", "bicubic")
+_ONNX_MODES: Final = {"linear": "bilinear", "cubic": "bicubic"}
 _PADDING_MODES: Final = ("zeros", "border", "reflection")
 
 
@@ -33,7 +34,8 @@ class GridSample(Layer):
     Dtypes:
         floating, both alike.
     Parameters:
-        mode: bilinear (also for volumes), nearest (halves to even) or bicubic (images only).
+        mode: bilinear (also for volumes), nearest (halves to even) or bicubic (images only); linear and cubic are
+            ONNX's words for the first and the last.
         padding_mode: what is outside: zeros, border (the nearest element) or reflection.
     Raises:
         ShapeError: when input and grid do not fit.
@@ -46,6 +48,7 @@ class GridSample(Layer):
     align_corners: bool | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", _ONNX_MODES.get(self.mode, self.mode))
         if self.mode not in _MODES:
             raise ParameterError("unknown mode", found=self.mode, expected=", ".join(_MODES))
         if self.padding_mode not in _PADDING_MODES:

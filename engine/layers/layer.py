@@ -60,6 +60,9 @@ class Layer:
     forward_in_place: ClassVar[Callable[..., Any] | None] = None
     """forward(), writing its result over the first operand; for layers whose result has its shape and dtype."""
 
+    means: ClassVar[tuple[type[Layer], ...]] = ()
+    """The layers that settled() may give instead of this one."""
+
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     forward: Callable[..., Any]
@@ -68,6 +71,10 @@ class Layer:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclass(frozen=True, kw_only=True)(cls)
+
+    def settled(self) -> Layer:
+        """The layer that does the work: another one where this says the same in other words."""
+        return self
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Floating-point operations of one forward: one per output element unless a layer knows better."""

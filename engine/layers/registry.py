@@ -13,7 +13,17 @@ from engine.layers.signature import Signature
 
 L = TypeVar("L", bound=type[Layer])
 
-_CONTROL_FLOW: Final = ("prim::If", "prim::Loop")
+_SCRIPTED: Final = "the branches and loops of a scripted model are not exported: trace it"
+_BODY: Final = (
+    "pnnx does not write what an ONNX {type} repeats or chooses: unroll it, or let its condition be a constant"
+)
+_HINTS: Final = {
+    "prim::If": _SCRIPTED,
+    "prim::Loop": _SCRIPTED,
+    **{type: _BODY.format(type=type) for type in ("If", "Loop", "Scan", "SequenceMap")},
+}
+_FOREIGN: Final = "custom_op."
+_FOREIGN_HINT: Final = "pnnx drops attributes and weights of operators outside ONNX's own domain: export without them"
 
 
 class Registry:
@@ -115,8 +125,10 @@ class Registry:
     def _describe_one(self, type: str, names: Sequence[str]) -> str:
         notes = [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")] if any(names) else []
         nearest = self.nearest(type)
-        if type in _CONTROL_FLOW:
-            notes.append("the branches and loops of a scripted model are not exported: trace it")
+        if type in _HINTS:
+            notes.append(_HINTS[type])
+        elif type.startswith(_FOREIGN):
+            notes.append(_FOREIGN_HINT)
         elif nearest:
             notes.append(f"did you mean '{nearest}'?")
         return f"'{type}'" + (f" ({'; '.join(notes)})" if notes else "")

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_match
 from engine.layers.interpolation import (
     ANTIALIASED,
     KERNELS,
@@ -21,13 +22,13 @@ from engine.layers.interpolation import (
     resample,
     resample_uint8,
 )
-from engine.layers.layer import Layer
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import REAL, Operand, check_rank, tensor
-from engine.promotion import cast
-from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape
+from engine.promotion import Category, cast, dtype_category
+from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape, product
 
 _RANKS: Final = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
 LEAST, MOST = 1e-30, 1e30
@@ -63,6 +64,7 @@ class Resample(Layer):
     mode: str = "nearest"
     align_corners: bool | None = None
     recompute_scale_factor: bool | None = None
+    annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
         if self.mode not in self.kernels:
@@ -80,11 +82,12 @@ class Resample(Layer):
         check_rank(spec, *_RANKS.get(self.mode, (3, 4, 5)))
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
-        return TensorSpec((*spec.shape[:2], *self._output_sizes(spec.shape[2:])), spec.dtype)
+        return TensorSpec((*spec.shape[:2], *self._output_sizes(spec.shape)), spec.dtype)
 
-    def _output_sizes(self, sizes: Shape) -> Shape:
+    def _output_sizes(self, shape: Shape) -> Shape:
+        sizes = shape[2:]
         if self.size:
-            wanted = self.size * len(sizes) if len(self.size) == 1 else self.size
+            wanted = self.size * len(sizes) if len(self.size) == 1 else self._spatial(shape)
         else:
             factors = self._factors(len(sizes))
             wanted = tuple(_scaled(size, factor) for size, factor in zip(sizes, factors, strict=True))
@@ -92,6 +95,22 @@ class Resample(Layer):
             expected = f"{len(sizes)} positive sizes"
             raise ShapeError("cannot resample to this size", found=format_shape(wanted), expected=expected)
         return wanted
+
+    def _spatial(self, shape: Shape) -> Shape:
+        """The sizes of the spatial axes; ONNX's Resize comes with those of all axes, or with their factors."""
+        if len(self.size) != len(shape):
+            return self.size
+        noted = self.annotations.inputs[1] if len(self.annotations.inputs) == 2 else None
+        if noted is not None and dtype_category(noted.dtype) is Category.FLOATING:
+            rows = zip(shape, self.size, strict=True)
+            full: Shape = tuple(None if None in (size, factor) else product((size, factor)) for size, factor in rows)
+        else:
+            full = self.size
+        if not may_match(full[:2], shape[:2]):
+            raise ShapeError(
+                "only spatial axes can be resampled", found=format_shape(full), expected=format_shape(shape)
+            )
+        return full[2:]
 
     def _factors(self, rank: int) -> list[float]:
         factors = self.scale_factor * rank if len(self.scale_factor) == 1 else self.scale_factor

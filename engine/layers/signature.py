@@ -159,6 +159,11 @@ class Signature:
         return self.positional or (*self.operands, *self.fields)
 
     @property
+    def takes_none(self) -> bool:
+        """Whether None may be an operand: ONNX has no such value, there it is a constant that the converter lost."""
+        return not self.layer.__module__.startswith("engine.layers.onnx.")
+
+    @property
     def names_operands(self) -> bool:
         """Whether ``$name`` entries of this type can be trusted: modules carry stale ones from fused patterns."""
         return not self.type.startswith(("nn.", "pnnx.", "prim::", "torchvision.ops."))

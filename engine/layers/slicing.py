@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree, checked_axes
 from engine.layers.axis import checked_axis
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
 from engine.layers.views import sliding
@@ -86,7 +87,6 @@ def _checked_index(index: Dim, length: Dim) -> None:
 
 
 @register("Tensor.slice", renamed=_ONE_AXIS)
-@register("Tensor.select", renamed=_SELECT, positional=("input", "dims", "selects"))
 class Slice(_Window):
     """input[starts[0]:ends[0]:steps[0], ...] on the axes named, the others whole."""
 
@@ -95,6 +95,50 @@ class Slice(_Window):
 
     def forward(self, input: Array) -> Array:
         return input[(*self._index(input.shape), ...)]
+
+
+@register("Tensor.select", positional=("input", "dim", "index"))
+class Select(Rearrangement):
+    """One slice of an axis, without that axis.
+
+    pnnx also writes ONNX's Gather so: several indices name slices in their order, and a lone one keeps its axis where
+    the file says that the result has as many as the input.
+    """
+
+    means = (Slice,)
+
+    dim: int
+    index: Bounds
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def settled(self) -> Layer:
+        if len(self.index) != 1 or self._keeps_axis:
+            return self
+        return self._slice
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if len(self.index) == 1 and not self._keeps_axis:
+            return self._slice.infer(input)
+        axis = checked_axis(self.dim, input.rank)
+        for index in self.index:
+            _checked_index(index, input.shape[axis] if input.rank else 1)
+        return TensorSpec((*input.shape[:axis], len(self.index), *input.shape[axis + 1 :]), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        if len(self.index) == 1 and not self._keeps_axis:
+            return self._slice.forward(input)
+        self.infer(TensorSpec(input.shape, input.dtype))
+        return input.take([index or 0 for index in self.index], checked_axis(self.dim, input.ndim))
+
+    @property
+    def _slice(self) -> Slice:
+        return Slice(dims=(self.dim,), selects=self.index)
+
+    @property
+    def _keeps_axis(self) -> bool:
+        noted = [each[0] if each else None for each in (self.annotations.inputs, self.annotations.outputs)]
+        given, made = noted
+        return given is not None and made is not None and given.rank == made.rank > 0
 
 
 @register("Tensor.slice_copy", renamed={"self": "input", **_ONE_AXIS})

@@ -43,8 +43,8 @@ def _padding(op: RuntimeOperator, user: RuntimeOperator, facts: Facts) -> Parame
     """The padding with which the user does what both do; None if there is none."""
     layer = user.layer.layer if user.layer is not None and is_static(user) else None
     takes_it_once = input_named(user, "input") is op.outputs[0] and user.inputs.count(op.outputs[0]) == 1
-    if not isinstance(layer, (Conv, AvgPool)) or not takes_it_once:
-        return None
+    if not isinstance(layer, (Conv, AvgPool)) or not takes_it_once or not user.type.startswith(("nn.", "F.")):
+        return None  # ONNX's own spell padding otherwise
     added = _zeros(op, layer.spatial_rank, facts)
     if added is None:
         return None

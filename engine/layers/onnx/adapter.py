@@ -1,0 +1,126 @@
+"""What ONNX operators share: most are one of PyTorch's under other parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_match
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.promotion import cast
+from engine.tensor import Array, DType, Number, TensorSpec, dtype_name, format_shape, spec_of
+
+
+class Adapter(Layer):
+    """Base of operators that another layer computes: ``meaning`` says which, given what is known of the operands."""
+
+    settles: ClassVar[bool] = True
+    """Whether the parameters and the operands' ranks and dtypes decide which layer it is."""
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def meaning(self, *operands: Any) -> Layer:
+        """The layer that computes it; it takes the same operands in the same order."""
+        raise NotImplementedError
+
+    def settled(self) -> Layer:
+        """The layer itself, where the file says all that is needed to choose it."""
+        known = self.annotations.inputs
+        if not self.settles or not known or any(spec is None for spec in known):
+            return self
+        return self.meaning(*known)
+
+    def infer(self, *operands: Any) -> Any:
+        return self.meaning(*operands).infer(*operands)
+
+    def run(self, *operands: Any) -> Any:
+        """What the other layer makes of the operands."""
+        return self.meaning(*[spec_of(operand) for operand in operands]).forward(*operands)
+
+    def flops(self, output: Any, *operands: Any) -> int:
+        return self.meaning(*operands).flops(output, *operands)
+
+
+def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple[int, ...]:
+    """Which of an operator's results its outputs are: the converter leaves unused ones out without a trace.
+
+    The first selection, in order, that has the annotated dtypes and shapes, or else ranks; the first ones where the
+    file says nothing.
+    """
+    outputs = annotations.outputs
+    if len(outputs) > len(candidates):
+        raise ParameterError("too many outputs", found=len(outputs), expected=f"at most {len(candidates)}")
+    for suits in (_has_shape, _has_rank):
+        for chosen in combinations(range(len(candidates)), len(outputs)):
+            pairs = zip((candidates[index] for index in chosen), outputs, strict=True)
+            if all(note is None or suits(spec, note) for spec, note in pairs):
+                return chosen
+    return tuple(range(len(outputs)))
+
+
+def _has_shape(spec: TensorSpec, note: TensorSpec) -> bool:
+    return spec.dtype == note.dtype and may_match(spec.shape, note.shape)
+
+
+def _has_rank(spec: TensorSpec, note: TensorSpec) -> bool:
+    return (spec.dtype, spec.rank) == (note.dtype, note.rank)
+
+
+def selected(values: Sequence[Any], chosen: Sequence[int]) -> Any:
+    """Some of an operator's results: a tuple, or the one itself."""
+    return values[chosen[0]] if len(chosen) == 1 else tuple(values[index] for index in chosen)
+
+
+def as_tensor(value: Array | Number | None, dtype: DType, name: str) -> Array:
+    """An operand as a tensor; a constant of one element comes as a number without dtype.
+
+    Raises:
+        ShapeError: where the converter has lost it.
+    """
+    check_given(value, name)
+    return value if isinstance(value, np.ndarray) else cast(value, dtype)  # type: ignore[arg-type]
+
+
+def check_given(value: object, name: str) -> None:
+    """Refuse a constant that the converter wrote as None.
+
+    Raises:
+        ShapeError: naming it.
+    """
+    if value is None:
+        raise ShapeError(
+            f"the converter has lost the constant '{name}'",
+            found="None",
+            expected="a number; pnnx keeps single float32, int32, int64 and bool constants only",
+        )
+
+
+def shape_of(value: object) -> tuple[int | None, ...]:
+    """The shape of an operand; a number has none."""
+    return value.shape if isinstance(value, (TensorSpec, np.ndarray)) else ()
+
+
+def dtype_of(value: object, default: DType) -> DType:
+    """The dtype of an operand; that of a number is not known."""
+    return value.dtype if isinstance(value, (TensorSpec, np.ndarray)) else default
+
+
+def check_dtype(spec: TensorSpec, kinds: str, name: str = "input") -> None:
+    """Raises:
+    ShapeError: when the operand's dtype is of another kind than these numpy kinds.
+    """
+    kind = "f" if dtype_name(spec.dtype) == "bfloat16" else spec.dtype.kind
+    if kind not in kinds:
+        raise ShapeError(f"{name} has the wrong dtype", found=dtype_name(spec.dtype))
+
+
+def check_fits(fits: bool, name: str, found: Sequence[int | None], expected: str) -> None:
+    """Raises:
+    ShapeError: unless it fits.
+    """
+    if not fits:
+        raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=expected)

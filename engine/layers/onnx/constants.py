@@ -1,0 +1,78 @@
+"""Operands that are lists of whole numbers: parameters of the file, or tensors only a run can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.tensor import UNKNOWN, Array, Number, TensorSpec
+
+
+def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
+    """The numbers, None where only a run can tell them.
+
+    Raises:
+        ShapeError: for anything but integers.
+    """
+    if isinstance(value, TensorSpec) or value is UNKNOWN:
+        return None
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "iub" or value.ndim > 1:
+            raise ShapeError(f"{name} is not a list of integers", found=f"{value.dtype} of {value.ndim} dimensions")
+        return tuple(np.atleast_1d(value).tolist())
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if any(isinstance(item, TensorSpec) or item is UNKNOWN for item in items):
+        return None
+    found = [item.item() if isinstance(item, (np.ndarray, np.generic)) and item.size == 1 else item for item in items]
+    if not all(isinstance(item, int) for item in found):
+        raise ShapeError(f"{name} is not a list of integers", found=_shown(found))
+    return tuple(int(item) for item in found)
+
+
+def whole_number(value: object, name: str) -> int | None:
+    """One number, None where only a run can tell it.
+
+    Raises:
+        ShapeError: for anything but an integer.
+    """
+    numbers = whole_numbers(value, name)
+    if numbers is None:
+        return None
+    if len(numbers) != 1:
+        raise ShapeError(f"{name} is not one number", found=_shown(numbers))
+    return numbers[0]
+
+
+def needed(value: Any, name: str) -> Any:
+    """A value that a run must have.
+
+    Raises:
+        ShapeError: when it is missing.
+    """
+    if value is None:
+        raise ShapeError(f"operand '{name}' is missing", found="None")
+    return value
+
+
+def real_number(value: Array | Number | None, default: float, name: str) -> float:
+    """One number of any kind, the default where there is none.
+
+    Raises:
+        ShapeError: for several.
+    """
+    if value is None:
+        return default
+    if isinstance(value, np.ndarray):
+        if value.size != 1:
+            raise ShapeError(f"{name} is not one number", found=_shown(value.shape))
+        return float(value.reshape(()).item())
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    raise ShapeError(f"{name} is not one number", found=_shown(value))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

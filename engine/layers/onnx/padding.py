@@ -1,0 +1,49 @@
+"""Padding around windows as ONNX gives it: all starts, then all ends, or so much that the output has a certain size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from engine.errors import ParameterError
+from engine.layers.spatial import spread
+from engine.tensor import Dim
+
+Pair: TypeAlias = tuple[int, int]
+_MODES = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+def check_auto_pad(auto_pad: str) -> None:
+    """Raises:
+    ParameterError: for a mode that does not exist.
+    """
+    if auto_pad not in _MODES:
+        raise ParameterError("unknown auto_pad", found=auto_pad, expected=", ".join(_MODES))
+
+
+def per_axis(values: tuple[int, ...], rank: int, name: str) -> tuple[int, ...]:
+    """One number an axis, 1 where nothing is said."""
+    return spread(values or (1,), rank, name)
+
+
+def pairs_of(pads: tuple[int, ...], rank: int) -> list[Pair]:
+    """(before, after) an axis.
+
+    Raises:
+        ParameterError: for another number of them than two an axis, or a negative one.
+    """
+    full = pads or (0,) * (2 * rank)
+    if len(full) != 2 * rank or min(full) < 0:
+        raise ParameterError("pads do not fit", found=list(pads), expected=f"{2 * rank} numbers, at least 0")
+    return list(zip(full[:rank], full[rank:], strict=True))
+
+
+def same_pairs(sizes: Sequence[Dim], extents: Sequence[int], stride: Sequence[int], is_upper: bool) -> list[Pair]:
+    """So much around each axis that it gives ceil(size / stride) windows; an odd element goes to the end if upper."""
+    pairs = []
+    for size, extent, step in zip(sizes, extents, stride, strict=True):
+        length = size or 0
+        total = max((-(-length // step) - 1) * step + extent - length, 0)
+        less = total // 2
+        pairs.append((less, total - less) if is_upper else (total - less, less))
+    return pairs

@@ -1,0 +1,378 @@
+"""LSTM, GRU and plain recurrent networks as ONNX has them: any activations, sequences of different lengths, clipping.
+
+Operands that the file leaves out are told from the others by their ranks and widths, and so are outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axis import may_match
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.onnx.adapter import present, selected
+from engine.layers.precision import working_dtype
+from engine.layers.registry import register
+from engine.layers.spatial import FLOATING, tensor
+from engine.promotion import cast
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of
+
+Curve: TypeAlias = Callable[[Array], Array]
+_DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _elu(x: Array, alpha: float) -> Array:
+    return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
+
+
+# name -> (default alpha, default beta, function)
+_ACTIVATIONS: Final[dict[str, tuple[float, float, Callable[[Array, float, float], Any]]]] = {
+    "relu": (0, 0, lambda x, a, b: np.maximum(x, 0)),
+    "tanh": (0, 0, lambda x, a, b: np.tanh(x)),
+    "sigmoid": (0, 0, lambda x, a, b: _sigmoid(x)),
+    "affine": (1, 0, lambda x, a, b: a * x + b),
+    "leakyrelu": (0.01, 0, lambda x, a, b: np.where(x < 0, a * x, x)),
+    "thresholdedrelu": (1, 0, lambda x, a, b: np.where(x > a, x, 0)),
+    "scaledtanh": (1, 1, lambda x, a, b: a * np.tanh(b * x)),
+    "hardsigmoid": (0.2, 0.5, lambda x, a, b: np.clip(a * x + b, 0, 1)),
+    "elu": (1, 0, lambda x, a, b: _elu(x, a)),
+    "softsign": (0, 0, lambda x, a, b: x / (1 + np.abs(x))),
+    "softplus": (0, 0, lambda x, a, b: np.logaddexp(x, 0)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operands:
+    """The operands by their names, arrays or specs."""
+
+    x: Any
+    w: Any
+    r: Any
+    b: Any = None
+    lengths: Any = None
+    h: Any = None
+    c: Any = None
+    p: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """The weights of one direction, and its activations."""
+
+    recurrent: Array
+    hidden_bias: Array
+    peepholes: Array | None
+    curves: Sequence[Curve]
+
+
+class _Recurrent(Layer):
+    """Base of recurrent networks.
+
+    Shapes:
+        input (T, B, I), W (D, G*H, I), R (D, G*H, H), bias (D, 2*G*H), lengths (B,), initial states (D, B, H)
+        ->  Y (T, D, B, H), last states (D, B, H); with layout 1 (B, T, I) and (B, D, H) -> (B, T, D, H), (B, D, H)
+    Parameters:
+        activations, activation_alpha, activation_beta: of each gate, for one direction after the other.
+        clip: bound of what goes into the activations.
+    """
+
+    gates: ClassVar[int]
+    defaults: ClassVar[tuple[str, ...]]
+    has_cell: ClassVar[bool] = False
+
+    hidden_size: int | None = None
+    direction: str = "forward"
+    layout: int = 0
+    clip: float | None = None
+    activations: tuple[str, ...] = ()
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if self.direction not in _DIRECTIONS:
+            raise ParameterError("unknown direction", found=self.direction, expected=", ".join(_DIRECTIONS))
+        if self.layout not in (0, 1):
+            raise ParameterError("unknown layout", found=self.layout, expected="0 or 1")
+        _ = self._curves
+
+    def infer(self, *operands: Any) -> Any:
+        specs = self._specs(self._named(operands))
+        return selected(specs, present(specs, self.annotations))
+
+    def forward(self, *operands: Any) -> Any:
+        given = self._named(operands)
+        specs = self._specs(self._named([spec_of(each) for each in operands]))
+        dtype = working_dtype(given.x.dtype)
+        x = cast(given.x, dtype)
+        x = x.swapaxes(0, 1) if self.layout else x
+        with np.errstate(all="ignore"):
+            y, *states = self._run(x, given)
+        if self.layout:
+            y, states = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in states]
+        results = [cast(each, given.x.dtype) for each in (y, *states)]
+        return selected(results, present(specs, self.annotations))
+
+    def flops(self, output: Any, *operands: object) -> int:
+        named = self._named(operands)
+        steps = product(named.x.shape[:-1]) or 0
+        return 2 * steps * sum(product(each.shape) or 0 for each in (named.w, named.r))
+
+    def _run(self, x: Array, given: _Operands) -> list[Array]:
+        """(T, D, B, H), and the last states (D, B, H)."""
+        count = len(x)
+        lengths = np.full(x.shape[1], count) if given.lengths is None else _checked(given.lengths, count)
+        outputs, finals = [], []
+        for d, backward in enumerate(self._directions):
+            steps = _turned(x, lengths) if backward else x
+            y, *last = self._direction(d, steps, lengths, given)
+            outputs.append(_turned(y, lengths) if backward else y)
+            finals.append(last)
+        return [np.stack(outputs, axis=1), *[np.stack(each) for each in zip(*finals, strict=True)]]
+
+    def _direction(self, d: int, x: Array, lengths: Array, given: _Operands) -> list[Array]:
+        dtype, size = x.dtype, self._size(given.r.shape)
+        rows = self.gates * size
+        bias = np.zeros(2 * rows, dtype) if given.b is None else cast(given.b[d], dtype)
+        inner = self._input_bias(bias[:rows], bias[rows:], size)
+        cell = _Cell(
+            recurrent=np.ascontiguousarray(cast(given.r[d], dtype).T),
+            hidden_bias=bias[rows:],
+            peepholes=None if given.p is None else cast(given.p[d], dtype),
+            curves=self._curves[d],
+        )
+        products = x @ cast(given.w[d], dtype).T + inner
+        states = [self._initial(each, d, x.shape[1], size, dtype) for each in self._state_operands(given)]
+        y = np.zeros((len(x), x.shape[1], size), dtype)
+        for step, product_ in enumerate(products):
+            is_on = (step < lengths)[:, None]
+            new = self._step(cell, product_, states, size)
+            states = [np.where(is_on, each, old) for each, old in zip(new, states, strict=True)]
+            y[step] = np.where(is_on, states[0], 0)
+        return [y, *states]
+
+    def _input_bias(self, input: Array, hidden: Array, size: int) -> Array:
+        """What is added to the input's product, for all steps at once."""
+        return input + hidden
+
+    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+        """The states after one step."""
+        raise NotImplementedError
+
+    def _clipped(self, x: Array) -> Array:
+        return x if self.clip is None else np.clip(x, -self.clip, self.clip)
+
+    def _initial(self, state: Array | None, d: int, batch: int, size: int, dtype: Any) -> Array:
+        if state is None:
+            return np.zeros((batch, size), dtype)
+        return cast(state[:, d] if self.layout else state[d], dtype)
+
+    def _state_operands(self, given: _Operands) -> list[Array | None]:
+        return [given.h, given.c] if self.has_cell else [given.h]
+
+    @property
+    def _directions(self) -> tuple[bool, ...]:
+        return _DIRECTIONS[self.direction]
+
+    @cached_property
+    def _curves(self) -> list[list[Curve]]:
+        """The activations of each direction."""
+        count = len(self._directions)
+        names = self.activations or self.defaults * count
+        if len(names) == len(self.defaults) and count == 2:
+            names = names * 2
+        if len(names) != len(self.defaults) * count:
+            expected = f"{len(self.defaults) * count} activations"
+            raise ParameterError("activations do not fit", found=list(names), expected=expected)
+        alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
+        curves = [_curve(name, alphas, betas) for name in names]
+        return [curves[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
+
+    def _named(self, operands: Sequence[Any]) -> _Operands:
+        """Operands by rank and width: W and R have three axes, bias and peepholes two, lengths one."""
+        given = [each for each in operands if each is not None]
+        for each in given:
+            tensor(each, "operand")
+        if len(given) < 3 or [len(each.shape) for each in given[:3]] != [3, 3, 3]:
+            raise ShapeError(
+                "input and weights are needed", found=", ".join(format_shape(each.shape) for each in given),
+                expected="[T, B, I], [D, G*H, I], [D, G*H, H]",
+            )  # fmt: skip
+        names: dict[str, Any] = {}
+        for each in given[3:]:
+            name = self._name_of(len(each.shape), each.shape, given[2].shape, names)
+            if name is None or name in names:
+                raise ShapeError("an operand does not fit", found=format_shape(each.shape))
+            names[name] = each
+        return _Operands(x=given[0], w=given[1], r=given[2], **names)
+
+    def _name_of(self, rank: int, shape: Shape, recurrent: Shape, taken: Any) -> str | None:
+        if rank == 1:
+            return "lengths"
+        if rank == 2:
+            return "p" if self.has_cell and shape[1] == 3 * (recurrent[2] or 0) and "h" in taken else "b"
+        if rank == 3:
+            return ("h" if "h" not in taken else "c") if self.has_cell else "h"
+        return None
+
+    def _size(self, recurrent: Shape) -> int:
+        return recurrent[2] or 0
+
+    def _specs(self, given: _Operands) -> list[TensorSpec]:
+        """The specs of Y and the last states."""
+        spec = tensor(given.x, "input", FLOATING)
+        size, count = given.r.shape[2], len(self._directions)
+        rows = None if size is None else self.gates * size
+        steps, batch = (spec.shape[1], spec.shape[0]) if self.layout else spec.shape[:2]
+        state: Shape = (batch, count, size) if self.layout else (count, batch, size)
+        width = spec.shape[2]
+        self._check("W", given.w.shape, (count, rows, width))
+        self._check("R", given.r.shape, (count, rows, size if self.hidden_size is None else self.hidden_size))
+        self._check("bias", _shape(given.b), (count, None if rows is None else 2 * rows))
+        self._check("lengths", _shape(given.lengths), (batch,))
+        self._check("the initial state", _shape(given.h), state)
+        self._check("the initial cell", _shape(given.c), state)
+        self._check("peepholes", _shape(given.p), (count, None if size is None else 3 * size))
+        y: tuple[Dim, ...] = (batch, steps, count, size) if self.layout else (steps, count, batch, size)
+        states = [state, state] if self.has_cell else [state]
+        return [TensorSpec(shape, spec.dtype) for shape in (y, *states)]
+
+    def _check(self, name: str, found: Shape | None, expected: Shape) -> None:
+        if found is not None and not may_match(found, expected):
+            raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=format_shape(expected))
+
+
+def _shape(operand: Any) -> Shape | None:
+    return None if operand is None else operand.shape
+
+
+def _checked(lengths: Array, steps: int) -> Array:
+    if lengths.dtype.kind not in "iu" or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= steps):
+        raise ShapeError("lengths do not fit the steps", found=lengths.tolist()[:8], expected=f"0 to {steps}")
+    return lengths
+
+
+def _turned(x: Array, lengths: Array) -> Array:
+    """Each sequence (T, B, ...) backwards, what lies after its end as it is."""
+    step = np.arange(len(x))[:, None]
+    source = np.where(step < lengths, lengths - 1 - step, step)
+    return np.asarray(np.take_along_axis(x, source[..., None], axis=0))
+
+
+def _curve(name: str, alphas: Any, betas: Any) -> Curve:
+    known = _ACTIVATIONS.get(name.lower())
+    if known is None:
+        raise ParameterError("unknown activation", found=name, expected=", ".join(_ACTIVATIONS))
+    alpha, beta, function = known
+    a = float(next(alphas, alpha)) if alpha else alpha
+    b = float(next(betas, beta)) if beta or name.lower() == "affine" else beta
+    return lambda x: np.asarray(function(x, a, b), x.dtype)
+
+
+@register("LSTM")
+class OnnxLSTM(_Recurrent):
+    """Long short-term memory: gates i, o, f, c; C = f(ft) * C + f(it) * g(ct), H = f(ot) * h(C).
+
+    A peephole adds P * C to the gates i, o and f, in this order.
+    """
+
+    gates = 4
+    defaults = ("Sigmoid", "Tanh", "Tanh")
+    has_cell = True
+
+    input_forget: bool = False
+
+    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+        h, c = states
+        f, g, last = cell.curves
+        gate = product_ + h @ cell.recurrent
+        i, o, forget, new = (gate[:, k * size : (k + 1) * size] for k in range(4))
+        p = [0, 0, 0] if cell.peepholes is None else [cell.peepholes[k * size : (k + 1) * size] for k in range(3)]
+        i = f(self._clipped(i + p[0] * c))
+        forget = 1 - i if self.input_forget else f(self._clipped(forget + p[2] * c))
+        c = forget * c + i * g(self._clipped(new))
+        o = f(self._clipped(o + p[1] * c))
+        return [o * last(c), c]
+
+
+@register("GRU")
+class OnnxGRU(_Recurrent):
+    """Gated recurrent unit: gates z, r, h; H = (1 - z) * h + z * H.
+
+    With linear_before_reset the reset gate r scales H's product with its weights, else H itself.
+    """
+
+    gates = 3
+    defaults = ("Sigmoid", "Tanh")
+
+    linear_before_reset: bool = False
+
+    def _input_bias(self, input: Array, hidden: Array, size: int) -> Array:
+        if not self.linear_before_reset:
+            return input + hidden
+        hidden_part = np.concatenate([hidden[: 2 * size], np.zeros(size, hidden.dtype)])
+        return np.asarray(input + hidden_part)
+
+    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+        (h,) = states
+        f, g = cell.curves
+        gates = f(self._clipped(product_[:, : 2 * size] + h @ cell.recurrent[:, : 2 * size]))
+        z, r = gates[:, :size], gates[:, size:]
+        if self.linear_before_reset:
+            inner = r * (h @ cell.recurrent[:, 2 * size :] + cell.hidden_bias[2 * size :])
+        else:
+            inner = (r * h) @ cell.recurrent[:, 2 * size :]
+        new = g(self._clipped(product_[:, 2 * size :] + inner))
+        return [(1 - z) * new + z * h]
+
+
+@register("RNN")
+class OnnxRNN(_Recurrent):
+    """Plain recurrence: H = f(weights times input and H)."""
+
+    gates = 1
+    defaults = ("Tanh",)
+
+    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+        (h,) = states
+        return [cell.curves[0](self._clipped(product_ + h @ cell.recurrent))]
+
+
+@register("ReverseSequence", positional=("input", "lengths"))
+class ReverseSequence(Layer):
+    """Each batch with its first elements along the time axis in reverse, as many as its length says."""
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def __post_init__(self) -> None:
+        if {self.batch_axis, self.time_axis} != {0, 1}:
+            found = f"batch_axis {self.batch_axis}, time_axis {self.time_axis}"
+            raise ParameterError("axes do not fit", found=found, expected="0 and 1")
+
+    def infer(self, input: TensorSpec, lengths: Any) -> TensorSpec:
+        if input.rank < 2:
+            raise ShapeError("input does not fit", found=format_shape(input.shape), expected="2 axes or more")
+        batch = input.shape[self.batch_axis]
+        if isinstance(lengths, TensorSpec) and not may_match(lengths.shape, (batch,)):
+            raise ShapeError("lengths do not fit", found=format_shape(lengths.shape), expected=f"[{batch}]")
+        return input
+
+    def forward(self, input: Array, lengths: Any) -> Array:
+        counts = np.atleast_1d(np.asarray(lengths))
+        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(counts.shape, counts.dtype))
+        x = input if self.batch_axis == 1 else input.swapaxes(0, 1)
+        step = np.arange(len(x))[:, None]
+        known = _checked(counts, len(x))
+        source = np.where(step < known, known - 1 - step, step)
+        turned = np.take_along_axis(x, source.reshape(*source.shape, *(1,) * (x.ndim - 2)), axis=0)
+        return np.asarray(turned if self.batch_axis == 1 else turned.swapaxes(0, 1))

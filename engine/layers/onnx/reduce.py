@@ -1,0 +1,199 @@
+"""Reductions: one element of many, over some axes or all."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.layers.axes import checked_axes
+from engine.layers.extremum import AMax, AMin
+from engine.layers.layer import Layer
+from engine.layers.onnx.adapter import Adapter
+from engine.layers.reduction import LogSumExp, Mean, Prod, Reduction, Sum
+from engine.layers.registry import register
+from engine.tensor import Array, DType, TensorSpec
+
+
+class _Reduce(Adapter):
+    """Base of reductions.
+
+    Parameters:
+        axes: all if there are none, unless noop_with_empty_axes: then every element is reduced by itself.
+        keepdims: reduced axes stay, with size 1.
+    Dtypes:
+        the result has the input's.
+    """
+
+    kind: ClassVar[type[Reduction]]
+
+    axes: tuple[int, ...] | None = None
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+
+    def meaning(self, input: TensorSpec) -> Layer:
+        if not self.axes and self.noop_with_empty_axes:
+            return _OfEach(kind=self._kind(input), dtype=input.dtype)
+        dims = checked_axes(self.axes, input.rank) if self.axes else None
+        return self._kind(input)(dim=dims, keepdim=self.keepdims, dtype=input.dtype)
+
+    def forward(self, input: Array) -> Any:
+        return self.run(input)
+
+    def _kind(self, input: TensorSpec) -> type[Reduction]:
+        return self.kind
+
+
+class _OfEach(Layer):
+    """A reduction over no axis: of every element by itself."""
+
+    kind: Any
+    dtype: DType
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Any:
+        return self.kind(dim=(-1,), dtype=self.dtype).forward(input[..., None])
+
+
+class _Same(Reduction):
+    """Base of reductions whose working dtype is the result's, integers included."""
+
+
+class _AbsSum(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.abs(input).sum(axes, dtype=input.dtype)
+
+
+class _SquareSum(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.square(input).sum(axes, dtype=input.dtype)
+
+
+class _Length(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.sqrt(np.square(input).sum(axes, dtype=input.dtype))
+
+
+class _LogSum(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.log(input.sum(axes, dtype=input.dtype))
+
+
+class _WholeMean(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        count = np.prod([input.shape[axis] for axis in axes], dtype=np.int64)
+        total = input.sum(axes, dtype=np.int64)
+        return np.sign(total) * (np.abs(total) // max(int(count), 1))
+
+
+class _Largest(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.max(axes, initial=lowest(input.dtype))
+
+
+class _Smallest(_Same):
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.min(axes, initial=highest(input.dtype))
+
+
+def lowest(dtype: DType) -> Any:
+    """What no element of a dtype is below."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf
+
+
+def highest(dtype: DType) -> Any:
+    """What no element of a dtype is above."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max
+    return True if dtype.kind == "b" else np.inf
+
+
+@register("ReduceSum", positional=("input", "axes"))
+class ReduceSum(_Reduce):
+    """The sum over axes."""
+
+    means = (Sum,)
+
+    kind = Sum
+
+
+@register("ReduceMean", positional=("input", "axes"))
+class ReduceMean(_Reduce):
+    """The mean over axes; that of integers is cut towards zero."""
+
+    means = (Mean,)
+
+    kind = Mean
+
+    def _kind(self, input: TensorSpec) -> type[Reduction]:
+        return _WholeMean if input.dtype.kind in "iu" else Mean
+
+
+@register("ReduceMax", positional=("input", "axes"))
+class ReduceMax(_Reduce):
+    """The largest element over axes; of none, what nothing is below."""
+
+    means = (AMax,)
+
+    kind = AMax
+
+    def _kind(self, input: TensorSpec) -> type[Reduction]:
+        return _Largest if 0 in input.shape else AMax
+
+
+@register("ReduceMin", positional=("input", "axes"))
+class ReduceMin(_Reduce):
+    """The smallest element over axes; of none, what nothing is above."""
+
+    means = (AMin,)
+
+    kind = AMin
+
+    def _kind(self, input: TensorSpec) -> type[Reduction]:
+        return _Smallest if 0 in input.shape else AMin
+
+
+@register("ReduceProd", positional=("input", "axes"))
+class ReduceProd(_Reduce):
+    """The product over axes."""
+
+    kind = Prod
+
+
+@register("ReduceL1", positional=("input", "axes"))
+class ReduceL1(_Reduce):
+    """The sum of magnitudes over axes."""
+
+    kind = _AbsSum
+
+
+@register("ReduceL2", positional=("input", "axes"))
+class ReduceL2(_Reduce):
+    """sqrt(sum(x**2)) over axes."""
+
+    kind = _Length
+
+
+@register("ReduceSumSquare", positional=("input", "axes"))
+class ReduceSumSquare(_Reduce):
+    """sum(x**2) over axes."""
+
+    kind = _SquareSum
+
+
+@register("ReduceLogSum", positional=("input", "axes"))
+class ReduceLogSum(_Reduce):
+    """log(sum(x)) over axes."""
+
+    kind = _LogSum
+
+
+@register("ReduceLogSumExp", positional=("input", "axes"))
+class ReduceLogSumExp(_Reduce):
+    """log(sum(exp(x))) over axes, without overflow."""
+
+    kind = LogSumExp

@@ -1,0 +1,367 @@
+"""Shapes, and tensors made from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.axes import checked_axes, checked_order
+from engine.layers.expand import Tile
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.onnx.adapter import Adapter
+from engine.layers.onnx.arithmetic import onnx_dtype
+from engine.layers.onnx.constants import needed, whole_number, whole_numbers
+from engine.layers.permute import Permute
+from engine.layers.reduction import INT64
+from engine.layers.registry import register
+from engine.layers.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import UNKNOWN, Array, Dim, DType, Number, TensorSpec, format_shape, product
+
+_FLOAT32: DType = np.dtype(np.float32)
+_LARGEST = 2**31 - 1
+
+
+class _Rearranged(Rearrangement):
+    """Base of operators that another layer computes once a list of numbers is known."""
+
+    def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
+        """That layer."""
+        raise NotImplementedError
+
+    def _infer(self, input: TensorSpec, numbers: Any, name: str) -> Any:
+        known = whole_numbers(numbers, name)
+        return UNKNOWN if known is None else self.layer_for(known, input.rank).infer(input)
+
+    def _run(self, input: Array, numbers: Any, name: str) -> Any:
+        return self.layer_for(needed(whole_numbers(numbers, name), name), input.ndim).forward(input)
+
+
+@register("Reshape", positional=("input", "shape"))
+class OnnxReshape(_Rearranged):
+    """The elements in another shape: 0 keeps a dimension, unless allowzero, and -1 takes what is left."""
+
+    allowzero: bool = False
+
+    def infer(self, input: TensorSpec, shape: Any) -> Any:
+        if 0 in (whole_numbers(shape, "shape") or ()) and self.allowzero:
+            return TensorSpec(self._with_zeros(shape, product(input.shape)), input.dtype)
+        return self._infer(input, shape, "shape")
+
+    def forward(self, input: Array, shape: Any) -> Any:
+        if 0 in (whole_numbers(shape, "shape") or ()) and self.allowzero:
+            return input.reshape(self._with_zeros(shape, input.size))
+        return self._run(input, shape, "shape")
+
+    def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
+        if min(numbers, default=0) < -1 or numbers.count(-1) > 1:
+            raise ShapeError("not a shape", found=list(numbers), expected="dimensions >= 0 and at most one -1")
+        return Reshape(shape=numbers)
+
+    def _with_zeros(self, shape: Any, count: Dim) -> tuple[int, ...]:
+        numbers = whole_numbers(shape, "shape") or ()
+        if min(numbers, default=0) < 0 or count not in (0, None):
+            raise ShapeError("the elements do not fit", found=count, expected=format_shape(numbers))
+        return numbers
+
+
+@register("Squeeze", positional=("input", "axes"))
+class OnnxSqueeze(Rearrangement):
+    """Axes of size 1 left out: those named, or all."""
+
+    def infer(self, input: TensorSpec, axes: Any = None) -> Any:
+        known = None if axes is None else whole_numbers(axes, "axes")
+        if axes is not None and known is None:
+            return UNKNOWN
+        return self._layer(known, input).infer(input)
+
+    def forward(self, input: Array, axes: Any = None) -> Any:
+        known = None if axes is None else needed(whole_numbers(axes, "axes"), "axes")
+        return self._layer(known, TensorSpec(input.shape, input.dtype)).forward(input)
+
+    def _layer(self, axes: tuple[int, ...] | None, input: TensorSpec) -> Layer:
+        if axes is None:
+            return Squeeze()
+        for axis in checked_axes(axes, input.rank):
+            if input.rank and input.shape[axis] not in (None, 1):
+                raise ShapeError("an axis to leave out is not of size 1", found=format_shape(input.shape), expected=1)
+        return Squeeze(dim=axes)
+
+
+@register("Unsqueeze", positional=("input", "axes"))
+class OnnxUnsqueeze(_Rearranged):
+    """Axes of size 1 more, at these places of the result."""
+
+    def infer(self, input: TensorSpec, axes: Any) -> Any:
+        return self._infer(input, axes, "axes")
+
+    def forward(self, input: Array, axes: Any) -> Any:
+        return self._run(input, axes, "axes")
+
+    def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
+        return Unsqueeze(dim=numbers)
+
+
+@register("Flatten")
+class OnnxFlatten(Rearrangement):
+    """The axes before one, and those from it on, as one each."""
+
+    axis: int = 1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis = self._axis(input.rank)
+        return TensorSpec((product(input.shape[:axis]), product(input.shape[axis:])), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(self.infer(TensorSpec(input.shape, input.dtype)).sizes)
+
+    def _axis(self, rank: int) -> int:
+        if not -rank <= self.axis <= rank:
+            raise ShapeError("axis is out of range", found=self.axis, expected=f"{-rank} to {rank}")
+        return self.axis + rank if self.axis < 0 else self.axis
+
+
+@register("Transpose")
+class OnnxTranspose(Adapter):
+    """The axes in another order, reversed unless the file says which."""
+
+    means = (Permute,)
+
+    perm: tuple[int, ...] | None = None
+
+    def meaning(self, input: TensorSpec) -> Layer:
+        order = tuple(range(input.rank))[::-1] if self.perm is None else checked_order(self.perm, input.rank)
+        return Permute(dims=order)
+
+    def forward(self, input: Array) -> Any:
+        return self.run(input)
+
+
+@register("Expand", positional=("input", "shape"))
+class OnnxExpand(Rearrangement):
+    """The input repeated until it has the shape that it and another broadcast to."""
+
+    def infer(self, input: Any, shape: Any) -> Any:
+        numbers = whole_numbers(shape, "shape")
+        if numbers is None or not isinstance(input, TensorSpec):
+            return UNKNOWN
+        return TensorSpec(broadcast_shapes(input.shape, _sizes(numbers)), input.dtype)
+
+    def forward(self, input: Array, shape: Any) -> Array:
+        numbers = needed(whole_numbers(shape, "shape"), "shape")
+        spec = self.infer(TensorSpec(input.shape, input.dtype), _sizes(numbers))
+        return np.broadcast_to(input, spec.sizes)
+
+
+@register("Tile", positional=("input", "repeats"))
+class OnnxTile(_Rearranged):
+    """The whole tensor laid side by side, so often along each axis."""
+
+    def infer(self, input: TensorSpec, repeats: Any) -> Any:
+        return self._infer(input, repeats, "repeats")
+
+    def forward(self, input: Array, repeats: Any) -> Any:
+        return self._run(input, repeats, "repeats")
+
+    def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
+        if len(numbers) != rank:
+            raise ShapeError("repeats do not fit", found=list(numbers), expected=f"{rank} numbers")
+        return Tile(dims=numbers)
+
+
+def _sizes(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    if min(numbers, default=0) < 0:
+        raise ShapeError("not a shape", found=list(numbers), expected="sizes of 0 and more")
+    return numbers
+
+
+@register("Slice", positional=("input", "starts", "ends", "axes", "steps"))
+class OnnxSlice(Rearrangement):
+    """input[starts:ends:steps] of the axes named, or of the first ones; a negative step goes backwards.
+
+    The converter writes 2147483647 for "to the end" and -2147483648 for "past the beginning".
+    """
+
+    def infer(self, input: TensorSpec, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+        named = self._bounds(input.rank, starts, ends, axes, steps)
+        if named is None:
+            return UNKNOWN
+        shape: list[Dim] = list(input.shape)
+        for axis, piece in named.items():
+            length = shape[axis]
+            shape[axis] = None if length is None else len(range(*piece.indices(length)))
+        return TensorSpec(tuple(shape), input.dtype)
+
+    def forward(self, input: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+        named = needed(self._bounds(input.ndim, starts, ends, axes, steps), "starts")
+        return np.asarray(input[tuple(named.get(axis, slice(None)) for axis in range(input.ndim))])
+
+    def _bounds(self, rank: int, *lists: Any) -> dict[int, slice] | None:
+        starts, ends, axes, steps = (
+            None if each is None else whole_numbers(each, name)
+            for each, name in zip(lists, ("starts", "ends", "axes", "steps"), strict=True)
+        )
+        if any(
+            given is not None and known is None for given, known in zip(lists, (starts, ends, axes, steps), strict=True)
+        ):
+            return None
+        starts, ends = needed(starts, "starts"), needed(ends, "ends")
+        count = len(starts)
+        places = tuple(range(min(count, rank))) if axes is None else checked_axes(axes, rank)
+        steps = steps if steps is not None else (1,) * count
+        if not len(starts) == len(ends) == len(places) == len(steps) or 0 in steps:
+            found = f"starts {list(starts)}, ends {list(ends)}, steps {list(steps)}"
+            raise ShapeError("bounds do not fit", found=found, expected="as many of each, steps not 0")
+        rows = zip(places, starts, ends, steps, strict=True)
+        return {axis: _piece(start, end, step) for axis, start, end, step in rows}
+
+
+def _piece(start: int, end: int, step: int) -> slice:
+    return slice(start, None if step < 0 and end <= -_LARGEST else end, step)
+
+
+@register("Size")
+class OnnxSize(Layer):
+    """How many elements there are."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec((), INT64)
+
+    def forward(self, input: Array) -> Array:
+        return np.asarray(input.size, INT64)
+
+
+@register("ConstantOfShape", positional=("shape",))
+class ConstantOfShape(Layer):
+    """A tensor of this shape, filled with one number, 0.0 unless the file says which."""
+
+    value: Any = 0.0
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, shape: Any) -> Any:
+        numbers = whole_numbers(shape, "shape")
+        if numbers is not None:
+            return TensorSpec(_sizes(numbers), self._dtype)
+        rank = shape.shape[0] if isinstance(shape, TensorSpec) and shape.rank == 1 else None
+        return UNKNOWN if rank is None else TensorSpec((None,) * rank, self._dtype)
+
+    def forward(self, shape: Any) -> Array:
+        sizes = _sizes(needed(whole_numbers(shape, "shape"), "shape"))
+        if self.value is None:
+            raise ShapeError("the converter has lost the constant 'value'", found="None", expected="a number")
+        return np.full(sizes, cast(self.value, self._dtype))
+
+    @property
+    def _dtype(self) -> DType:
+        noted = self.annotations.outputs[0]
+        if noted is not None:
+            return noted.dtype
+        return _FLOAT32 if isinstance(self.value, float) else INT64
+
+
+@register("EyeLike")
+class EyeLike(Layer):
+    """Ones on the k-th diagonal, zeros elsewhere, in the shape of a matrix."""
+
+    dtype: int | None = None
+    k: int = 0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.rank != 2:
+            raise ShapeError("not a matrix", found=format_shape(input.shape), expected="2 axes")
+        return TensorSpec(input.shape, self._dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype))
+        rows, columns = (np.arange(size) for size in spec.sizes)
+        return np.asarray(columns - rows[:, None] == self.k, spec.dtype)
+
+    def _dtype(self, own: DType) -> DType:
+        return own if self.dtype is None else onnx_dtype(self.dtype)
+
+
+@register("Range", positional=("start", "limit", "delta"))
+class Range(Layer):
+    """start, start + delta, ... up to the limit, which is left out."""
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, start: Any, limit: Any, delta: Any) -> TensorSpec:
+        values = (start, limit, delta)
+        known = all(isinstance(each, (int, float)) for each in values)
+        return TensorSpec((_steps(*values) if known else None,), self._dtype(values))
+
+    def forward(self, start: Any, limit: Any, delta: Any) -> Array:
+        dtype = self._dtype((start, limit, delta))
+        first, last, step = (np.asarray(cast(each, dtype)).reshape(()).item() for each in (start, limit, delta))
+        count = _steps(first, last, step)
+        return cast(np.asarray(first + np.arange(count) * step), dtype)
+
+    def _dtype(self, values: Any) -> DType:
+        for each in values:
+            if isinstance(each, (np.ndarray, TensorSpec)):
+                return each.dtype
+        noted = self.annotations.outputs[0]
+        if noted is not None:
+            return noted.dtype
+        return _FLOAT32 if any(isinstance(each, float) for each in values) else INT64
+
+
+def _steps(start: Number, limit: Number, delta: Number) -> int:
+    if delta == 0:
+        raise ShapeError("delta is zero", found=0, expected="another number")
+    return max(int(np.ceil((limit - start) / delta)), 0)
+
+
+@register("Trilu", positional=("input", "k"))
+class Trilu(Layer):
+    """The triangle of matrices above the k-th diagonal, or below it, with it; zeros elsewhere."""
+
+    upper: bool = True
+
+    def infer(self, input: TensorSpec, k: Any = 0) -> TensorSpec:
+        if input.rank < 2:
+            raise ShapeError("not matrices", found=format_shape(input.shape), expected="2 axes or more")
+        return input
+
+    def forward(self, input: Array, k: Any = 0) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        diagonal = needed(whole_number(k, "k"), "k")
+        rows, columns = (np.arange(size) for size in input.shape[-2:])
+        distance = columns - rows[:, None]
+        is_kept = distance >= diagonal if self.upper else distance <= diagonal
+        return np.where(is_kept, input, np.zeros((), input.dtype))
+
+
+@register("Constant", positional=())
+class OnnxConstant(Layer):
+    """A constant that the converter left as an operator: a number, or a list of numbers."""
+
+    value: Any = None
+    value_float: float | None = None
+    value_floats: tuple[float, ...] | None = None
+    value_int: int | None = None
+    value_ints: tuple[int, ...] | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if self._value is None:
+            raise ParameterError("the converter has lost the constant", found="None", expected="numbers")
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec(self.forward().shape, self.forward().dtype)
+
+    def forward(self) -> Array:
+        array, noted = np.asarray(self._value), self.annotations.outputs[0]
+        dtype = _FLOAT32 if array.dtype.kind == "f" else array.dtype
+        if noted is not None:
+            dtype = noted.dtype
+            array = array.reshape(noted.sizes) if array.size == 1 and noted.size == 1 else array
+        return cast(array, dtype)
+
+    @property
+    def _value(self) -> Any:
+        given = (self.value, self.value_float, self.value_floats, self.value_int, self.value_ints)
+        return next((each for each in given if each is not None), None)
