@@ -298,4 +298,13 @@ def _in_place(bias: Any, mask: Any) -> tuple[Any, Any]:
     """Bias and mask; a lone fourth operand of four axes is the mask."""
     is_mask = mask is None and bias is not None and len(shape_of(bias)) == 4
     bias, mask = (None, bias) if is_mask else (bias, mask)
-    return (np.full(1, bias, np.float32) if isinstance(bias, int | float) else bias), mask
+    return _vector(bias), mask
+
+
+def _vector(bias: Any) -> Any:
+    """A bias of one channel, which may come as a number."""
+    if isinstance(bias, TensorSpec):
+        return TensorSpec((1,), bias.dtype) if bias.shape == () else bias
+    if isinstance(bias, np.ndarray):
+        return bias.reshape(1) if bias.ndim == 0 else bias
+    return bias if bias is None else np.full(1, bias, np.float32)

@@ -252,7 +252,9 @@ class OnnxRoiAlign(Layer):
 
     def forward(self, input: Array, rois: Array, batch_indices: Any) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype), batch_indices)
-        images = np.broadcast_to(np.asarray(batch_indices, np.int64), (len(rois),))
+        images = np.asarray(batch_indices, np.int64)
+        check_fits(images.shape in ((), (len(rois),)), "batch_indices", images.shape, f"[{len(rois)}]")
+        images = np.broadcast_to(images, (len(rois),))
         if images.size and not 0 <= images.min() <= images.max() < len(input):
             raise ShapeError("a roi lies outside the batch", found=f"{images.min()} to {images.max()}")
         x, regions = widened(input), widened(rois)
