@@ -14,7 +14,9 @@ import numpy as np
 from engine.layers.layer import Layer
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 
-RANDOM_MODULES: Final = frozenset({"engine.layers.randomness", "engine.layers.distribution"})
+RANDOM_MODULES: Final = frozenset(
+    {"engine.layers.randomness", "engine.layers.distribution", "engine.layers.onnx.random"}
+)
 """Where the layers live that give another value in every run."""
 
 MAX_ELEMENTS: Final = 64

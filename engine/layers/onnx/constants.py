@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.tensor import UNKNOWN, Array, Number, TensorSpec
+from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value
 
 
 def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
@@ -16,6 +16,7 @@ def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
     Raises:
         ShapeError: for anything but integers.
     """
+    value = known_value(value)
     if isinstance(value, TensorSpec) or value is UNKNOWN:
         return None
     if isinstance(value, np.ndarray):
