@@ -16,6 +16,7 @@ from engine.layers.onnx.constants import needed, real_number, whole_number
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, tensor
+from engine.layers.views import sliding
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec
 
@@ -142,7 +143,7 @@ class STFT(Layer):
         step = needed(whole_number(frame_step, "frame_step"), "frame_step")
         length = len(window) if window is not None else needed(whole_number(frame_length, "frame_length"), "")
         x = _complex(signal)
-        frames = np.lib.stride_tricks.sliding_window_view(x, length, 1)[:, ::step]
+        frames = sliding(x, (length,), (1,))[:, ::step]
         if window is not None:
             frames = frames * widened(window)
         y = np.fft.fft(frames, axis=-1)
