@@ -163,7 +163,7 @@ class Instance:
             elif not isinstance(value, np.ndarray | np.generic) or not _fits(value, region):
                 raise UnforeseenResultError("the result is not what the file says", where=op.place, found=_kind(value))
             else:
-                np.copyto(self._array(region, inputs, results), value, casting="no")
+                np.copyto(self._array(region, inputs, results), np.asarray(value), casting="no")
 
     def _value(self, name: str, values: dict[str, Any]) -> Any:
         return values[name] if name in values else self.program.known[name]

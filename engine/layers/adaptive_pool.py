@@ -24,6 +24,8 @@ class AdaptivePool(Layer):
         output_size: one number an axis; 0, which is how the converter writes None, keeps the input's size.
     """
 
+    loops = True
+
     spatial_rank: int
     output_size: tuple[Dim, ...]
 

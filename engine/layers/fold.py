@@ -19,6 +19,8 @@ from engine.tensor import Array, Dim, TensorSpec, format_shape, product
 class _Patches(Layer):
     """Base of layers that know how patches lie on an image."""
 
+    loops = True
+
     kernel_size: tuple[int, ...]
     dilation: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0,)

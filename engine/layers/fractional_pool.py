@@ -34,6 +34,8 @@ class FractionalMaxPool2d(Layer):
         torch.nn.functional.fractional_max_pool2d; aten/src/ATen/native/FractionalMaxPool2d.cpp.
     """
 
+    loops = True
+
     kernel_size: tuple[int, ...]
     output_size: tuple[int, ...]
 

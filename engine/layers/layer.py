@@ -57,6 +57,9 @@ class Layer:
     gives_numbers: ClassVar[bool] = False
     """Whether forward() computes Python numbers, at the cost of a few operations."""
 
+    loops: ClassVar[bool] = False
+    """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
+
     forward_in_place: ClassVar[Callable[..., Any] | None] = None
     """forward(), writing its result over the first operand; for layers whose result has its shape and dtype."""
 

@@ -32,6 +32,8 @@ class NonMaximumSuppression(Layer):
         torchvision.ops.nms; torchvision/csrc/ops/cpu/nms_kernel.cpp.
     """
 
+    loops = True
+
     iou_threshold: float
 
     def infer(self, dets: Operand, scores: Operand) -> object:

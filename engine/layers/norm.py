@@ -172,6 +172,8 @@ class LocalResponseNorm(Norm):
         input (N, C, L, ...)  ->  as input
     """
 
+    loops = True
+
     size: int
     alpha: float = 1e-4
     beta: float = 0.75

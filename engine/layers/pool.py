@@ -21,6 +21,8 @@ from engine.tensor import Array, TensorSpec
 class Pool(Layer):
     """Base of layers that make one element of each window; without a stride the windows lie side by side."""
 
+    loops = True
+
     spatial_rank: int
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...] = ()

@@ -42,6 +42,8 @@ class Recurrent(Layer):
         ParameterError: when an attribute is missing or does not fit.
     """
 
+    loops = True
+
     gates: ClassVar[int]
     state_names: ClassVar[tuple[str, ...]] = ("h",)
 

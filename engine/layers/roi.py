@@ -45,6 +45,8 @@ class RoIAlign(Layer):
         torchvision.ops.roi_align; torchvision/csrc/ops/cpu/roi_align_kernel.cpp.
     """
 
+    loops = True
+
     output_size: tuple[int, ...] = ()
     output_height: int = 0
     output_width: int = 0

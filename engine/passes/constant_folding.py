@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nlargest
+from typing import Final
 
 import numpy as np
 
@@ -10,22 +13,28 @@ from engine.expression import List, Literal, Node, format
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.graph.inference import computed_outputs
 from engine.layers.container import Expression
+from engine.passes.budget import Budget, work_of
 from engine.passes.constant_subtrees import folded_subtrees
-from engine.passes.facts import Facts, is_pure
+from engine.passes.facts import Facts, is_pure, stored_tensor
 from engine.passes.rewriting import Rewriter
 from engine.passes.static_arguments import with_known_arguments
 from engine.passes.storage import bytes_of, is_small_enough, tensor
 from engine.pnnx import Graph, Operator
 from engine.tensor import CODES, UNKNOWN, spec_of
 
+_MOST_SOURCES: Final = 64
 
-def constant_folding(graph: RuntimeGraph) -> Graph:
+
+def constant_folding(graph: RuntimeGraph, before_each: Callable[[], None] | None = None) -> Graph:
     """Compute what is known before a run through the reference layers.
 
     Tensors become stored ones, Python values parameters of the operators that take them. Random operators stay, and so
-    does what would grow too large; see engine/passes/storage.py.
+    does what would grow too large (engine/passes/storage.py) or cost too much (engine/passes/budget.py).
+
+    Args:
+        before_each: called before every operator; what it raises ends the pass.
     """
-    folder = _Folder(graph)
+    folder = _Folder(graph, before_each)
     for op in graph.operators:
         folder.follow(op)
     return folder.result()
@@ -33,7 +42,7 @@ def constant_folding(graph: RuntimeGraph) -> Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Constant:
-    """A value that is the same in every run; sources are the stored tensors it is made from, name -> bytes."""
+    """A value that is the same in every run; sources are the largest tensors it is made from, name -> bytes."""
 
     value: object
     sources: dict[str, int]
@@ -42,16 +51,21 @@ class _Constant:
 class _Folder:
     """Follows constants from operator to operator, then stores those that others use."""
 
-    def __init__(self, graph: RuntimeGraph) -> None:
+    def __init__(self, graph: RuntimeGraph, before_each: Callable[[], None] | None) -> None:
         self._graph = graph
+        self._before_each = before_each
         self._facts = Facts(graph)
         self._rewriter = Rewriter(graph)
         self._constants: dict[str, _Constant] = {}
         self._computed: list[RuntimeOperator] = []
         self._rest: list[RuntimeOperator] = []
+        stored = (stored_tensor(operand) for op in graph.operators for operand in op.outputs)
+        self._budget = Budget(sum(tensor.nbytes for tensor in stored if tensor is not None))
 
     def follow(self, op: RuntimeOperator) -> None:
         """Compute an operator if all it takes is known."""
+        if self._before_each is not None:
+            self._before_each()
         known = [self._facts.value(operand) for operand in op.outputs]
         if op.layer is not None and not op.inputs and all(value is not UNKNOWN for value in known):
             self._keep(op, known, {op.name: bytes_of(known)})  # stored already, or a literal
@@ -73,10 +87,15 @@ class _Folder:
             return None
         if all(value is not UNKNOWN for value in known):
             return known
-        constants = [self._constants.get(operand.name) for operand in op.inputs]
-        if None in constants or not self._fits(op, [operand.value for operand in op.outputs]):
+        found = [self._constants.get(operand.name) for operand in op.inputs]
+        constants = [constant.value for constant in found if constant is not None]
+        announced = [operand.value for operand in op.outputs]
+        if len(constants) < len(found) or not self._fits(op, announced):
             return None
-        results = _compute(op, [constant.value for constant in constants if constant is not None])
+        work = work_of(op)
+        if work is None or not self._budget.spend(work, bytes_of(announced)):
+            return None
+        results = _compute(op, constants)
         return results if results is not None and self._fits(op, [spec_of(result) for result in results]) else None
 
     def _fits(self, op: RuntimeOperator, specs: list[object]) -> bool:
@@ -84,7 +103,11 @@ class _Folder:
 
     def _sources(self, op: RuntimeOperator) -> dict[str, int]:
         constants = (self._constants.get(operand.name) for operand in op.inputs)
-        return {key: size for each in constants if each is not None for key, size in each.sources.items()}
+        sources = {key: size for each in constants if each is not None for key, size in each.sources.items()}
+        # A long sum of constants must not remember all of them at each of its terms.
+        if len(sources) <= _MOST_SOURCES:
+            return sources
+        return dict(nlargest(_MOST_SOURCES, sources.items(), key=lambda item: item[1]))
 
     def result(self) -> Graph:
         """The graph with the constants that are used stored in it."""
@@ -103,7 +126,7 @@ class _Folder:
         new = with_known_arguments(op, self._facts)
         if new is op.source and op.layer is not None and isinstance(op.layer.layer, Expression):
             values = {index: c.value for index, o in enumerate(op.inputs) if (c := self._constants.get(o.name))}
-            new = folded_subtrees(op, op.layer.layer, values, self._rewriter)
+            new = folded_subtrees(op, op.layer.layer, values, self._rewriter, self._budget)
         elif new is not op.source:
             self._rewriter.replace(op, new)
         taken = set(new.inputs)

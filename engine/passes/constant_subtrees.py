@@ -10,6 +10,7 @@ from engine.errors import EngineError
 from engine.expression import Call, Input, Node, evaluate, infer, inputs, postorder
 from engine.graph import RuntimeOperator
 from engine.layers.container import Expression
+from engine.passes.budget import CALL, Budget
 from engine.passes.rewriting import Rewriter
 from engine.passes.storage import bytes_of, is_small_enough, tensor
 from engine.passes.trees import reading, replaced
@@ -18,19 +19,20 @@ from engine.tensor import CODES, Array, TensorSpec
 
 
 def folded_subtrees(
-    op: RuntimeOperator, layer: Expression, values: Mapping[int, object], rewriter: Rewriter
+    op: RuntimeOperator, layer: Expression, values: Mapping[int, object], rewriter: Rewriter, budget: Budget
 ) -> Operator:
     """The expression with the calls computed that read nothing but constants; itself where there are none.
 
     Args:
         values: index of an input -> its value, for those that are the same in every run.
         rewriter: takes the new operators.
+        budget: of the constants of the graph.
     """
     new: list[Operator] = []
     others: dict[Node, Node] = {}
     operands = [values.get(index) for index in range(max(values, default=-1) + 1)]
     for call in _constant_calls(layer.tree, values):
-        value = _value(call, operands)
+        value = _value(call, operands, budget)
         if value is not None:
             name = rewriter.fresh(f"pnnx_fold_{op.name}")
             rewriter.annotate(name, TensorSpec(value.shape, value.dtype))
@@ -62,11 +64,13 @@ def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
     return list(found)
 
 
-def _value(call: Node, operands: Sequence[object]) -> Array | None:
-    """The value of a call if it is a tensor that can be stored."""
+def _value(call: Node, operands: Sequence[object], budget: Budget) -> Array | None:
+    """The value of a call if it is a tensor that can be stored, and does not cost too much."""
     made_from = bytes_of([operands[index] for index in inputs(call)])
     try:
-        if not is_small_enough(bytes_of(infer(call, operands)), made_from):
+        made = bytes_of(infer(call, operands))
+        calls = sum(isinstance(node, Call) for node in postorder(call))
+        if not is_small_enough(made, made_from) or not budget.spend(calls * (CALL + made), made):
             return None
         value = evaluate(call, operands)
     except EngineError:  # the run will say so

@@ -56,7 +56,8 @@ def optimise(
 
     Args:
         off: names of passes to leave out.
-        before_each: called before every pass; what it raises ends them all.
+        before_each: called before every pass, and before every operator that is computed ahead; what it raises ends
+            them all.
 
     Returns:
         The optimised graph, ``graph`` itself where nothing could be done, and a report of each pass that ran.
@@ -74,17 +75,18 @@ def optimise(
         for name, found in reports.items():
             if before_each is not None:
                 before_each()
-            graph, report = _run(name, graph)
+            graph, report = _run(name, graph, before_each)
             found.append(report)
         if graph is before:
             break
     return graph, [total(name, found) for name, found in reports.items()]
 
 
-def _run(name: str, graph: RuntimeGraph) -> tuple[RuntimeGraph, PassReport]:
+def _run(name: str, graph: RuntimeGraph, before_each: Callable[[], None] | None) -> tuple[RuntimeGraph, PassReport]:
     start = time.perf_counter()
+    run = PASSES[name]
     try:
-        source = PASSES[name](graph)
+        source = constant_folding(graph, before_each) if run is constant_folding else run(graph)
         changed = graph if source is graph.source else graph.rebuilt(source)
     except EngineError as error:
         raise error.at(f"pass {name}") from None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine import Layer, TensorSpec, register, registry
+from engine import Layer, RunCancelledError, TensorSpec, register, registry
 from engine.graph import execute
 from engine.layers.known import RANDOM_MODULES
+from engine.passes import PASSES, optimise
+from engine.passes.budget import MADE
 from engine.passes.constant_folding import constant_folding
 from engine.passes.storage import GROWTH, LARGE
 from engine.pnnx import Operator
@@ -340,3 +343,72 @@ def test_a_size_that_only_the_file_claims_is_not_taken_for_known() -> None:
     )
     assert constant_folding(graph) is graph.source
     assert int(execute(graph.plan, [np.array([1, 0, 0], F32)])[0]) == 1
+
+
+def test_what_would_take_long_is_not_computed_ahead() -> None:
+    side = 1100
+    steps = [op("torch.matmul", f"m{k}", f"{k} c", f"{k + 1}") for k in range(1, 8)]
+    graph = built(
+        INPUT,
+        constant(data=np.zeros((side, side), F32)),
+        op("torch.matmul", "m0", "c c", "1"),
+        *steps,
+        op("torch.add", "sum", "0 8", "9"),
+        OUT,
+        _0=(side, side),
+    )
+    assert_untouched(constant_folding, graph)
+
+
+@pytest.mark.parametrize(
+    ("type", "given"),
+    [
+        ("nn.MaxPool1d", {"kernel_size": (2**19,), "padding": (2**18,)}),
+        ("nn.AdaptiveAvgPool1d", {"output_size": (3,)}),
+    ],
+)  # fmt: skip
+def test_what_loops_is_not_computed_ahead(type: str, given: dict[str, Any]) -> None:
+    signal = np.zeros((1, 1, 2**18), F32)
+    graph = built(
+        INPUT, constant(data=signal), op(type, "p", "c", "1", **given), op("torch.add", "s", "0 1", "9"), OUT, _0=(1,)
+    )
+    assert_untouched(constant_folding, graph)
+
+
+def test_many_constants_take_no_more_memory_together_than_a_few() -> None:
+    each, count = LARGE // 4, MADE // LARGE + 10
+    made = [op("torch.zeros", f"z{k}", "", f"z{k}", size=(each,)) for k in range(count)]
+    turned = [op("torch.flip", f"t{k}", f"z{k}", f"t{k}", dims=(0,)) for k in range(count)]
+    everything = " ".join(f"t{k}" for k in range(count))
+    graph = built(INPUT, *made, *turned, op("torch.cat", "cat", f"0 {everything}", "9", dim=0), OUT, _0=(each,))
+    stored = [o for o in constant_folding(graph).operators if o.type == "pnnx.Attribute"]
+    assert 0 < sum(o.attributes["data"].data.nbytes for o in stored) <= MADE
+
+
+def test_a_sum_of_many_constants_is_found_in_time_in_proportion_to_it() -> None:
+    count = 600
+    constants = [constant(f"c{k}") for k in range(count)]
+    sums = [op("torch.add", f"s{k}", f"{f's{k - 1}' if k else 'c0'} c{k}", f"s{k}") for k in range(count)]
+    graph = built(INPUT, *constants, *sums, op("torch.add", "sum", f"0 s{count - 1}", "9"), OUT, _0=(2, 3))
+    tracemalloc.start()
+    made = constant_folding(graph)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sum(o.type == "torch.add" for o in made.operators) == 1
+    assert peak < count * 5_000
+
+
+def test_folding_stops_between_two_operators_when_nobody_wants_it() -> None:
+    chain = [op("torch.sin", f"s{k}", f"{k}", f"{k + 1}") for k in range(1, 8)]
+    constants = op("torch.zeros", "zeros", "", "1", size=(3,))
+    graph = built(INPUT, constants, *chain, op("torch.add", "sum", "0 8", "9"), OUT, _0=(3,))
+    asked = 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 9:
+            raise RunCancelledError("nobody waits")
+
+    with pytest.raises(RunCancelledError, match="nobody waits"):
+        optimise(graph, off=[each for each in PASSES if each != "constant_folding"], before_each=ask)
