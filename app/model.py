@@ -204,17 +204,28 @@ class Model:
         known = {name: array for name, array in zeros.items() if array is not None}
         return known if len(known) == len(zeros) else None
 
+    def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
+        """Specs of the inputs, with the sizes that the config gives them."""
+        return [
+            engine.TensorSpec(tuple(self._shape(port, spec)), spec.dtype)
+            for port, spec in zip(self.signature.inputs, specs, strict=True)
+        ]
+
     def _zeros(self, port: engine.Port) -> NDArray[Any] | None:
         if port.spec is None:
             return None
-        shape = list(port.spec.shape)
+        shape = self._shape(port, port.spec)
         if shape and shape[0] is None:
             shape[0] = 1
+        known = [dim for dim in shape if dim is not None]
+        return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
+
+    def _shape(self, port: engine.Port, spec: engine.TensorSpec) -> list[int | None]:
+        shape = list(spec.shape)
         size = None if self.preprocessor is None else self.preprocessor.example_size
         if self.preprocessor is not None and size is not None and port.name == self.signature.picture_input:
             shape[slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)] = size
-        known = [dim for dim in shape if dim is not None]
-        return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
+        return shape
 
     def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
         tensors: dict[str, NDArray[Any]] = {}

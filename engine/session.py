@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, InputError, ParameterError, from_foreign
 from engine.graph import RuntimeGraph, execute
-from engine.graph.batching import Batching, decide, is_other_batch, refuse, split
+from engine.graph.batching import Batching, aligned, decide, is_other_batch, refuse, split
 from engine.graph.feeding import feed
 from engine.graph.footprint import Footprint, Footprints
 from engine.graph.watch import Watch
@@ -267,7 +267,9 @@ class Session:
             RunCancelledError: ``cancelled`` said so.
         """
         wanted = [port.spec for port in self.graph.inputs] if specs is None else specs
-        known = [_with_batch(spec, batch) for spec in wanted if spec is not None]
+        known = [spec for spec in wanted if spec is not None]
+        if batch is not None and len(known) == len(wanted):
+            known = self._with_batch(known, batch)
         if self._machine is None or len(known) != len(wanted) or not all(spec.is_static for spec in known):
             return None
         graph, known = self._graph_for(known)
@@ -275,27 +277,43 @@ class Session:
 
     def _graph_for(self, specs: list[TensorSpec]) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts."""
-        batches = {spec.shape[0] for spec in specs if spec.shape}
-        exported = {port.spec.shape[0] for port in self.graph.inputs if port.spec is not None and port.spec.shape}
-        if None in exported or batches == exported:
+        ports = [port.spec for port in self.graph.inputs]
+        if all(port is None or _is_same(port, spec) for port, spec in zip(ports, specs, strict=True)):
             return self.graph, specs
         if self.batching.mode == "fixed":
             problem = f"the graph takes no other batch ({self.batching.reason})"
             raise InputError(problem, found=format_shape(specs[0].shape))
-        if self.batching.graph is not None and not self._prefers_parts(max((size or 0 for size in batches), default=0)):
-            return self.batching.graph, specs
-        return self.graph, [_with_batch(spec, self.batching.exported) for spec in specs]
+        batch = specs[0].shape[self.batching.inputs[0]] or 0
+        if self.batching.graph is not None and not self._prefers_parts(batch):
+            return self.batching.graph, self.batching.specs(specs, batch)
+        return self.graph, self.batching.specs(specs, self.batching.exported)
+
+    def _with_batch(self, specs: list[TensorSpec], batch: int) -> list[TensorSpec]:
+        """Specs of the inputs with another batch than the file's."""
+        ports = [port.spec for port in self.graph.inputs]
+        first = ports[0].shape[:1] if ports and ports[0] is not None else ()
+        return specs if first == (batch,) else self.batching.specs(specs, batch)
 
     def _prefers_parts(self, batch: int) -> bool:
         """Whether machine code runs a batch faster in parts of the exported size, where they can be joined."""
         exported = self.batching.exported
         if self._machine is None or not exported or not batch or batch % exported:
             return False
-        outputs = [port.spec for port in self.graph.outputs]
-        carry = all(spec is not None and spec.shape[:1] == (exported,) for spec in outputs)
         inputs = [port.spec for port in self.graph.inputs if port.spec is not None]
         is_known = len(inputs) == len(self.graph.inputs) and all(spec.is_static for spec in inputs)
-        return carry and is_known and self._machine.prefers_parts(self.graph, inputs, batch // exported)
+        return self._can_join and is_known and self._machine.prefers_parts(self.graph, inputs, batch // exported)
+
+    @property
+    def _can_join(self) -> bool:
+        """Whether parts of a batch can be joined: the file says of every output how long its batch is."""
+        outputs, axes = [port.spec for port in self.graph.outputs], self.batching.outputs
+        if axes is None or len(axes) != len(outputs):
+            return False
+        exported = self.batching.exported
+        return all(
+            axis is None or (spec is not None and axis < spec.rank and spec.shape[axis] == exported)
+            for spec, axis in zip(outputs, axes, strict=True)
+        )
 
     def describe(self) -> dict[str, Any]:
         """The graph's description together with how this session runs it."""
@@ -325,11 +343,14 @@ class Session:
     ) -> list[Array]:
         if not is_other_batch(self.graph.inputs, arrays):
             return run_graph(self.graph, arrays)
-        if self.batching.graph is not None and not self._prefers_parts(arrays[0].shape[0]):
-            return run_graph(self.batching.graph, arrays)
-        if self.batching.mode == "fixed":
-            raise refuse(self.batching, self.graph.inputs, arrays)
-        return split(arrays, self.batching.exported or 1, lambda part: run_graph(self.graph, part))
+        batching = self.batching
+        if batching.mode == "fixed":
+            raise refuse(batching, self.graph.inputs, arrays)
+        arrays = aligned(batching, self.graph.inputs, arrays)
+        if batching.graph is not None and not self._prefers_parts(arrays[0].shape[batching.inputs[0]]):
+            return run_graph(batching.graph, arrays)
+        run_part: Callable[[Sequence[Array]], list[Array]] = lambda part: run_graph(self.graph, part)  # noqa: E731
+        return split(arrays, batching.exported or 1, batching.inputs, batching.outputs or (), run_part)
 
     @property
     def batching(self) -> Batching:
@@ -350,8 +371,9 @@ def _shapes_of(inputs: Sequence[Any] | Mapping[str, Any] | Array) -> tuple[Any, 
     return key if len(key) == len(named) else None
 
 
-def _with_batch(spec: TensorSpec, batch: int | None) -> TensorSpec:
-    return spec if batch is None or not spec.shape else TensorSpec((batch, *spec.shape[1:]), spec.dtype)
+def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:
+    """Whether a spec is as the file has it, in the dimensions that may hold a batch."""
+    return all(dim in (None, size) for size, dim in zip(spec.shape[:2], port.shape[:2], strict=False))
 
 
 def _named(arrays: Sequence[Array]) -> Outputs:

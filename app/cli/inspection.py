@@ -11,6 +11,7 @@ from app.errors import ConfigError, ServiceError
 from app.render.wording import printable
 from app.repository import ModelFiles, VersionFiles
 from app.settings import Settings
+from app.trial import NotTriedError, try_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,10 @@ def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Set
 
 
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Finding]:
-    """Load the model as the server does, and run it once on zeros where all sizes are known."""
+    """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
     try:
-        prepare(files, load(version), settings).warm_up()
+        try_out(prepare(files, load(version), settings))
+    except NotTriedError as exc:
+        yield Finding(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         yield Finding(place=place, problem=str(exc), is_error=True)

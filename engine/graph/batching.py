@@ -1,8 +1,8 @@
 """Any batch size for a graph that was exported with a fixed one.
 
-The fixed first dimension of the inputs is taken for the batch. Where every operator accepts another one (see
-engine.graph.generalise) and a batch of two gives what two single runs give, batches run as one; otherwise they are
-split into runs of the exported size and joined.
+Where every operator accepts another batch (see engine.graph.generalise) and a batch of two gives what two single runs
+give, batches run as one; otherwise they are split into runs of the exported size and joined. The batch lies along the
+first dimension of inputs and outputs, or where engine.graph.batch_axes finds it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.errors import EngineError, InputError
-from engine.graph.port import Port, batch_size
+from engine.graph.batch_axes import Axes, InputAxes, example, output_axes, readings, resized
+from engine.graph.generalise import BatchError
+from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import Array, TensorSpec, format_shape
-
-OPEN_SIZE = 32
-"""What stands for an open dimension when a batch of two is tried; networks often want a multiple of 32."""
 
 Run = Callable[[Sequence[Array]], list[Array]]
 
@@ -34,57 +33,74 @@ class Batching:
         exported: the batch size in the file; None where there is none.
         reason: why not ``any``, naming the operator that forbids it.
         graph: the graph for any batch, in mode ``any``.
+        inputs: the axis along which each input holds the batch.
+        outputs: the same of each output; None where parts cannot be joined.
     """
 
     mode: Literal["any", "split", "fixed"]
     exported: int | None
     reason: str | None = None
     graph: RuntimeGraph | None = None
+    inputs: tuple[int, ...] = ()
+    outputs: Axes | None = None
 
     def describe(self) -> dict[str, Any]:
         """As plain data."""
         return {"mode": self.mode, "exported": self.exported, "reason": self.reason}
 
+    def specs(self, specs: Sequence[TensorSpec], batch: int | None) -> list[TensorSpec]:
+        """Specs of the inputs with another batch."""
+        axes = self.inputs or (0,) * len(specs)
+        return [resized(spec, axis, batch) if spec.shape else spec for spec, axis in zip(specs, axes, strict=True)]
+
 
 def decide(graph: RuntimeGraph) -> Batching:
     """Find out how a graph can run other batches; tries a batch of two on random inputs."""
-    exported = batch_size(graph.inputs)
-    if exported is None and all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
-        return Batching(mode="any", exported=None, graph=graph)
-    if not exported:
-        return Batching(mode="fixed", exported=exported, reason="the inputs have no common fixed batch")
+    if all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
+        return Batching(mode="any", exported=None, graph=graph, inputs=(0,) * len(graph.inputs))
+    reasons: list[tuple[InputAxes, str]] = []
+    for reading in readings(graph.inputs):
+        found = _as_one(graph, reading)
+        if isinstance(found, Batching):
+            return found
+        reasons.append((reading, found))
+    if not reasons:
+        return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
+    reading, reason = reasons[0]
+    outputs = output_axes(graph, reading.exported)
+    return Batching(
+        mode="fixed" if outputs is None else "split",
+        exported=reading.exported,
+        reason=reason,
+        inputs=reading.axes,
+        outputs=outputs,
+    )
+
+
+_NO_BATCH = "the inputs have no common fixed batch"
+
+
+def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
+    """The graph for any batch, if it gives what single runs give; otherwise why not."""
     try:
-        general = graph.for_any_batch()
-    except EngineError as error:  # whatever stands in the way: batches are split then
-        return Batching(mode=_fallback(graph, exported), exported=exported, reason=str(error))
-    if not _agrees(graph, general, exported):
-        reason = "a batch of two gives other results than two single runs"
-        return Batching(mode=_fallback(graph, exported), exported=exported, reason=reason)
-    return Batching(mode="any", exported=exported, graph=general)
+        general, outputs = graph.for_batches_along(reading.axes)
+    except BatchError as error:
+        return str(error)
+    if not _agrees(graph, general, reading, outputs):
+        return "a batch of two gives other results than two single runs"
+    return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
 
 
-def _fallback(graph: RuntimeGraph, exported: int) -> Literal["split", "fixed"]:
-    """Parts can be joined where every output carries the batch in its first dimension."""
-    carry = all(port.spec is not None and port.spec.shape[:1] == (exported,) for port in graph.outputs)
-    return "split" if carry else "fixed"
-
-
-def _agrees(graph: RuntimeGraph, general: RuntimeGraph, exported: int) -> bool:
+def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
     random = np.random.default_rng(0)
-    inputs = [_random(port.spec, 2 * exported, random) for port in graph.inputs if port.spec is not None]
+    ports = zip(graph.inputs, reading.axes, strict=True)
+    inputs = [example(p.spec, random, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
     try:
         together = execute(general.plan, inputs)
-        apart = split(inputs, exported, lambda part: execute(graph.plan, part))
+        apart = split(inputs, reading.exported, reading.axes, outputs, lambda part: execute(graph.plan, part))
     except EngineError:
         return False
-    return all(_close(a, b) for a, b in zip(together, apart, strict=True))
-
-
-def _random(spec: TensorSpec, batch: int, random: np.random.Generator) -> Array:
-    shape = (batch, *(OPEN_SIZE if dim is None else dim for dim in spec.shape[1:]))
-    if spec.dtype.kind in "biu":  # small numbers are valid as indices, masks and counts alike
-        return random.integers(0, 2, shape).astype(spec.dtype)
-    return random.standard_normal(shape).astype(spec.dtype)
+    return len(together) == len(apart) and all(_close(a, b) for a, b in zip(together, apart, strict=True))
 
 
 def _close(a: Array, b: Array) -> bool:
@@ -104,12 +120,37 @@ def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
     Raises:
         InputError: inputs differ in their batch.
     """
-    pairs = [(p.spec.shape[0], a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
-    if all(wanted in (None, array.shape[0]) for wanted, array in pairs):
+    pairs = [(p.spec, a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
+    if all(spec.shape[0] in (None, array.shape[0]) and _has_state(spec, array) for spec, array in pairs):
         return False
-    if batch_size(ports) is not None and len({array.shape[0] for _, array in pairs}) > 1:
+    sizes = {array.shape[0] for _, array in pairs}
+    has_states = any(may_be_state(ports, index) for index in range(len(ports)))
+    if batch_size(ports) is not None and len(sizes) > 1 and not has_states:
         raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
     return True
+
+
+def _has_state(spec: TensorSpec, array: Array) -> bool:
+    return all(dim in (None, size) for size, dim in zip(array.shape[1:2], spec.shape[1:2], strict=True))
+
+
+def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> list[Array]:
+    """The inputs, all of one batch: a state that was given for one item is that of every item.
+
+    Raises:
+        InputError: inputs differ in their batch, or in another dimension from the graph's.
+    """
+    batch = inputs[0].shape[batching.inputs[0]]
+    exported = batching.exported or 1
+    found = []
+    for port, array, axis in zip(ports, inputs, batching.inputs, strict=True):
+        if axis and array.shape[axis] == exported and batch % exported == 0 and batch:
+            array = np.concatenate([array] * (batch // exported), axis)
+        wanted = port.spec and resized(port.spec, axis, batch).shape
+        if wanted and any(dim not in (None, size) for dim, size in zip(wanted, array.shape, strict=True)):
+            raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
+        found.append(array)
+    return found
 
 
 def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> InputError:
@@ -118,17 +159,37 @@ def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -
     return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
 
 
-def split(inputs: Sequence[Array], exported: int, run: Run) -> list[Array]:
-    """Run a batch in parts of the exported size and join the outputs along their first dimension.
+def split(inputs: Sequence[Array], exported: int, axes: Sequence[int], outputs: Axes, run: Run) -> list[Array]:
+    """Run a batch in parts of the exported size and join the outputs.
+
+    Args:
+        axes, outputs: along which the inputs are cut and the outputs joined.
 
     Raises:
-        InputError: the batch is no multiple of the exported one.
+        InputError: the batch is no multiple of the exported one, or the answers to the parts do not fit together.
     """
-    batch = inputs[0].shape[0]
+    batch = inputs[0].shape[axes[0]]
     if batch % exported or batch == 0:
         raise InputError("the graph cannot run this batch", found=batch, expected=f"a multiple of {exported}")
-    parts = [run([array[at : at + exported] for array in inputs]) for at in range(0, batch, exported)]
-    return [np.concatenate(outputs, axis=0) for outputs in zip(*parts, strict=True)]
+    parts = [
+        run([_cut(array, at, exported, axis) for array, axis in zip(inputs, axes, strict=True)])
+        for at in range(0, batch, exported)
+    ]
+    return [_joined(answers, axis) for answers, axis in zip(zip(*parts, strict=True), outputs, strict=True)]
+
+
+def _cut(array: Array, at: int, size: int, axis: int) -> Array:
+    return np.ascontiguousarray(array[(slice(None),) * axis + (slice(at, at + size),)])
+
+
+def _joined(answers: Sequence[Array], axis: int | None) -> Array:
+    if axis is None:
+        return answers[0]
+    try:
+        return np.concatenate(answers, axis=axis)
+    except ValueError:
+        found = _shapes(answers)
+        raise InputError("the answers to the items of the batch do not fit together", found=found) from None
 
 
 def _shapes(inputs: Sequence[Array]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import InputError
-from engine.graph.port import Port
+from engine.graph.port import Port, may_be_state
 from engine.tensor import Array, TensorSpec, dtype_name, format_shape
 
 _KINDS: Final = "biufcV"  # bfloat16 has kind V
@@ -23,10 +23,15 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
             their dtype and must have the graph's; lists of numbers take the graph's dtype.
 
     Raises:
-        InputError: a name, count, dtype or rank that does not fit, or a fixed dimension other than the first.
+        InputError: a name, count, dtype or rank that does not fit, or a fixed dimension other than the first; of what
+            may be a recurrent layer's state also the second, which the batching looks at.
     """
     values = _in_order(ports, given)
-    return [_check(port, _as_array(port, value)) for port, value in zip(ports, values, strict=True)]
+    arrays = [_as_array(port, value) for port, value in zip(ports, values, strict=True)]
+    return [
+        _check(port, array, may_be_state(ports, index))
+        for index, (port, array) in enumerate(zip(ports, arrays, strict=True))
+    ]
 
 
 def _in_order(ports: Sequence[Port], given: object) -> Sequence[object]:
@@ -83,7 +88,7 @@ def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
         return array.astype(spec.dtype)
 
 
-def _check(port: Port, array: Array) -> Array:
+def _check(port: Port, array: Array, may_be_state: bool) -> Array:
     spec = port.spec
     if spec is None:
         return array
@@ -94,7 +99,8 @@ def _check(port: Port, array: Array) -> Array:
     if array.ndim != spec.rank:
         found = f"{format_shape(array.shape)} with {array.ndim} dimensions"
         raise InputError("wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_wanted(spec)})")
-    if any(want not in (None, size) for size, want in zip(array.shape[1:], spec.shape[1:], strict=True)):
+    free = 2 if may_be_state else 1
+    if any(want not in (None, size) for size, want in zip(array.shape[free:], spec.shape[free:], strict=True)):
         raise InputError("wrong shape", where=_place(port), found=format_shape(array.shape), expected=_wanted(spec))
     return array
 

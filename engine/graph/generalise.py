@@ -1,9 +1,9 @@
 """A graph exported at one batch size, made to take any.
 
-The first dimension of the inputs is followed through the graph at another size. Where an operator's constants hard-code
-the exported one, they are rewritten: the dimension of a reshape or expand that carries the batch becomes -1, a constant
-that meets a batched operand is expanded to its batch. Whether the result treats the items of a batch apart is not
-decided here but tried on values (engine.graph.batching).
+The batch dimension of the inputs, mostly the first, is followed through the graph at another size. Where an operator's
+constants hard-code the exported one, they are rewritten: the dimension of a reshape or expand that carries the batch
+becomes -1, a constant that meets a batched operand is expanded to its batch. Whether the result treats the items of a
+batch apart is not decided here but tried on values (engine.graph.batching).
 """
 
 from __future__ import annotations
@@ -26,34 +26,44 @@ FACTOR = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generalised:
-    """The graph for any batch, and the names of the operators whose constants were rewritten."""
+    """The graph for any batch.
+
+    Args:
+        rewritten: names of the operators whose constants were rewritten.
+        outputs: the axis along which each output carries the batch, nested ones laid flat.
+    """
 
     source: pnnx.Graph
     rewritten: tuple[str, ...]
+    outputs: tuple[int | None, ...]
 
 
 class BatchError(GraphError):
     """An operator forbids running the graph at another batch size; ``where`` names it."""
 
 
-def generalise_batch(source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry) -> Generalised:
-    """Let the first dimension of every input be open.
+def generalise_batch(
+    source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry, axes: Mapping[str, int]
+) -> Generalised:
+    """Let the batch dimension of every input be open.
 
     Args:
         source: the graph as read.
-        order: its operators, built; every input has a static shape with the same first dimension.
+        order: its operators, built; every input has the same known size along its axis.
         registry: the layers it may use.
+        axes: the batch dimension of every input, by the operand's name.
 
     Raises:
         BatchError: naming the operator that forbids it.
     """
-    tracer = _Tracer(source, registry)
+    tracer = _Tracer(source, registry, axes)
     for op in order:
         tracer.follow(op)
     annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
     return Generalised(
         source=replace(source, operators=tracer.operators, annotations=annotations),
         rewritten=tuple(tracer.rewritten),
+        outputs=tuple(tracer.outputs),
     )
 
 
@@ -65,8 +75,9 @@ class _Tracer:
         values: the same at FACTOR times that size.
     """
 
-    def __init__(self, source: pnnx.Graph, registry: Registry) -> None:
+    def __init__(self, source: pnnx.Graph, registry: Registry, axes: Mapping[str, int]) -> None:
         self._annotations = source.annotations
+        self._axes = axes
         self._registry = registry
         self._batch_operand = ""
         self._exported = 1
@@ -74,6 +85,7 @@ class _Tracer:
         self.values: dict[str, object] = {}
         self.operators: list[pnnx.Operator] = []
         self.rewritten: list[str] = []
+        self.outputs: list[int | None] = []
 
     def opened(self, name: str, spec: TensorSpec) -> TensorSpec:
         """An annotation with its batch dimension open."""
@@ -92,19 +104,21 @@ class _Tracer:
 
     def _follow_input(self, op: RuntimeOperator) -> None:
         name, spec = op.outputs[0].name, op.outputs[0].value
+        axis = self._axes.get(name, 0)
         self._batch_operand = self._batch_operand or name
-        if isinstance(spec, TensorSpec) and spec.shape and spec.shape[0] is not None:
-            self._exported = spec.shape[0]
-            spec = TensorSpec((spec.shape[0] * FACTOR, *spec.shape[1:]), spec.dtype)
+        if isinstance(spec, TensorSpec) and axis < spec.rank and (size := spec.shape[axis]) is not None:
+            self._exported = size
+            spec = TensorSpec((*spec.shape[:axis], size * FACTOR, *spec.shape[axis + 1 :]), spec.dtype)
         self.values[name] = spec
         self.operators.append(op.source)
 
     def _check_output(self, op: RuntimeOperator) -> None:
         operand = op.inputs[0]
         axes = [scaled_axis(*pair) for pair in _pairs(self.base[operand.name], self.values[operand.name])]
-        if axes.count(0) != len(axes):
+        if None in axes:
             place = operand.producer.place if operand.producer is not None else op.place
-            raise BatchError("an output does not carry the batch in its first dimension", where=place)
+            raise BatchError("an output does not carry the batch in a dimension of its own", where=place)
+        self.outputs += axes
         self.operators.append(op.source)
 
     def _follow_layer(self, op: RuntimeOperator) -> None:

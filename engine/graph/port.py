@@ -73,6 +73,21 @@ def batch_size(ports: Sequence[Port]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def state_axis(index: int, spec: TensorSpec, exported: int) -> int | None:
+    """1 for what can be a state (layers, N, width), else 0; None where neither dimension is the batch."""
+    if index and spec.rank == 3 and spec.shape[1] == exported:
+        return 1
+    return 0 if spec.shape[0] == exported else None
+
+
+def may_be_state(ports: Sequence[Port], index: int) -> bool:
+    """Whether another size of an input's second dimension may be a batch; only the graph can tell."""
+    first, spec = ports[0].spec, ports[index].spec
+    if first is None or spec is None or not first.shape or not first.shape[0]:
+        return False
+    return state_axis(index, spec, first.shape[0]) == 1
+
+
 def flatten(value: object) -> Iterator[object]:
     """The leaves of nested tuples, lists and dicts, in order."""
     if isinstance(value, dict):

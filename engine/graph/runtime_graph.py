@@ -220,11 +220,20 @@ class RuntimeGraph:
         """
         if batch_size(self.inputs) is None:
             raise BatchError("the inputs have no common fixed batch", found=", ".join(str(p.spec) for p in self.inputs))
-        general = generalise_batch(self.source, self.operators, self._registry)
+        return self.for_batches_along((0,) * len(self.inputs))[0]
+
+    def for_batches_along(self, axes: Sequence[int]) -> tuple[RuntimeGraph, tuple[int | None, ...]]:
+        """This graph with one dimension of each input open, and the dimension of each output that then is.
+
+        Raises:
+            BatchError: naming the operator that forbids another batch.
+        """
+        by_name = {port.operand: axis for port, axis in zip(self.inputs, axes, strict=True)}
+        general = generalise_batch(self.source, self.operators, self._registry, by_name)
         graph = RuntimeGraph.from_source(general.source, self.name, registry=self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
         graph._built = _build(general.source, self._registry, "kahn", layers)
-        return graph
+        return graph, general.outputs
 
     def rebuilt(self, source: pnnx.Graph) -> RuntimeGraph:
         """A graph made from this one by changing its source, built; what did not change keeps its layer and weights.

@@ -103,3 +103,65 @@ def test_versions_are_checked_one_by_one(store: Path, capsys: pytest.CaptureFixt
     first, second = lines(capsys)
     assert first == "linear version 1: ok"
     assert second.startswith("linear version 2: error: ")
+
+
+def open_model(folder: Path, *operators: str, shape: str = "(?,3,?)") -> str:
+    lines = [
+        f"pnnx.Input in0 0 1 0 #0={shape}f32",
+        *operators,
+        "pnnx.Output out0 1 0 9",
+    ]
+    return str(write(folder, lines))
+
+
+def checked(path: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """All that is said, with the status in front."""
+    return f"{main(['check', path])} " + "\n".join(lines(capsys))
+
+
+# What inference knows nothing of, and every run refuses.
+NEVER = "pnnx.Expression e 1 1 0 n expr=size(@0,0)", "aten::__getitem__ g 2 1 n n 9"
+# Sizes whose number only few inputs have.
+RARE = {
+    "a window": ("Tensor.reshape r 1 1 0 9 shape=(-1,21)",),
+    "halves of halves": (
+        "F.avg_pool1d a 1 1 0 1 kernel_size=16 stride=16 padding=0 ceil_mode=False count_include_pad=True",
+        "Tensor.reshape r 1 1 1 9 shape=(-1,3,4)",
+    ),
+    "few": ("Tensor.select s 1 1 0 9 dim=2 index=40",),
+}
+
+
+def test_a_model_of_open_size_that_never_runs_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = checked(open_model(tmp_path / "never", *NEVER), capsys)
+    assert said.startswith("1 ")
+    assert "g (aten::__getitem__)" in said
+    assert "sizes are open, and at none of those tried does it run" in said
+
+
+@pytest.mark.parametrize("operators", RARE.values(), ids=RARE)
+def test_sizes_that_do_are_looked_for(
+    operators: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = open_model(tmp_path / "rare", *operators)
+    assert checked(path, capsys) == f"0 {path}: ok"
+
+
+def test_sizes_of_several_inputs_may_have_to_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        "pnnx.Input in0 0 1 0 #0=(1,?)f32",
+        "pnnx.Input in1 0 1 1 #1=(1,?)f32",
+        "F.avg_pool1d a 1 1 0 2 kernel_size=4 stride=4 padding=0 ceil_mode=False count_include_pad=True",
+        "pnnx.Expression e 2 1 2 1 3 expr=add(@0,@1)",
+        "Tensor.reshape r 1 1 3 9 shape=(4,2)",
+        "pnnx.Output out0 1 0 9",
+    ]
+    path = str(write(tmp_path / "two", lines))
+    assert checked(path, capsys) == f"0 {path}: ok"
+
+
+def test_a_model_of_which_nothing_is_known_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write(tmp_path / "null", ["pnnx.Input in0 0 1 0", "F.relu r 1 1 0 9", "pnnx.Output out0 1 0 9"]))
+    said = checked(path, capsys)
+    assert said.startswith("0 ")
+    assert "warning: it was not run: the file says nothing of 'in0'" in said

@@ -135,3 +135,115 @@ def test_inputs_without_a_common_batch_take_no_other() -> None:
     )
     with pytest.raises(InputError, match="takes no other batch .the inputs have no common fixed batch.: found"):
         Session(net).run([np.ones((4, 3), F32), np.ones((3, 4), F32)])
+
+
+def recurrent(hidden: int, layers: int = 1) -> dict[str, np.ndarray]:
+    weights = np.random.default_rng(1)
+    return {
+        f"{name}_l{k}": weights.standard_normal((3 * hidden, width)).astype(F32)
+        for k in range(layers)
+        for name, width in (("weight_ih", hidden), ("weight_hh", hidden))
+    }
+
+
+def with_state(layers: int) -> RuntimeGraph:
+    """A GRU over (N, T, 4) whose state (layers, N, 4) is an input."""
+    return built(
+        INPUT,
+        op("pnnx.Input", "pnnx_input_1", "", "h"),
+        op(
+            "nn.GRU",
+            "gru",
+            "0 h",
+            "1 2",
+            input_size=4,
+            hidden_size=4,
+            num_layers=layers,
+            bias=False,
+            batch_first=True,
+            bidirectional=False,
+            **recurrent(4, layers),
+        ),
+        op("pnnx.Output", "out", "1"),
+        op("pnnx.Output", "state", "2"),
+        _0=(1, 5, 4),
+        _h=(layers, 1, 4),
+    )
+
+
+def cut(array: np.ndarray, axis: int) -> list[np.ndarray]:
+    return np.split(array, array.shape[axis], axis)
+
+
+TIME_MAJOR = {
+    "as one": chain(op("torch.transpose", "t", "0", "1", dim0=0, dim1=1)),
+    "last": chain(op("Tensor.permute", "t", "0", "1", dims=(1, 2, 0))),
+    "in parts": chain(
+        op("F.softmax", "mix", "0", "m", dim=0, labels=("input",)),
+        op("torch.transpose", "t", "m", "1", dim0=0, dim1=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("name", TIME_MAJOR)
+def test_answers_are_joined_along_the_axis_that_carries_the_batch(name: str, backend: str) -> None:
+    session = Session(TIME_MAJOR[name], backend=backend, cache=None)  # type: ignore[arg-type]
+    x = RANDOM.standard_normal((3, 4, 6)).astype(F32)
+    axis = 2 if name == "last" else 1
+    apart = np.concatenate([session.run([item[None]])[0] for item in x], axis)
+    np.testing.assert_allclose(session.run([x])[0], apart, rtol=1e-6)
+    assert session.batching.mode == ("split" if name == "in parts" else "any")
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_states_hold_the_batch_in_their_second_dimension(layers: int, backend: str) -> None:
+    session = Session(with_state(layers), backend=backend, cache=None)  # type: ignore[arg-type]
+    x = RANDOM.standard_normal((3, 5, 4)).astype(F32)
+    h = RANDOM.standard_normal((layers, 3, 4)).astype(F32)
+    pairs = zip(cut(x, 0), cut(h, 1), strict=True)
+    ys, states = zip(*(session.run(list(pair)) for pair in pairs), strict=True)
+    together = session.run([x, h])
+    np.testing.assert_allclose(together[0], np.concatenate(ys), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(together[1], np.concatenate(states, 1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_state_for_one_item_is_that_of_every_item(layers: int) -> None:
+    session = Session(with_state(layers), backend="reference")
+    x = RANDOM.standard_normal((3, 5, 4)).astype(F32)
+    h = RANDOM.standard_normal((layers, 1, 4)).astype(F32)
+    apart = [session.run([item, h])[0] for item in cut(x, 0)]
+    np.testing.assert_allclose(session.run([x, h])[0], np.concatenate(apart), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 4), (1, 4, 4), (1, 3, 5), (2, 1, 4)])
+def test_states_of_another_batch_are_refused(shape: tuple[int, ...]) -> None:
+    session = Session(with_state(1), backend="reference")
+    with pytest.raises(InputError):
+        session.run([np.ones((3, 5, 4), F32), np.ones(shape, F32)])
+
+
+def test_what_looks_like_a_state_and_is_none_keeps_its_second_dimension() -> None:
+    net = built(
+        INPUT,
+        op("pnnx.Input", "pnnx_input_1", "", "b"),
+        op("torch.matmul", "mm", "0 b", "1"),
+        op("pnnx.Output", "out", "1"),
+        _0=(1, 5, 1),
+        _b=(1, 1, 3),
+    )
+    session = Session(net, backend="reference")
+    assert session.run([np.ones((2, 5, 1), F32), np.ones((2, 1, 3), F32)])[0].shape == (2, 5, 3)
+    with pytest.raises(InputError):
+        session.run([np.ones((1, 5, 1), F32), np.ones((1, 2, 3), F32)])
+    with pytest.raises(InputError):
+        session.run([np.ones((2, 5, 1), F32), np.ones((1, 2, 3), F32)])
+
+
+def test_an_output_without_a_dimension_for_the_batch_takes_no_other() -> None:
+    session = Session(chain(op("torch.sum", "sum", "0", "1")))
+    assert session.batching.mode == "fixed"
+    with pytest.raises(InputError, match="takes no other batch"):
+        session.run([np.ones((2, 4, 6), F32)])

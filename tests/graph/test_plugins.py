@@ -69,7 +69,7 @@ def pair(self: object, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("backend", ["reference", "auto"])
-@pytest.mark.parametrize("annotated", [True])
+@pytest.mark.parametrize("annotated", [True, False])
 def test_two_results_without_infer_are_answered_at_any_batch(backend: Any, annotated: bool) -> None:
     model = graph(layer(pair), 2, annotated=annotated)
     once, text, twice, profiled, tapped, _ = everything(model, backend)
