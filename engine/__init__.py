@@ -40,6 +40,7 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.machine import measure_peak
+from engine.pnnx.sniffing import kind_of_file
 from engine.session import Outputs, Session
 from engine.sharing import Exchange, share_memory
 from engine.tensor import TensorSpec
@@ -79,6 +80,7 @@ __all__ = [
     "check",
     "compare",
     "explain",
+    "kind_of_file",
     "load",
     "measure_peak",
     "read_file",

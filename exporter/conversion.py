@@ -22,6 +22,7 @@ PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
 # The converter replaces '-' in the name of its file, so it gets one without.
 SCRIPT: Final = "model.pt"
+ONNX: Final = "model.onnx"
 
 _TIMEOUT_S: Final = 3600
 _TELLING: Final = re.compile(r"error|expect|fail|what\(\)|unsupported|not supported|unknown", re.IGNORECASE)
@@ -36,9 +37,10 @@ def convert(
     opt_level: int = 2,
     module_operators: Sequence[str] = (),
 ) -> None:
-    """Convert a TorchScript file and put the pair into a folder, as model.pnnx.param and model.pnnx.bin.
+    """Convert a TorchScript or ONNX file and put the pair into a folder, as model.pnnx.param and model.pnnx.bin.
 
     Args:
+        script: the file; what lies beside it may belong to it.
         inputs, second: shapes and dtypes; dimensions that differ between the two become dynamic.
         opt_level: how far the converter simplifies, 0 to 2.
         module_operators: classes (``package.module.Class``) that stay one operator each.
@@ -47,8 +49,12 @@ def convert(
         ConversionError: no pair was written; with what the converter said last.
     """
     with tempfile.TemporaryDirectory(prefix="pnnx-") as scratch:
-        shutil.copyfile(script, Path(scratch, SCRIPT))
-        said = _run([find_converter(), SCRIPT, *arguments(inputs, second, opt_level, module_operators)], scratch)
+        name = ONNX if script.suffix == ".onnx" else SCRIPT
+        shutil.copyfile(script, Path(scratch, name))
+        for beside in script.parent.iterdir() if name == ONNX else ():
+            if beside.is_file() and beside != script:
+                shutil.copyfile(beside, Path(scratch, beside.name))
+        said = _run([find_converter(), name, *arguments(inputs, second, opt_level, module_operators)], scratch)
         if not (Path(scratch, PARAM).is_file() and Path(scratch, BIN).is_file()):
             raise ConversionError("pnnx wrote no pair", found=telling_line(said))
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 import engine
-from exporter.conversion import BIN, PARAM, SCRIPT, convert
+from exporter.conversion import BIN, ONNX, PARAM, SCRIPT, convert
 from exporter.errors import ConversionError, ExportError
 from exporter.inputs import InputSpec, check_second
+from exporter.onnx_model import OnnxModel
 from exporter.recording import record
 from exporter.tensors import answer, examples, flatten
 from exporter.tracing import plain_attention, trace
@@ -83,7 +84,7 @@ def export(
         raise ExportError("no such level of simplification", found=opt_level, expected="0, 1 or 2")
     model, inputs, second, remarks = _in_single_precision(model.eval(), inputs, second)
     with tempfile.TemporaryDirectory() as scratch:
-        script = Path(scratch, SCRIPT)
+        script = Path(scratch, ONNX if isinstance(model, OnnxModel) else SCRIPT)
         with progress("tracing"), plain_attention():
             tensors = examples(inputs, 0)
             result = answer(model, tensors)

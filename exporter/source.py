@@ -6,6 +6,7 @@ model.py:net          a module that is there already
 model.py              the only model in it
 package.module:Net    the same, for what is installed
 model.pt              a file written by torch.jit.save
+model.onnx            an ONNX file, held against onnxruntime
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from typing import Any
 
 import torch
 
+import engine
 from exporter.errors import SourceError, describe
+from exporter.onnx_model import OnnxModel
 
 
 def load_source(text: str) -> Any:
@@ -36,10 +39,16 @@ def load_source(text: str) -> Any:
     Raises:
         SourceError: no such file or name, the import or the call fails, or the result is no module.
     """
+    if not text:
+        raise SourceError("no source is named", expected="FILE.py:NAME, a TorchScript file or FILE.onnx")
     name, colon, attribute = text.rpartition(":")
     place, attribute = (name, attribute) if colon else (text, "")
     if place.endswith(".py"):
         model = _pick(_import_file(Path(place)), attribute)
+    elif place.endswith(".onnx"):
+        if colon:
+            raise SourceError("an ONNX file holds one model", where=Path(place).name, found=f"'{attribute}'")
+        model = _load_onnx(Path(text))
     elif colon:
         model = _pick(_import_module(place), attribute)
     else:
@@ -134,11 +143,27 @@ def _load_script(path: Path) -> Any:
             warnings.simplefilter("ignore")  # TorchScript is deprecated, and all that the converter reads
             return torch.jit.load(str(path), map_location="cpu")
     except Exception as exc:
+        if (kind := _kind(path)) == "an ONNX model":
+            expected = f"its name to end in .onnx: {path.stem}.onnx"
+            raise SourceError("an ONNX model under another name", where=path.name, expected=expected) from exc
         if _is_checkpoint(path):
             expected = "the Python file of the model instead, or a file written by torch.jit.save"
             raise SourceError("weights without a model", where=path.name, expected=expected) from exc
         expected = "a file written by torch.jit.save, or FILE.py:NAME"
-        raise SourceError("no TorchScript file", where=path.name, found=describe(exc), expected=expected) from exc
+        found = describe(exc).partition(".")[0] if zipfile.is_zipfile(path) else kind or "no archive"
+        raise SourceError("no TorchScript file", where=path.name, found=found, expected=expected) from exc
+
+
+def _kind(path: Path) -> str | None:
+    with path.open("rb") as file:
+        return engine.kind_of_file(file.read(64))
+
+
+def _load_onnx(path: Path) -> Any:
+    _check_exists(path)
+    if (kind := _kind(path)) not in (None, "an ONNX model"):
+        raise SourceError("no ONNX model", where=path.name, found=kind)
+    return OnnxModel(path)
 
 
 def _is_checkpoint(path: Path) -> bool:
@@ -152,4 +177,6 @@ def _is_checkpoint(path: Path) -> bool:
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
+        if path.is_dir():
+            raise SourceError("a folder, no model", where=str(path), expected="a file in it")
         raise SourceError("no such file", where=str(path))

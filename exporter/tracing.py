@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from exporter.errors import TracingError, describe
+from exporter.onnx_model import OnnxModel, copy
 from exporter.tensors import has_dict
 
 
 def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[str, ...]:
-    """Write the traced model; a TorchScript model is written as it is.
+    """Write the traced model; TorchScript and ONNX models are written as they are.
 
     Args:
         model: a module in evaluation mode.
@@ -29,6 +30,9 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
     Raises:
         TracingError: with the last line of PyTorch's message.
     """
+    if isinstance(model, OnnxModel):
+        copy(model, path)
+        return ()
     with _quiet() as caught:
         try:
             _script(model, tensors, result).save(str(path))

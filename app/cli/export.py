@@ -16,22 +16,24 @@ if TYPE_CHECKING:
     import exporter
     from app.settings import Settings
 
-SUMMARY: Final = "turn a PyTorch model into a checked PNNX pair"
+SUMMARY: Final = "turn a PyTorch or ONNX model into a checked PNNX pair"
 EXAMPLES: Final = """  pnnx-serve export model.py:Net --shape 1,3,224,224
   pnnx-serve export net.pt --shape 1,3,224,224 --shape2 4,3,320,320 --name segmenter
   pnnx-serve export model.py:make_encoder --shape 1,77 --dtype int64 --shape 1,77,512 --dtype float32
   pnnx-serve export model.py --shape 1,16 --output exported --reference ref.npz
 
 SOURCE is a Python file and a class, function or module in it (FILE.py:NAME; without a name it must have just one
-model), the same in an installed package (package.module:NAME), or a file written by torch.jit.save. Importing a Python
-file runs it. Without --output the pair becomes the next version of a model in the store, but only if it gives PyTorch's
-answers.
+model), the same in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file, which
+is held against onnxruntime. Importing a Python file runs it. Without --output the pair becomes the next version of a
+model in the store, but only if it gives the model's own answers.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to export, with which inputs, where to."""
-    parser.add_argument("source", metavar="SOURCE", help="FILE.py[:NAME], package.module:NAME or a TorchScript file")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="FILE.py[:NAME], package.module:NAME, a TorchScript file or FILE.onnx"
+    )
     for flag, text in (
         ("--shape", "shape of an input, such as 1,3,224,224; once for each input"),
         ("--dtype", "dtype of the inputs; once for all, or once for each. Default: float32."),
@@ -41,7 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the model in the store. Default: that of the class or file.")
     parser.add_argument("--output", metavar="DIR", help="write the pair into this folder, not into the store")
     parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values, for 'pnnx-serve compare'")
-    parser.add_argument("--opt-level", type=int, choices=(0, 1, 2), default=2, help="simplification. Default: 2.")
+    parser.add_argument(
+        "--opt-level",
+        type=int,
+        choices=(0, 1, 2),
+        default=2,
+        help="simplification. Default: 2; 1 keeps what it loses at times.",
+    )
     parser.add_argument(
         "--module-operator",
         action="append",
@@ -81,7 +89,7 @@ def execute(args: argparse.Namespace) -> int:
             progress=progress,
         )
         folder = _placed(exported, args, settings)
-    sys.stdout.write(_report(exported, folder))
+    sys.stdout.write(_report(exported, folder, args.source))
     return 0
 
 
@@ -103,11 +111,12 @@ def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Set
     return exporter.place(exported.folder, settings.store, name, exported.graph)
 
 
-def _report(exported: exporter.Exported, folder: Path) -> str:
+def _report(exported: exporter.Exported, folder: Path, source: str) -> str:
     from app.render.wording import printable
 
     graph = exported.graph
-    lines = [f"{folder}: {len(graph.operators)} operators, same answers as PyTorch at {' and '.join(exported.tried)}"]
+    rival = "onnxruntime" if source.endswith(".onnx") else "PyTorch"
+    lines = [f"{folder}: {len(graph.operators)} operators, same answers as {rival} at {' and '.join(exported.tried)}"]
     lines += [f"{port.name} {port.spec}" for port in (*graph.inputs, *graph.outputs)]
     lines += [f"note: {remark}" for remark in exported.remarks]
     return "\n".join([*map(printable, lines), ""])

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import engine
+from app.cli.wrong_files import advice
 from app.config import ModelConfig
 from app.errors import ConfigError, ModelNotFoundError
 from app.model import Model
@@ -24,10 +25,19 @@ def find(model: str, settings: Settings) -> ModelFiles:
         ModelNotFoundError: the store has no such model, or there is no such file.
         ConfigError: the store cannot be read.
     """
+    if not model:
+        raise ModelNotFoundError("no model is named, expected a .pnnx.param file or the name of a model in the store")
     if model.endswith(_PARAM) or os.sep in model:
         return _at_path(Path(model))
-    known = {files.name: files for files in scan(settings.store)}
+    try:
+        known = {files.name: files for files in scan(settings.store)}
+    except ConfigError:
+        if said := advice(Path(model)):
+            raise ModelNotFoundError(said) from None
+        raise
     if model not in known:
+        if said := advice(Path(model)):
+            raise ModelNotFoundError(said)
         hint = did_you_mean(model, known)
         raise ModelNotFoundError(f"no model '{model}'{hint}: the store '{settings.store}' has {quoted(known)}")
     return known[model]
@@ -61,6 +71,8 @@ def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -
 
 def _at_path(param: Path) -> ModelFiles:
     if not param.name.endswith(_PARAM) or not param.is_file():
+        if said := advice(param):
+            raise ModelNotFoundError(said)
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
     name = param.name.removesuffix(_PARAM).removesuffix(".pnnx")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))

@@ -18,6 +18,7 @@ from engine.errors import WeightsError
 from engine.pnnx import records
 from engine.pnnx.quotation import quoted
 from engine.pnnx.records import CENTRAL, END, END64, EXTRA, FULL16, FULL32, LOCAL, LOCATOR64
+from engine.pnnx.sniffing import kind_of_file
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -124,7 +125,8 @@ def _find_end(data: Buffer) -> int:
         at = tail.rfind(records.END_MAGIC, 0, at + len(records.END_MAGIC) - 1)
     if data[:4] == records.LOCAL_MAGIC:
         raise WeightsError("the archive is truncated", found="no end record")
-    raise WeightsError("not a zip archive", found=f"{len(data):,} bytes without an end record")
+    kind = kind_of_file(bytes(data[:64])) if len(data) else None
+    raise WeightsError("not a zip archive", found=kind or f"{len(data):,} bytes without an end record")
 
 
 def _read_end64(data: Buffer, locator: int) -> tuple[int, _Directory]:

@@ -18,6 +18,7 @@ from engine.pnnx.line import Line, parse_line
 from engine.pnnx.naming import named_apart
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration, parse_annotation
+from engine.pnnx.sniffing import kind_of_file
 from engine.tensor import DTYPES, TensorSpec
 
 MAGIC: Final = "7767517"
@@ -153,6 +154,9 @@ def _decode(data: bytes, file: str) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
+        kind = kind_of_file(data[:64])
+        if kind is not None and not data.startswith(MAGIC.encode()):
+            raise ParamSyntaxError("not a PNNX file", where=file, found=kind, expected="the text of a pair") from None
         where = _place(file, data.count(b"\n", 0, error.start) + 1)
         raise ParamSyntaxError("not UTF-8", where=where, found=f"byte 0x{data[error.start]:02x}") from None
     if control := _CONTROL.search(text):
