@@ -27,6 +27,9 @@ MAX_ITEMS: Final = 2**16
 INT_RANGE: Final = range(-(2**63), 2**63)
 """What an integer of a graph may be: the format and every tensor hold 64 bits."""
 
+MAX_NESTING: Final = 32
+"""Tuples, lists and dicts inside each other that a value may be."""
+
 MAX_STEPS: Final = 2**20
 """Turns of a loop of Python that a parameter alone can ask for; each turn computes an array."""
 
@@ -97,6 +100,24 @@ def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
     """
     if steps > most:
         raise ShapeError(f"too many {what}", found=steps, expected=f"at most {most:,}")
+
+
+def check_items(value: object) -> None:
+    """Refuse tuples, lists and dicts that hold too much: one that holds another twice doubles with each operator.
+
+    Raises:
+        ShapeError: more than MAX_ITEMS values in all, or more than MAX_NESTING containers inside each other.
+    """
+    level, depth, count = [value], 0, 0
+    while inner := [each for each in level if isinstance(each, (tuple, list, dict))]:
+        depth, level = depth + 1, []
+        for each in inner:
+            count += len(each)
+            if count > MAX_ITEMS:
+                raise ShapeError("too many values in a list", found="more", expected=f"at most {MAX_ITEMS:,} in all")
+            level.extend(each.values() if isinstance(each, dict) else each)
+        if depth > MAX_NESTING:
+            raise ShapeError("lists are nested too deep", found=depth, expected=f"at most {MAX_NESTING}")
 
 
 def _is_dimension(dim: object) -> bool:

@@ -21,7 +21,7 @@ from engine.layers.known import with_values
 from engine.layers.layer import Annotations, Layer
 from engine.layers.parameter import check_number, coerce
 from engine.layers.signature import REQUIRED, Signature
-from engine.limits import check_results
+from engine.limits import check_items, check_results
 from engine.tensor import UNKNOWN, Array, is_known, known_value, scalar_tensor, spec_of
 
 _NUMBERS = (int, float, complex)  # bools are ints
@@ -117,7 +117,9 @@ class BoundLayer:
 
     def infer(self, inputs: Sequence[object]) -> Any:
         """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
-        return with_values(self.layer, self._infer(inputs), list(inputs), self.forward)
+        result = self._infer(inputs)
+        check_items(result)
+        return with_values(self.layer, result, list(inputs), self.forward)
 
     def _infer(self, inputs: Sequence[object]) -> Any:
         arguments = [s.spec(inputs) for s in self.positional]

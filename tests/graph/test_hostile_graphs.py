@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine import EngineError, RuntimeGraph
 from engine.pnnx import read
+from tests.graph.build import INPUT, built, op
 from tests.layers.samples import Sample, all_samples
 
 SAMPLES = all_samples()
@@ -47,3 +49,20 @@ def test_a_mangled_graph_is_built_or_refused_with_an_engine_error(tmp_path: Path
         RuntimeGraph.from_source(read(param, weights)).build()
     except EngineError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("type", "takes", "given"),
+    [("prim::TupleConstruct", 2, {}), ("prim::ListConstruct", 2, {}), ("pnnx.Expression", 1, {"expr": "[@0,@0]"})],
+)
+def test_a_list_that_doubles_with_each_operator_is_refused(type: str, takes: int, given: dict[str, str]) -> None:
+    first = op("pnnx.Expression", "two", "", "1", expr="2")
+    steps = [op(type, f"t{k}", f"{k} " * takes, f"{k + 1}", **given) for k in range(1, 60)]
+    with pytest.raises(EngineError, match="too many values in a list"):
+        built(INPUT, first, *steps, op("pnnx.Output", "out", "60"), _0=(1, 2))
+
+
+def test_lists_inside_each_other_without_end_are_refused() -> None:
+    steps = [op("prim::TupleConstruct", f"t{k}", f"{k}", f"{k + 1}") for k in range(2000)]
+    with pytest.raises(EngineError, match="lists are nested too deep: found 33, expected at most 32"):
+        built(INPUT, *steps, op("pnnx.Output", "out", "2000"), _0=(1, 2))

@@ -31,15 +31,22 @@ def find_images(
     for op in operators:
         if op.layer is not None and type(op.layer.layer) in image_layers:
             found.update(each.name for each in (*op.inputs, *op.outputs) if may_be(each))
-    carriers = [op for op in operators if op.layer is not None and keeps_order(op)]
-    is_growing = True
-    while is_growing:
-        before = len(found)
-        for op in (*carriers, *reversed(carriers)):
-            around = [each for each in (*op.inputs, *op.outputs) if may_be(each)]
-            if any(each.name in found for each in around):
-                found.update(each.name for each in around if _is_like(each, op, spec_of))
-        is_growing = len(found) > before
+    around: dict[str, list[RuntimeOperator]] = {}
+    for op in operators:
+        if op.layer is not None and keeps_order(op):
+            for name in {each.name for each in (*op.inputs, *op.outputs) if may_be(each)}:
+                around.setdefault(name, []).append(op)
+    reached: set[str] = set()
+    pending = list(found)
+    while pending:
+        for op in around.get(pending.pop(), ()):
+            if op.name not in reached:  # each operator once, however the tensors around it are found
+                reached.add(op.name)
+                alike = {
+                    each.name for each in (*op.inputs, *op.outputs) if may_be(each) and _is_like(each, op, spec_of)
+                }
+                pending.extend(alike - found)
+                found |= alike
     return found
 
 

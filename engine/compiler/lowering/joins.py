@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.join import Cat
 from engine.tensor import TensorSpec
+
+MAX_NESTING: Final = 32
+"""Concatenations that lie in each other; those further in are made by themselves and copied."""
 
 SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
 
@@ -29,9 +33,14 @@ class Place:
 def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, Place]:
     """Operand name -> its place, for parts that some operator computes and that are joined somewhere."""
     places: dict[str, Place] = {}
-    joins = [op for op in operators if op.layer is not None and isinstance(op.layer.layer, Cat)]
+    depths: dict[str, int] = {}
+    # Of two of one size, of which one lies in the other, the later is the outer one.
+    joins = [op for op in reversed(operators) if op.layer is not None and isinstance(op.layer.layer, Cat)]
     for op in sorted(joins, key=lambda each: -_size(spec_of(each.outputs[0]))):
-        _place_parts(op, spec_of, places)
+        around = places.get(op.outputs[0].name)
+        depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
+        if depth < MAX_NESTING:
+            _place_parts(op, spec_of, places)
     return places
 
 

@@ -20,7 +20,7 @@ from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.copying import make_transpose
 from engine.compiler.lowering.elementwise import Lowered, expression_of, settled
-from engine.compiler.lowering.joins import Place
+from engine.compiler.lowering.joins import MAX_NESTING, Place
 from engine.compiler.lowering.rules import (
     BORDERS,
     FLOAT32,
@@ -101,6 +101,7 @@ class Lowering:
     images: set[str] = field(default_factory=set)
     _shared: dict[int, View] = field(default_factory=dict)
     _joined: dict[str, View] = field(default_factory=dict)
+    _borders: dict[str, Border] = field(default_factory=dict)
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
 
@@ -268,14 +269,20 @@ class Lowering:
         """Whether an operand should lie channels-last."""
         return operand.name in self.images
 
-    def border_for(self, operand: RuntimeOperand) -> Border:
-        """The zeros that users of an operand want around it."""
+    def border_for(self, operand: RuntimeOperand, depth: int = 0) -> Border:
+        """The zeros that users of an operand want around it; those of users far away have it copied."""
+        if operand.name in self._borders or depth > MAX_NESTING:
+            return self._borders.get(operand.name, NO_BORDER)
+        self._borders[operand.name] = border = self._border_of_users(operand, depth + 1)
+        return border
+
+    def _border_of_users(self, operand: RuntimeOperand, depth: int) -> Border:
         parts = (
             []
             if operand.producer is None or not isinstance(kind_of(operand.producer), Cat)
             else operand.producer.inputs
         )
-        borders = [NO_BORDER, *(self._border_in_place(part, operand) for part in parts)]
+        borders = [NO_BORDER, *(self._border_in_place(part, operand, depth) for part in parts)]
         for op in operand.consumers:
             if op.layer is None or op.layer.dynamic:
                 continue
@@ -284,14 +291,15 @@ class Lowering:
                 x, y = self.spec(operand), self.spec(op.outputs[0])
                 borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
             elif kind in SEE_THROUGH:
-                borders.extend(self.border_for(each) for each in op.outputs)
+                borders.extend(self.border_for(each, depth) for each in op.outputs)
         top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
         return top, left, bottom, right
 
-    def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand) -> Border:
+    def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:
         """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
         place = self.places.get(part.name)
-        return self.border_for(part) if place is not None and place.joined is joined and place.axis == 1 else NO_BORDER
+        is_inside = place is not None and place.joined is joined and place.axis == 1
+        return self.border_for(part, depth) if is_inside else NO_BORDER
 
     def elementwise(self, op: RuntimeOperator) -> Lowered | None:
         """The expression an operator stands for, if it is a float32 map."""
