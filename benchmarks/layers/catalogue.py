@@ -14,7 +14,9 @@ CASES: Final[tuple[Case, ...]] = (*elements.CASES, *images.CASES, *sequences.CAS
 LEFT_OUT: Final = {
     "deform": "PyTorch's own kernel is in torchvision",
     "levels": "whole models at lower optimisation levels",
+    "onnx_nodes": "operators of another standard, most of which are PyTorch's own layers here",
     "randomness": "two generators draw different numbers, so no answer can be held against another",
+    "size_arithmetic": "sizes, not elements",
     "spellings": "other spellings of operators measured here",
 }
 

@@ -268,12 +268,12 @@ def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end
     )
     for name in ("a", "b"):
         write_model(store, name, through("endless.Loop", "(1,3)f32"))
-    with process(store, plugins=store / "endless.py", load_timeout_s=1, cache=False) as server:
+    with process(store, plugins=store / "endless.py", load_timeout_s=5, cache=False) as server:
         rows = {row["name"]: row for row in httpx.get(f"{server.url}/models").json()["models"]}
         answer = httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2, 3]]}, timeout=30)
         server.signal()
         status, log = server.wait()
-    assert rows["a"]["reason"] == "version 1: not loaded within 1 seconds (load_timeout_s)"
+    assert rows["a"]["reason"] == "version 1: not loaded within 5 seconds (load_timeout_s)"
     assert {name for name, row in rows.items() if row["state"] == "ready"} == {"one", "shades", "boxes"}
     assert answer.status_code == 200 and status == 0, log
 
