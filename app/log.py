@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
+from app.codec.answers import as_text, dump_json
 from app.wording import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
@@ -32,8 +35,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and those of the exception; the request id only where there is one."""
-        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname} {record.name}: {record.getMessage()}"
-        extra = " ".join(f"{key}={value}" for key, value in _extra(record).items())
+        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname} {record.name}: {_message(record)}"
+        extra = " ".join(f"{key}={as_text(value, _LINE)}" for key, value in _extra(record).items())
         marks = " ".join(part for part in (extra, f"[{request_id.get()}]" if request_id.get() != "-" else "") if part)
         line = printable(f"{cut(text, _LINE)} {cut(marks, _LINE)}".rstrip())
         return line + (self._trace(record) if record.exc_info else "")
@@ -53,16 +56,13 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": cut(record.getMessage(), _LINE),
+            "message": cut(_message(record), _LINE),
             **({} if request_id.get() == "-" else {"request_id": request_id.get()}),
             **_extra(record),
         }
         if record.exc_info:
             line["exception"] = cut(self.formatException(record.exc_info), _TRACE)
-        try:
-            return orjson.dumps(line, default=str).decode()
-        except TypeError:  # halves of surrogate pairs, and whole numbers beyond 64 bits, it does not write
-            return json.dumps(line, default=str)
+        return _as_json(line)
 
 
 def configure_logging(level: str, form: str) -> None:
@@ -70,6 +70,26 @@ def configure_logging(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _as_json(line: dict[str, Any]) -> str:
+    """The line, as exactly as JSON can say it: a line that says less is better than one that is lost."""
+    ways: tuple[Callable[[], str], ...] = (
+        lambda: orjson.dumps(line, default=str).decode(),
+        lambda: json.dumps(line, default=str, allow_nan=False),  # halves of surrogate pairs, integers beyond 64 bits
+        lambda: dump_json(line).decode(),
+    )
+    for way in ways:
+        with suppress(Exception):
+            return way()
+    return json.dumps({key: as_text(value, _LINE) for key, value in line.items()})
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # an argument that cannot be written, or does not fit the text: the rest is worth a line
+        return f"{as_text(record.msg, _LINE)} {as_text(record.args, _LINE)}"
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -46,6 +46,11 @@ class EngineError(Exception):
         self._found = found
         self._expected = expected
 
+    @classmethod
+    def like(cls, other: EngineError) -> Self:
+        """Another kind of error that says the same."""
+        return cls(other.problem, where=other.where, found=other._found, expected=other._expected)
+
     @property
     def found(self) -> str | None:
         """The offending value as text, or None when the problem names no value."""

@@ -46,16 +46,17 @@ def _sayable(value: object, depth: int = 0) -> object:
         return {str(_sayable(key, _DEPTH)): _sayable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)) and depth < _DEPTH:
         return [_sayable(item, depth + 1) for item in value]
-    return _as_text(value)
+    return as_text(value)
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object, limit: int = _LONGEST) -> str:
+    """``str(value)``, cut, whatever the value is: what cannot be written is told by its kind."""
     if not isinstance(value, str):
         try:
-            value = str(value)[:_LONGEST]
-        except ValueError:  # Python refuses to write a number of thousands of digits
-            value = f"{value:#x}"[:_LONGEST] if isinstance(value, int) else type(value).__name__
-    return value.encode(errors="replace").decode()
+            value = str(value)
+        except Exception:  # Python refuses to write a number of thousands of digits; other objects do as they like
+            value = f"{value:#x}" if isinstance(value, int) else type(value).__name__
+    return value[:limit].encode(errors="replace").decode()
 
 
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:

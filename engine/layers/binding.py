@@ -14,20 +14,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import EngineError, ExecutionError, ParameterError
+from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
 from engine.layers.attributes import check_attributes
 from engine.layers.foreign import called, checked_specs, checked_values, is_foreign
-from engine.layers.known import with_values
+from engine.layers.known import MAX_ELEMENTS, with_values
 from engine.layers.layer import Annotations, Layer
-from engine.layers.parameter import check_number, coerce
+from engine.layers.parameter import check_number, check_rate, coerce, holds_list
 from engine.layers.signature import REQUIRED, Signature
 from engine.limits import check_items, check_results
-from engine.tensor import UNKNOWN, Array, is_known, known_value, scalar_tensor, spec_of
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, scalar_tensor, spec_of
 
 _NUMBERS = (int, float, complex)  # bools are ints
 _NO_TENSORS = (*_NUMBERS, list, tuple)
 
 _LONGEST: Final = 500
+# Parameters of several types, which drop nothing at inference.
+_RATES: Final = ("dropout", "dropout_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +70,20 @@ class BoundLayer:
 
         Raises:
             ExecutionError: the layer failed in a way it did not foresee. Other EngineErrors are its own.
+            ShapeError: also for a parameter that came as an operand.
         """
         try:
             return self._forward(inputs)
+        except ParameterError as error:
+            raise self._as_operands(error) from error.__cause__
         except EngineError:
             raise
         except Exception as exc:
             raise ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST]) from exc
+
+    def _as_operands(self, error: ParameterError) -> EngineError:
+        """Where parameters come as operands, it is those of the run that do not fit, not what the file says."""
+        return ShapeError.like(error) if self.dynamic else error
 
     def _forward(self, inputs: Sequence[object]) -> Any:
         layer = self._layer_for(inputs) if self.dynamic else self.layer
@@ -127,10 +136,32 @@ class BoundLayer:
         unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
         if unknown and not self.layer.takes_unknown:
             return UNKNOWN
-        try:
-            layer = self._layer_for([known_value(value) for value in inputs])
+        values = [_as_far_as_known(value) for value in inputs]
+        lists = self._unknown_lists(inputs)
+        if not lists:
+            return self._announced(values, arguments, keywords)
+        try:  # a number, or a list of any length: of use is what holds for one item as well as for two
+            result = self._announced(values, arguments, keywords)
+            for index in lists:
+                values[index] = (UNKNOWN, UNKNOWN)
         except EngineError:
-            if not is_known([known_value(inputs[index]) for index in self.dynamic.values()]):
+            return UNKNOWN
+        try:
+            other = self._announced(values, arguments, keywords)
+        except EngineError:
+            return result
+        return result if other == result else UNKNOWN
+
+    def _unknown_lists(self, inputs: Sequence[object]) -> list[int]:
+        """Inputs of which nothing is known, for parameters that are lists."""
+        fields = self.signature.fields
+        return [index for name, index in self.dynamic.items() if inputs[index] is UNKNOWN and holds_list(fields[name])]
+
+    def _announced(self, values: Sequence[object], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        try:
+            layer = self._layer_for(values)
+        except EngineError:
+            if not is_known([values[index] for index in self.dynamic.values()]):
                 return UNKNOWN
             raise
         if self.is_foreign:
@@ -226,10 +257,12 @@ def bind(
 
 
 def _check_sizes(params: Mapping[str, object]) -> None:
-    """Numbers beyond 64 bits and lists nobody writes are refused before anything computes with them."""
+    """Numbers beyond 64 bits, lists nobody writes and rates that are none are refused before anything uses them."""
     for name, value in params.items():
         try:
             check_number(value)
+            if name in _RATES:
+                check_rate(value)
         except ParameterError as error:
             raise error.at(f"parameter '{name}'") from None
 
@@ -324,7 +357,7 @@ def _sources(
         elif name in operands:
             named[name] = Source(index=operands[name], is_tensor=is_tensor)
         elif name in given:
-            named[name] = Source(constant=given[name], is_tensor=is_tensor)
+            named[name] = Source(constant=_constant(signature, name, given[name]), is_tensor=is_tensor)
         elif default is not REQUIRED:
             named[name] = Source(constant=default)
         else:
@@ -337,6 +370,27 @@ def _sources(
         is_tensor = signature.takes_only_tensors
         positional += [Source(index=index, is_tensor=is_tensor) for index in range(n_inputs) if index not in taken]
     return tuple(positional), extra
+
+
+def _constant(signature: Signature, name: str, value: object) -> object:
+    """A literal in place of a tensor: one number, or None where it may be left out.
+
+    Raises:
+        ParameterError: a text or a list, where the layer takes none.
+    """
+    is_left_out = value is None and signature.is_optional(name)
+    if signature.takes_number(name) and not is_left_out and not isinstance(value, _NUMBERS):
+        found = repr(value)[:80]
+        raise ParameterError("wrong kind of value", where=f"parameter '{name}'", found=found, expected="a number")
+    return value
+
+
+def _as_far_as_known(value: object) -> object:
+    """A value as a run will have it; a vector whose elements nobody knows is a list of that many unknown ones."""
+    if isinstance(value, TensorSpec) and value.value is None and value.rank == 1:
+        count = value.shape[0]
+        return UNKNOWN if count is None or count > MAX_ELEMENTS else (UNKNOWN,) * count
+    return known_value(value)
 
 
 def _as_tensors(value: Any) -> Any:

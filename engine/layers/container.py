@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ExpressionError, ParameterError, ShapeError
 from engine.expression import Literal, Node, check_arity, evaluate, infer, parse
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
@@ -50,7 +50,10 @@ class Expression(Layer):
         return infer(self.tree, operands, annotated=self.annotations.outputs[0])
 
     def forward(self, *operands: object) -> Any:
-        return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
+        try:
+            return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
+        except ExpressionError as error:  # the text was read long ago: it is the values that do not go with it
+            raise ShapeError.like(error) from error.__cause__
 
 
 class Arrangement(Layer):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from engine.errors import ParameterError
 from engine.layers.axes import sizes
+from engine.layers.fitting import check_single
 from engine.layers.layer import Layer
 from engine.layers.overload import Overloaded
 from engine.layers.registry import register
@@ -63,9 +64,11 @@ class Full(Creation):
     size: tuple[Dim, ...]
 
     def infer(self, fill_value: TensorSpec | Number = 0) -> TensorSpec:
+        check_single(fill_value)
         return TensorSpec(self.size, self.dtype or result_type(fill_value))
 
     def forward(self, fill_value: Array | Number = 0) -> Array:
+        check_single(fill_value)
         return np.full(sizes(self.size), cast(fill_value, self.dtype or result_type(fill_value)))
 
 
@@ -153,10 +156,12 @@ class NewFull(Layer):
     size: tuple[Dim, ...]
     dtype: DType | None = None
 
-    def infer(self, input: TensorSpec, fill_value: Any) -> TensorSpec:
+    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
+        check_single(fill_value)
         return TensorSpec(self.size, self.dtype or input.dtype)
 
-    def forward(self, input: Array, fill_value: Any) -> Array:
+    def forward(self, input: Array, fill_value: Array | Number) -> Array:
+        check_single(fill_value)
         return np.full(sizes(self.size), cast(fill_value, self.dtype or input.dtype))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from engine.layers.registry import register
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, DType, TensorSpec, format_shape
+
+_LARGEST_RATE: Final = 2.0**62
 
 
 class Normal(Layer):
@@ -84,6 +86,11 @@ class Uniform(Elementwise):
     high: float = 1.0
     generator: Any = None
 
+    def __post_init__(self) -> None:
+        if not -np.inf < self.low <= self.high < np.inf:
+            found = f"{self.low} and {self.high}"
+            raise ParameterError("nothing lies between the bounds", found=found, expected="low up to high")
+
     def forward(self, input: Array) -> Array:
         drawn = generator().random(input.shape)
         return cast(np.asarray(self.low + (self.high - self.low) * drawn), input.dtype)
@@ -95,10 +102,12 @@ class RandomIntegers(Elementwise):
     high: int
     low: int = 0
 
-    def __post_init__(self) -> None:
-        check_interval(self.low, self.high)
+    def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
+        check_interval(self.low, self.high, input.dtype)
+        return input
 
     def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
         return cast(generator().integers(self.low, self.high, input.shape), input.dtype)
 
 
@@ -117,7 +126,7 @@ class Exponential(Elementwise):
     generator: Any = None
 
     def __post_init__(self) -> None:
-        if self.rate <= 0:
+        if not self.rate > 0:
             raise ParameterError("rate must be positive", found=self.rate)
 
     def forward(self, input: Array) -> Array:
@@ -150,6 +159,8 @@ class Poisson(Elementwise):
     def forward(self, input: Array) -> Array:
         if input.size and not (input >= 0).all():
             raise ShapeError("rates must not be negative", found=input.min())
+        if input.size and input.max() > _LARGEST_RATE:
+            raise ShapeError("rates are too large", found=input.max(), expected=f"at most {_LARGEST_RATE:g}")
         return cast(np.asarray(generator().poisson(cast(input, np.dtype(np.float64)))), input.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.layers.layer import Layer
+from engine.layers.parameter import check_rate
 from engine.layers.registry import register
 from engine.tensor import Array, TensorSpec
 
@@ -29,6 +30,9 @@ class Dropout(_Unchanged):
     p: float = 0.5
     training: bool = False
 
+    def __post_init__(self) -> None:
+        check_rate(self.p)
+
     def forward(self, input: Array) -> Array:
         return input
 
@@ -43,10 +47,17 @@ class Identity(_Unchanged):
         return input
 
 
-@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias",
-          "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout")  # fmt: skip
+@register(
+    "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
+    positional=("input", "p", "training"),
+)  # fmt: skip
+class RawDropout(Dropout):
+    """x; what trains comes as an operand."""
+
+
+@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias")
 class RawIdentity(_Unchanged):
-    """x; a memory format, or the rate of a dropout and whether it trains, change nothing."""
+    """x; a memory format changes nothing."""
 
     def forward(self, input: Array, first: object = None, second: object = None) -> Array:
         return input

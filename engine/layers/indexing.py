@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree
+from engine.layers.fitting import check_kind
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
@@ -74,11 +75,15 @@ class IndexPut(Layer):
         if all(slot is not UNKNOWN for slot in slots):
             target = _indexed_shape(input.shape, slots)
             _check_values(values.shape if isinstance(values, TensorSpec) else (), target)
+        if isinstance(values, TensorSpec):
+            check_kind(values.dtype, input.dtype)
         return input
 
     def forward(self, input: Array, indices: str | Slots, values: Array | Number) -> Array:
         slots = _slots(indices)
         _indexed_shape(input.shape, _specs(slots))
+        if isinstance(values, np.ndarray):
+            check_kind(values.dtype, input.dtype)
         index, source = _index(slots), cast(values, input.dtype)
         result = input.copy()
         with _placed(input.shape):

@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.axes import agree
+from engine.layers.fitting import check_kind, check_mask, check_single
 from engine.layers.layer import Layer
 from engine.layers.registry import register
 from engine.layers.selection import NonZeroByAxis, positions_spec
@@ -21,18 +22,15 @@ class MaskedFill(Layer):
     """value where mask, else input; the value is converted to the input's dtype, input and mask broadcast."""
 
     def infer(self, input: TensorSpec, mask: TensorSpec, value: TensorSpec | Number) -> TensorSpec:
-        _check_single(value)
+        check_single(value)
+        check_mask(mask.dtype)
         return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
 
     def forward(self, input: Array, mask: Array, value: Array | Number) -> Array:
+        check_single(value)
+        check_mask(mask.dtype)
         broadcast_shapes(input.shape, mask.shape)
-        _check_single(value)
         return np.where(mask, cast(value, input.dtype), input)
-
-
-def _check_single(value: object) -> None:
-    if isinstance(value, (np.ndarray, TensorSpec)) and value.shape:
-        raise ShapeError("the value must be a single number", found=format_shape(value.shape), expected="[]")
 
 
 @register("aten::masked_scatter")
@@ -40,10 +38,12 @@ class MaskedScatter(Layer):
     """The elements of source, in order, at the places under the mask."""
 
     def infer(self, input: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
+        check_mask(mask.dtype)
+        check_kind(source.dtype, input.dtype)
         return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
 
     def forward(self, input: Array, mask: Array, source: Array) -> Array:
-        broadcast_shapes(input.shape, mask.shape)
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, mask, source)))
         table, hits = np.broadcast_arrays(input, mask.astype(np.bool_))
         count = int(np.count_nonzero(hits))
         if source.size < count:
@@ -57,15 +57,24 @@ class MaskedScatter(Layer):
 class Where(Layer):
     """input where condition, else other, in the dtype they promote to; without them the positions it holds at."""
 
-    def infer(self, condition: TensorSpec, input: Any = None, other: Any = None) -> Any:
+    def infer(
+        self,
+        condition: TensorSpec,
+        input: TensorSpec | Number | None = None,
+        other: TensorSpec | Number | None = None,
+    ) -> Any:
         if input is None or other is None:
             return positions_spec(condition)
+        check_mask(condition.dtype)
         shapes = [value.shape for value in (input, other) if isinstance(value, TensorSpec)]
         return TensorSpec(broadcast_shapes(condition.shape, *shapes), result_type(input, other))
 
-    def forward(self, condition: Array, input: Any = None, other: Any = None) -> Array | list[Array]:
+    def forward(
+        self, condition: Array, input: Array | Number | None = None, other: Array | Number | None = None
+    ) -> Array | list[Array]:
         if input is None or other is None:
             return NonZeroByAxis().forward(condition)
+        check_mask(condition.dtype)
         dtype = result_type(input, other)
         broadcast_shapes(condition.shape, np.shape(input), np.shape(other))
         return np.where(condition, cast(input, dtype), cast(other, dtype))
@@ -76,11 +85,11 @@ class Fill(Rearrangement):
     """A tensor like input, full of one value."""
 
     def infer(self, input: TensorSpec, value: TensorSpec | Number) -> TensorSpec:
-        _check_single(value)
+        check_single(value)
         return input
 
     def forward(self, input: Array, value: Array | Number) -> Array:
-        _check_single(value)
+        check_single(value)
         return np.broadcast_to(cast(value, input.dtype), input.shape)
 
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.fitting import check_single
 from engine.layers.layer import Layer
 from engine.layers.registry import register
 from engine.layers.spatial import Operand, of_last_axes, tensor
@@ -63,6 +64,7 @@ class Pad(Layer):
 
     def forward(self, input: Array, value: Number | Array | None = None) -> Array:
         self.infer(input)
+        check_single(value)
         pairs = [(before or 0, after or 0) for before, after in self.pairs]
         return extend(input, pairs, self.mode, 0 if value is None else value)
 

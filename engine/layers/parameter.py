@@ -59,18 +59,43 @@ def check_number(value: object) -> None:
             check_number(item)
 
 
+def check_rate(p: object) -> None:
+    """Refuse a share of elements to drop that is none; it is looked at even where nothing is dropped.
+
+    Raises:
+        ParameterError: naming what was found.
+    """
+    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        raise ParameterError("a rate of dropout is out of range", found=_show(p), expected="0 to 1")
+
+
+def holds_list(hint: Any) -> bool:
+    """Whether a parameter declared so may be a list."""
+    return any(kinds.is_list(option) for option in kinds.options(hint))
+
+
 def is_tensor_kind(hint: Any) -> bool:
     """Whether what is declared so can only be a tensor, or a list of tensors."""
     options = [option for option in kinds.options(hint) if option is not type(None)]
     return bool(options) and all(_is_tensor(option) for option in options)
 
 
+def is_single_kind(hint: Any) -> bool:
+    """Whether what is declared so is one number or one tensor, no list and no text."""
+    options = [option for option in kinds.options(hint) if option is not type(None)]
+    return bool(options) and all(option in (bool, int, float, complex) or _is_array(option) for option in options)
+
+
+def _is_array(kind: Any) -> bool:
+    kind = typing.get_origin(kind) or kind
+    return isinstance(kind, type) and issubclass(kind, np.ndarray)
+
+
 def _is_tensor(kind: Any) -> bool:
     origin = typing.get_origin(kind)
     if origin in (list, tuple, Sequence):
         return all(item is Ellipsis or is_tensor_kind(item) for item in typing.get_args(kind))
-    kind = origin or kind
-    return isinstance(kind, type) and issubclass(kind, np.ndarray)
+    return _is_array(kind)
 
 
 def _plain(value: object) -> object:

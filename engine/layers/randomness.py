@@ -15,7 +15,7 @@ from engine.layers.overload import Overloaded
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.promotion import cast
-from engine.tensor import Array, Dim, DType, TensorSpec
+from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name
 
 _generators: Final[dict[int, np.random.Generator]] = {}
 
@@ -60,7 +60,7 @@ class RandInt(Creation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval(self.low, self.high)
+        check_interval(self.low, self.high, self.dtype or INT64)
 
     def infer(self) -> TensorSpec:
         return TensorSpec(self.size, self.dtype or INT64)
@@ -69,14 +69,24 @@ class RandInt(Creation):
         return cast(np.asarray(generator().integers(self.low, self.high, sizes(self.size))), self.dtype or INT64)
 
 
-def check_interval(low: int, high: int) -> None:
-    """Refuse bounds with no integer between them.
+def check_interval(low: int, high: int, dtype: DType) -> None:
+    """Refuse bounds with no integer between them, or that the dtype does not reach.
 
     Raises:
-        ParameterError: low is not below high.
+        ParameterError: low is not below high, or one of them is out of range.
     """
     if low >= high:
         raise ParameterError("nothing lies between the bounds", found=f"{low} and {high}", expected="low below high")
+    lowest, largest = _reach(dtype)
+    if low < lowest or high - 1 > largest:
+        found = f"{low} and {high}"
+        raise ParameterError("bounds are out of range", found=found, expected=f"numbers of {dtype_name(dtype)}")
+
+
+def _reach(dtype: DType) -> tuple[int, int]:
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return (0, 1) if dtype.kind == "b" else (-(2**63), 2**63 - 1)
 
 
 class RandPerm(Layer):
@@ -138,8 +148,9 @@ class RandIntLike(LikeInput):
     high: int
     low: int = 0
 
-    def __post_init__(self) -> None:
-        check_interval(self.low, self.high)
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_interval(self.low, self.high, self.dtype or input.dtype)
+        return LikeInput.infer(self, input)
 
     def forward(self, input: Array) -> Array:
         return RandInt(size=input.shape, low=self.low, high=self.high, dtype=self.dtype or input.dtype).forward()

@@ -5,19 +5,20 @@ Half precision is added up in float32 and rounded once. Where a plain write hits
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import sizes
+from engine.layers.axes import replaced, sizes
 from engine.layers.axis import checked_axis
+from engine.layers.fitting import check_kind, check_shape
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
-from engine.promotion import broadcast_shapes, cast
-from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
+from engine.promotion import cast
+from engine.tensor import Array, DType, Number, Shape, TensorSpec, dtype_name, format_shape
 
 _WAYS: Final[dict[str, Any]] = {
     "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
@@ -28,23 +29,29 @@ _WAYS: Final[dict[str, Any]] = {
 class _Scatter(Layer):
     """Base of layers that write the elements of one tensor to places an index of its shape names."""
 
+    _takes_numbers: ClassVar[bool] = False
+
     dim: int
 
     def infer(self, input: TensorSpec, index: TensorSpec, src: Any) -> TensorSpec:
-        self._check(input.shape, index.shape, src.shape if isinstance(src, TensorSpec) else None)
+        self._check(input, index.shape, src)
         return input
 
-    def _check(self, input: Shape, index: Shape, src: Shape | None) -> int:
-        axis = checked_axis(self.dim, len(input))
+    def _check(self, input: TensorSpec, index: Shape, src: Any) -> int:
+        axis = checked_axis(self.dim, input.rank)
+        if isinstance(src, TensorSpec) and (src.shape or not self._takes_numbers):
+            check_kind(src.dtype, input.dtype)
+            if 0 not in index:
+                check_covers(at_least_1d(index), at_least_1d(src.shape), None)
         if 0 not in index:
-            check_covers(at_least_1d(index), at_least_1d(input), axis)
-            if src:
-                check_covers(at_least_1d(index), at_least_1d(src), None)
+            check_covers(at_least_1d(index), at_least_1d(input.shape), axis)
         return axis
 
     def _places(self, input: Array, index: Array, src: Array) -> tuple[Array, Array]:
         """Places in the flattened input, and the source elements that belong there."""
-        axis = self._check(input.shape, index.shape, src.shape)
+        axis = self._check(TensorSpec(input.shape, input.dtype), index.shape, TensorSpec(src.shape, src.dtype))
+        if not index.size:  # of nothing, whatever its shape
+            return np.empty(0, np.int64), np.empty(0, src.dtype)
         index = np.atleast_1d(index)
         check_positions(index, at_least_1d(input.shape)[axis] or 0)
         source = (
@@ -59,6 +66,8 @@ class _Scatter(Layer):
 class Scatter(_Scatter):
     """out[index[i][j]][j] = src[i][j] for dim 0, src a tensor or one number; reduce adds or multiplies instead."""
 
+    _takes_numbers = True
+
     dim: int
     reduce: str | None = None
 
@@ -67,7 +76,8 @@ class Scatter(_Scatter):
             raise ParameterError("unknown reduce", found=self.reduce, expected="add or multiply")
 
     def forward(self, input: Array, index: Array, src: Array | Number) -> Array:
-        places, source = self._places(input, index, cast(src, input.dtype))
+        given = src if isinstance(src, np.ndarray) and src.ndim else cast(src, input.dtype)
+        places, source = self._places(input, index, given)
         return _written(input, places, source, self.reduce)
 
 
@@ -116,22 +126,24 @@ class _IndexWrite(Layer):
     dim: int
 
     def _spec(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
-        self._target(input.shape, index.shape, source.shape)
+        check_kind(source.dtype, input.dtype)
+        self._check_source(source.shape, self._target(input.shape, index.shape)[1])
         return input
 
-    def _target(self, input: Shape, index: Shape, source: Shape) -> tuple[int, Shape]:
+    def _check_source(self, source: Shape, target: Shape) -> None:
+        check_shape(at_least_1d(source), target)
+
+    def _target(self, input: Shape, index: Shape) -> tuple[int, Shape]:
         """The axis, and the shape of all slices written."""
         axis = checked_axis(self.dim, len(input))
         if len(index) > 1:
             raise ShapeError("index must be a vector", found=format_shape(index))
-        table = at_least_1d(input)
-        target = (*table[:axis], index[0] if index else 1, *table[axis + 1 :])
-        broadcast_shapes(source, target)
-        return axis, target
+        return axis, replaced(at_least_1d(input), axis, index[0] if index else 1)
 
     def _places(self, input: Array, index: Array, source: Array) -> tuple[Array, Array]:
         """Places in the flattened input, and the source elements that belong there."""
-        axis, target = self._target(input.shape, index.shape, source.shape)
+        self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
+        axis, target = self._target(input.shape, index.shape)
         shape = np.atleast_1d(input).shape
         check_positions(index, shape[axis])
         grid = list(np.ogrid[tuple(slice(size) for size in sizes(target))])
@@ -150,25 +162,40 @@ class IndexAdd(_IndexWrite):
 
     def forward(self, input: Array, index: Array, source: Array, alpha: Number = 1) -> Array:
         dtype = working_dtype(input.dtype)
-        scaled = cast(source, dtype) * cast(alpha, dtype)
-        places, slices = self._places(input, index, scaled)
-        return _written(input, places, slices, "add")
+        places, slices = self._places(input, index, source)
+        return _written(input, places, cast(slices, dtype) * cast(alpha, dtype), "add")
 
 
 @register("aten::index_copy", positional=("input", "dim", "index", "source"))
-@register("aten::index_fill", positional=("input", "dim", "index", "source"))
 class IndexCopy(_IndexWrite):
-    """input[index[i]] = source[i] for every slice i along dim; index_fill writes one number into all of them."""
+    """input[index[i]] = source[i] for every slice i along dim."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        places, slices = self._places(input, index, source)
+        return _written(input, places, slices, None)
+
+
+@register("aten::index_fill", positional=("input", "dim", "index", "source"))
+class IndexFill(_IndexWrite):
+    """One number in every slice along dim that index names."""
 
     dim: int
 
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec | Number) -> TensorSpec:
         known = source if isinstance(source, TensorSpec) else TensorSpec((), input.dtype)
-        return self._spec(input, index, known)
+        return self._spec(input, index, TensorSpec(known.shape, input.dtype))
 
     def forward(self, input: Array, index: Array, source: Array | Number) -> Array:
-        places, slices = self._places(input, index, cast(source, input.dtype))
+        places, slices = self._places(input, index, np.asarray(cast(source, input.dtype)))
         return _written(input, places, slices, None)
+
+    def _check_source(self, source: Shape, target: Shape) -> None:
+        check_shape(source, ())
 
 
 @register("aten::index_reduce", positional=("input", "dim", "index", "source", "reduce", "include_self"))
@@ -180,6 +207,8 @@ class IndexReduce(_IndexWrite):
     include_self: bool = True
 
     def __post_init__(self) -> None:
+        if self.reduce == "sum":
+            raise ParameterError("unknown reduce", found=self.reduce, expected="prod, mean, amax or amin")
         _check_way(self.reduce)
 
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
@@ -199,6 +228,7 @@ class Put(Layer):
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
         if None not in (index.size, source.size) and index.size != source.size:
             raise ShapeError("index and source differ in size", found=f"{index.size} and {source.size}")
+        check_kind(source.dtype, input.dtype)
         return input
 
     def forward(self, input: Array, index: Array, source: Array) -> Array:
@@ -220,6 +250,8 @@ def _written(input: Array, places: Array, source: Array, reduce: str | None) -> 
 
 
 def _reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
+    if (reduce in ("amax", "amin") and input.dtype.kind == "c") or (reduce == "mean" and input.dtype.kind == "b"):
+        raise ShapeError(f"no {reduce} of such values", found=dtype_name(input.dtype))
     table = np.atleast_1d(input)
     counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
     if not include_self:

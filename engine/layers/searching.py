@@ -14,7 +14,7 @@ from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
+from engine.tensor import Array, Number, Shape, TensorSpec, dtype_name, format_shape
 
 _INT32: Final = np.dtype(np.int32)
 
@@ -98,11 +98,17 @@ class BinCount(Layer):
 
     minlength: int = 0
 
+    def __post_init__(self) -> None:
+        if self.minlength < 0:
+            raise ParameterError("minlength must not be negative", found=self.minlength)
+
     def infer(self, input: TensorSpec, weights: TensorSpec | None = None) -> TensorSpec:
         if input.rank != 1:
             raise ShapeError("a vector is needed", found=format_shape(input.shape))
         if weights is None:
             return TensorSpec((None,), INT64)
+        if weights.dtype.kind == "c":
+            raise ShapeError("weights must be real", found=weights.dtype)
         return TensorSpec((None,), weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64))
 
     def forward(self, input: Array, weights: Array | None = None) -> Array:
@@ -110,6 +116,8 @@ class BinCount(Layer):
         dtype = self.infer(TensorSpec(input.shape, input.dtype), given).dtype
         if input.dtype.kind not in "iu" or (input.size and input.min() < 0):
             raise ShapeError("only integers from 0 on can be counted", found=input.dtype)
+        if not input.size:
+            return np.zeros(self.minlength, INT64)
         if weights is not None and weights.shape != input.shape:
             raise ShapeError(
                 "weights do not fit", found=format_shape(weights.shape), expected=format_shape(input.shape)
@@ -141,18 +149,31 @@ class Histogram(Layer):
     max: float = 0
 
     def __post_init__(self) -> None:
-        if self.bins < 1 or self.min > self.max:
+        if self.bins < 1 or not -np.inf < self.min <= self.max < np.inf:
             raise ParameterError("no such bins", found=f"{self.bins} from {self.min} to {self.max}")
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.dtype.kind == "c":
+            raise ShapeError("only real numbers lie in intervals", found=dtype_name(input.dtype))
         return TensorSpec((self.bins,), input.dtype)
 
     def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        low, high = self._range(input)
+        with np.errstate(all="ignore"):
+            edges = np.linspace(low, high, self.bins + 1)
+        # Bins narrower than numbers are apart, or a range wider than they reach, cannot be told apart by dividing.
+        if not (np.isfinite(high - low) and (np.diff(edges) > 0).all()):
+            raise ShapeError("no such bins for these values", found=f"{self.bins} from {low} to {high}")
+        return cast(np.histogram(input, self.bins, (low, high))[0], input.dtype)
+
+    def _range(self, input: Array) -> tuple[float, float]:
         low, high = self.min, self.max
         if low == high and input.size:
             low, high = float(input.min()), float(input.max())
-        low, high = (low - 1, high + 1) if low == high else (low, high)
-        return cast(np.histogram(input, self.bins, (low, high))[0], input.dtype)
+        if not -np.inf < low <= high < np.inf:
+            raise ShapeError("the range of the values is not finite", found=f"{low} to {high}")
+        return (low - 1, high + 1) if low == high else (low, high)
 
 
 _NOTHING: Final = np.zeros(0, INT64)

@@ -11,6 +11,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.axes import replaced, sizes
 from engine.layers.axis import checked_axis
+from engine.layers.fitting import check_mask
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
 from engine.promotion import broadcast_shapes
@@ -140,7 +141,7 @@ class TakeAlongDim(Rearrangement):
 
     def forward(self, input: Array, indices: Array) -> Array:
         if self.dim is None:
-            return TakeAlongDim(dim=0).forward(input.reshape(-1), indices.reshape(-1))
+            return Gather(dim=0).forward(input.reshape(-1), indices.reshape(-1))
         shape = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(indices.shape, indices.dtype)).shape
         axis = self._axis(input.shape, indices.shape)
         length = input.shape[axis]
@@ -149,8 +150,8 @@ class TakeAlongDim(Rearrangement):
         return np.take_along_axis(table, np.broadcast_to(indices, sizes(shape)), axis)
 
     def _axis(self, shape: Shape, indices: Shape) -> int:
-        if len(shape) != len(indices):
-            raise ShapeError("indices need as many dimensions", found=len(indices), expected=len(shape))
+        if not shape or len(shape) != len(indices):
+            raise ShapeError("indices need as many dimensions", found=len(indices), expected=len(shape) or "at least 1")
         return checked_axis(self.dim or 0, len(shape))
 
 
@@ -159,11 +160,12 @@ class MaskedSelect(Rearrangement):
     """The elements under a mask in a row, input and mask broadcast."""
 
     def infer(self, input: TensorSpec, mask: TensorSpec) -> TensorSpec:
+        check_mask(mask.dtype)
         broadcast_shapes(input.shape, mask.shape)
         return TensorSpec((None,), input.dtype)
 
     def forward(self, input: Array, mask: Array) -> Array:
-        broadcast_shapes(input.shape, mask.shape)
+        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(mask.shape, mask.dtype))
         table, hits = np.broadcast_arrays(input, mask.astype(np.bool_))
         return np.asarray(table[hits])
 

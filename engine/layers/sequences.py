@@ -256,6 +256,8 @@ class OneHot(Layer):
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
+        if not input.size and self.num_classes < 0:
+            raise ShapeError("nothing tells how many classes there are", found=format_shape(input.shape))
         input = cast(input, INT64)
         largest = int(input.max(initial=-1))
         count = largest + 1 if self.num_classes < 0 else self.num_classes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 from engine.errors import ParameterError
 from engine.layers.kinds import describe, is_kind
 from engine.layers.layer import Annotations, Layer
-from engine.layers.parameter import is_tensor_kind, type_hints
+from engine.layers.parameter import is_single_kind, is_tensor_kind, type_hints
 
 LayerClass: TypeAlias = type[Layer]
 REQUIRED = inspect.Parameter.empty
@@ -104,6 +105,14 @@ class Signature:
         """Named arguments of forward that take nothing but tensors, or lists of tensors."""
         hints = self._forward_hints
         return frozenset(name for name in self.operands if name in hints and is_tensor_kind(hints[name]))
+
+    def takes_number(self, name: str) -> bool:
+        """Whether a literal for an argument of forward can only be a number: it is one, or a tensor."""
+        return name in self._forward_hints and is_single_kind(self._forward_hints[name])
+
+    def is_optional(self, name: str) -> bool:
+        """Whether an argument of forward may be None."""
+        return type(None) in typing.get_args(self._forward_hints.get(name))
 
     @cached_property
     def takes_only_tensors(self) -> bool:

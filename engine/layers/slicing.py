@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import agree, checked_axes
 from engine.layers.axis import checked_axis
+from engine.layers.fitting import check_shape
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
@@ -46,6 +47,8 @@ class _Window(Rearrangement):
                 raise ParameterError(f"{name} and dims differ in length", found=len(bounds), expected=len(self.dims))
 
     def _window_shape(self, shape: Shape) -> Shape:
+        if not shape and self.dims:
+            raise ShapeError("a 0-dim tensor cannot be cut", found="[]", expected="at least one dimension")
         axes = checked_axes(self.dims, len(shape))
         lengths = list(shape)
         selected = set()
@@ -142,26 +145,32 @@ class Select(Rearrangement):
 
 
 @register("Tensor.slice_copy", renamed={"self": "input", **_ONE_AXIS})
-@register("torch.slice_scatter", renamed={"self": "input", **_ONE_AXIS})
-@register("aten::select_scatter", renamed=_SELECT, positional=("input", "src", "dims", "selects"))
 class SliceCopy(_Window):
     """A copy of input in which src, broadcast and converted, stands in place of a slice."""
 
     def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
-        _check_fits(src.shape, self._window_shape(input.shape))
+        self._check_fits(src.shape, self._window_shape(input.shape))
         return input
 
     def forward(self, input: Array, src: Array) -> Array:
         index = self._index(input.shape)
-        _check_fits(src.shape, self._window_shape(input.shape))
+        self._check_fits(src.shape, self._window_shape(input.shape))
         result = input.copy()
         result[index] = cast(src, input.dtype)
         return result
 
+    def _check_fits(self, source: Shape, window: Shape) -> None:
+        if not agree(broadcast_shapes(source, window), window):
+            raise ShapeError("source does not fit the slice", found=format_shape(source), expected=format_shape(window))
 
-def _check_fits(source: Shape, window: Shape) -> None:
-    if not agree(broadcast_shapes(source, window), window):
-        raise ShapeError("source does not fit the slice", found=format_shape(source), expected=format_shape(window))
+
+@register("torch.slice_scatter", renamed={"self": "input", **_ONE_AXIS})
+@register("aten::select_scatter", renamed=_SELECT, positional=("input", "src", "dims", "selects"))
+class SliceScatter(SliceCopy):
+    """The same; src is as large as the slice."""
+
+    def _check_fits(self, source: Shape, window: Shape) -> None:
+        check_shape(source, window)
 
 
 @register("torch.narrow")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 
+import numpy as np
 import pytest
 
 from app.edge import Edge
@@ -142,3 +143,20 @@ def test_a_drawing_may_run_nothing(zoo: Client) -> None:
     headers = zoo.get("/graph?model=one&format=svg").headers
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert "content-security-policy" not in zoo.get("/docs").headers
+
+
+class Unwritable:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "value", [10**6000, "\ud800", Unwritable(), {(1, 2): {3}}, np.arange(6.0)[::2], np.eye(2) * 1j], ids=lambda _: "x"
+)
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_line_is_written_whatever_its_fields_hold(formatter: logging.Formatter, value: object) -> None:
+    line = formatter.format(record(field=value))
+    line.encode()
+    if isinstance(formatter, JsonFormatter):
+        assert "field" in json.loads(line)
+    assert "here" in formatter.format(record(msg="here %s", args=(value,)))

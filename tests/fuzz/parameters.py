@@ -5,6 +5,10 @@ expression, replaced; the graph is built and run. It must give a result or an En
 
     python -m tests.fuzz.parameters --seconds 600 --seed 1
     python -m tests.fuzz.parameters --only torch.as_strided
+    python -m tests.fuzz.parameters --backend compiled --show "ExecutionError for"
+
+With ``--backend compiled`` every case runs on both, and machine code may neither answer where the reference refuses,
+nor differently.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +29,12 @@ from typing import Any, Final
 import engine
 from engine import pnnx
 from engine.pnnx.param import parse_param
+from tests.fuzz.agreement import by_both
 from tests.fuzz.child import Result, run
 from tests.layers.samples import Sample, all_samples
 
 FRONT_END: Final = "tests.fuzz.parameters:attempt"
+FRONT_ENDS: Final = {"reference": FRONT_END, "compiled": f"{FRONT_END}_compiled"}
 
 NUMBERS: Final = (
     0, 1, -1, 2, 7, 10**6, -(10**6), 2**31 - 1, -(2**31), 2**32, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 10**30,
@@ -92,24 +98,50 @@ def attempt(case: list[Any]) -> str:
         MemoryError: where an operator asked for memory without having looked at how much.
         Exception: what is no EngineError.
     """
+    return _attempt(case, _by_reference)
+
+
+def attempt_compiled(case: list[Any]) -> str:
+    """The same on both backends.
+
+    Raises:
+        Disagreement: machine code answers where the reference refuses, refuses where it answers, or answers otherwise.
+    """
+    return _attempt(case, by_both)
+
+
+def _attempt(case: list[Any], run_graph: Callable[[engine.RuntimeGraph, Sample], list[Any]]) -> str:
     sample_id, name, key, which = case
     sample, source = _samples()[sample_id], _loaded(sample_id)
     op = next(op for op in source.operators if op.name == name)
     value = mutants(key, op.params[key])[which]
+    changed = f"{op.type} {key}={repr(value)[:60]}"
     try:
         graph = engine.RuntimeGraph.from_source(_changed(source, op, key, value))
         graph.build()
         if (largest := _largest_bytes(graph)) > _LARGE:  # what is asked for is large, and may take its time
-            return f"large: {op.type} {key}={repr(value)[:60]} makes {largest:,} bytes"
-        outputs = engine.Session(graph, backend="reference").run(sample.sets[0].inputs)
+            return f"large: {changed} makes {largest:,} bytes"
+        outputs = run_graph(graph, sample)
     except engine.EngineError as error:
-        causes = _causes(error)
-        if any(isinstance(cause, MemoryError) for cause in causes):
-            raise
-        foreign = next((cause for cause in causes if not isinstance(cause, engine.EngineError)), None)
-        kind = type(error).__name__ if foreign is None else f"{type(error).__name__} for {type(foreign).__name__}"
-        return f"{kind}: {op.type} {key}={repr(value)[:60]}: {error}"[:600]
-    return f"result: {op.type} {key}={repr(value)[:60]} -> {[output.shape for output in outputs]}"
+        return f"{refusal(error)}: {changed}: {error}"[:600]
+    return f"result: {changed} -> {[output.shape for output in outputs]}"
+
+
+def _by_reference(graph: engine.RuntimeGraph, sample: Sample) -> list[Any]:
+    return engine.Session(graph, backend="reference").run(sample.sets[0].inputs)
+
+
+def refusal(error: engine.EngineError) -> str:
+    """The kind of an error, with the foreign one it stands for.
+
+    Raises:
+        MemoryError: if it stands for that.
+    """
+    causes = _causes(error)
+    if any(isinstance(cause, MemoryError) for cause in causes):
+        raise error
+    foreign = next((cause for cause in causes if not isinstance(cause, engine.EngineError)), None)
+    return type(error).__name__ if foreign is None else f"{type(error).__name__} for {type(foreign).__name__}"
 
 
 def _largest_bytes(graph: engine.RuntimeGraph) -> int:
@@ -153,11 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the order (0)")
     parser.add_argument("--only", default="", help="one operator type")
     parser.add_argument("--all", action="store_true", help="every sample, not the first of each set of parameters")
+    parser.add_argument("--backend", choices=FRONT_ENDS, default="reference", help="compiled: both, and held together")
+    parser.add_argument("--show", default="", help="print outcomes that begin so")
     options = parser.parse_args(arguments)
     samples = list(_samples().values())
     wanted = list(cases(samples if options.all else first_of_each(samples), options.only))
     random.Random(options.seed).shuffle(wanted)
-    return report(run(FRONT_END, _for(wanted, options.seconds)), len(wanted))
+    tried = run(FRONT_ENDS[options.backend], _for(wanted, options.seconds))
+    return report(tried, len(wanted), options.show)
 
 
 def _for(wanted: Sequence[Any], seconds: float) -> Iterator[Any]:
@@ -168,8 +203,8 @@ def _for(wanted: Sequence[Any], seconds: float) -> Iterator[Any]:
         yield case
 
 
-def report(results: Iterator[Result], total: int) -> int:
-    """Print findings as they come, and the outcomes at the end; the exit status."""
+def report(results: Iterator[Result], total: int, show: str = "") -> int:
+    """Print findings as they come, outcomes that begin as told, and all counted at the end; the exit status."""
     outcomes: Counter[str] = Counter()
     findings = 0
     for result in results:
@@ -177,6 +212,8 @@ def report(results: Iterator[Result], total: int) -> int:
         if result.is_finding:
             findings += 1
             print(f"FINDING {result}", flush=True)
+        elif show and result.outcome.startswith(show):
+            print(result.outcome, result.case[0], flush=True)
     print(f"{outcomes.total():,} of {total:,} cases, {findings} findings: {dict(outcomes.most_common())}")
     return 1 if findings else 0
 
