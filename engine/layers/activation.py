@@ -169,7 +169,7 @@ class GLU(Layer):
 
 def _joined(x: Array, below: Array, alpha: float) -> Array:
     """x from 0 on, else ``below``, which is 0 there unless alpha is not finite; numpy selects slower than it adds."""
-    return at_least(x, 0) + below if math.isfinite(alpha) else np.where(x >= 0, x, below)
+    return at_least(x, 0) + below if np.isfinite(cast(alpha, x.dtype)) else np.where(x >= 0, x, below)
 
 
 def _one_plus_exp_minus(x: Array) -> Array:

@@ -160,7 +160,7 @@ class Softshrink(Curve):
 
 def _bent(x: Array, slope: Array | float) -> Array:
     """x where x > 0, else slope * x; numpy selects slower than it computes, but 0 times an infinity is NaN."""
-    if not np.isfinite(slope).all():
+    if not np.isfinite(cast(slope, x.dtype)).all():  # 1e308 is infinite too, among float32
         return np.where(x > 0, x, x * slope)
     result = at_most(x, 0)
     result *= slope

@@ -106,3 +106,17 @@ def test_what_only_the_values_of_a_run_make_impossible_is_refused_as_the_callers
 def test_a_parameter_that_comes_as_an_operand_is_refused_as_the_callers(dim: object) -> None:
     with pytest.raises(ShapeError):
         build("torch.unsqueeze", 2).forward([TABLE, dim])
+
+
+@pytest.mark.parametrize(
+    ("type", "params"),
+    [
+        ("F.leaky_relu", {"negative_slope": 1e308}),
+        ("nn.RReLU", {"lower": -1e308, "upper": -1e307}),
+        ("nn.ELU", {"alpha": 1e308}),
+        ("nn.CELU", {"alpha": 1e308}),
+    ],
+)
+def test_a_slope_beyond_float32_leaves_what_is_not_bent(type: str, params: dict[str, float]) -> None:
+    x = np.array([0.5, 2.0], np.float32)
+    np.testing.assert_array_equal(build(type, 1, **params).forward([x]), x)
