@@ -14,13 +14,15 @@ from app.codec.arrays_body import named
 from app.codec.message import Message, read_version
 from app.codec.multipart import Part, split_parts
 from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC, read_npy, read_npz
-from app.errors import InputMismatchError, InvalidRequestError
+from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.wording import cut, quoted
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
+# Of a plain field: names and a few numbers.
+_MAX_FIELD: Final = 64 * 1024
 
 
 def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
@@ -49,7 +51,7 @@ def read_outputs(text: str) -> tuple[str, ...] | bool:
     lowered = text.lower()
     if lowered in ("true", "1", "false", "0"):
         return lowered in ("true", "1")
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _plain_fields(parts: Iterable[Part]) -> Mapping[str, str]:
@@ -58,6 +60,12 @@ def _plain_fields(parts: Iterable[Part]) -> Mapping[str, str]:
         if part.name not in _FIELDS:
             raise InvalidRequestError(
                 f"unknown field '{cut(part.name)}', expected {quoted(_FIELDS)}, or files with a file name"
+            )
+        if len(part.data) > _MAX_FIELD:
+            raise RequestTooLargeError(
+                f"the field '{part.name}' is too long: found {len(part.data)} bytes, expected at most {_MAX_FIELD}",
+                found=len(part.data),
+                limit=_MAX_FIELD,
             )
         fields[part.name] = bytes(part.data).decode("utf-8", "replace").strip()
     return fields

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from app.codec.json_pieces import dismantle
 from app.codec.json_tensors import decode_inputs
-from app.codec.json_text import parse_json
+from app.codec.json_text import AT_ONCE, parse_json
 from app.codec.message import Message, read_version
-from app.errors import InvalidRequestError
+from app.errors import InvalidRequestError, ServiceError
 from app.settings import Settings
+from app.signature import Inputs, Signature
 from app.wording import cut, did_you_mean, quoted
 
 _KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
@@ -22,6 +25,24 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
         InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
     """
     document = parse_json(body, max_depth=settings.max_json_depth)
+    if len(body) <= AT_ONCE:
+        return _message(document, settings, decode_inputs)
+    try:
+        return _message(document, settings, _decode_once)
+    except ServiceError:
+        dismantle(document)
+        raise
+
+
+def _decode_once(value: object, signature: Signature, settings: Settings) -> Inputs:
+    """The inputs; the millions of values they were made of are released here, a piece at a time."""
+    try:
+        return decode_inputs(value, signature, settings)
+    finally:
+        dismantle(value)
+
+
+def _message(document: Any, settings: Settings, decode: Callable[..., Inputs]) -> Message:
     if not isinstance(document, dict):
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
     for key in document:
@@ -31,7 +52,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
         raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
     inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}
     return Message(
-        decode=partial(decode_inputs, inputs, settings=settings),
+        decode=partial(decode, inputs, settings=settings),
         model=_text(document, "model"),
         version=read_version(document.get("version")),
         outputs=_outputs(document.get("outputs")),
@@ -51,7 +72,7 @@ def _outputs(value: object) -> tuple[str, ...] | bool | None:
         return value
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise InvalidRequestError("outputs: expected a list of output names")
-    return tuple(value)
+    return tuple(dict.fromkeys(value))
 
 
 def _parameters(value: object) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
-from app.memory import charge
+from app.memory import charge, check
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature, describe
 from app.wording import brief, cut, did_you_mean, quoted
 
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
+# Values that are converted at a time.
+_PIECE: Final = 1 << 17
 _SPELLINGS: Final = {
     dict: "an object", str: "a string", type(None): "null", bool: "true or false", float: "a number with a fraction",
 }  # fmt: skip
@@ -178,7 +180,7 @@ def _array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[An
 def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
     if type(_first(value)) is bool:
         raise _wrong_kind(port, bool)
-    wide = np.array(value, np.float64)
+    wide = _numbers(value, np.dtype(np.float64))
     if np.isnan(wide).any() and type(None) in _leaf_types(value):  # numpy reads null as NaN
         raise _wrong_kind(port, type(None))
     with np.errstate(over="raise"):
@@ -190,8 +192,8 @@ def _integers(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray
     for kind in kinds - {int, float}:
         raise _wrong_kind(port, kind)
     if float not in kinds:
-        return np.array(value, dtype)
-    wide = np.array(value, np.float64)
+        return _numbers(value, dtype)
+    wide = _numbers(value, np.dtype(np.float64))
     if not np.array_equal(wide, np.rint(wide)):
         raise _wrong_kind(port, float)
     limits = np.iinfo(dtype)
@@ -205,7 +207,39 @@ def _bools(value: object, port: engine.Port) -> NDArray[Any]:
         raise InputMismatchError(
             f"input '{port.name}': found {_SPELLINGS.get(kind, 'a number')}, expected true or false", input=port.name
         )
-    return np.array(value, np.bool_)
+    return _numbers(value, np.dtype(np.bool_))
+
+
+def _numbers(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What np.array makes of nested lists, made of pieces: other threads cannot run while it works on one.
+
+    Raises:
+        ValueError: the lists are not evenly nested.
+    """
+    row = _size(value[0]) if isinstance(value, list) and value else 0
+    if not isinstance(value, list) or row * len(value) <= _PIECE:
+        return np.array(value, dtype)
+    step = max(1, _PIECE // row)
+    whole: NDArray[Any] | None = None
+    for start in range(0, len(value), step):
+        check()
+        piece = np.array(value[start : start + step], dtype) if row <= _PIECE else _numbers(value[start], dtype)[None]
+        if whole is None:
+            whole = np.empty((len(value), *piece.shape[1:]), dtype)
+        if piece.shape[1:] != whole.shape[1:]:
+            raise ValueError("the lists are not evenly nested")
+        whole[start : start + step] = piece
+    assert whole is not None
+    return whole
+
+
+def _size(value: object) -> int:
+    """How many values nested lists hold, if all are as long as the first ones."""
+    size = 1
+    while isinstance(value, list) and value:
+        size *= len(value)
+        value = value[0]
+    return size
 
 
 def _leaf_types(value: object) -> set[type]:

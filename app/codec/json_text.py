@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,11 +11,13 @@ import numpy as np
 import orjson
 
 from app.codec.json_cost import parsed_bytes
+from app.codec.json_pieces import loads_in_pieces, non_finite
 from app.errors import InvalidRequestError
 from app.memory import charge
 
 _NOT_STRUCTURE: Final = bytes(byte for byte in range(256) if byte not in b'"[]{}')
-_NON_FINITE: Final = re.compile(r"-?(nan|inf(inity)?)\b", re.IGNORECASE)
+# Larger texts are parsed in pieces, so that other threads run in between.
+AT_ONCE: Final = 1 << 20
 # Structural characters that are looked at together: what lies in between takes no memory.
 _BLOCK: Final = 1 << 16
 
@@ -37,14 +38,10 @@ def parse_json(body: bytes | bytearray, *, max_depth: int) -> Any:
     charge(parsed_bytes(body))
     try:
         with without_collector():
-            return orjson.loads(body)
+            return orjson.loads(body) if len(body) <= AT_ONCE else loads_in_pieces(body)
     except orjson.JSONDecodeError as exc:
-        if _NON_FINITE.match(exc.doc, exc.pos):
-            raise InvalidRequestError(
-                f"the body is not JSON: line {exc.lineno} column {exc.colno} holds NaN or Infinity, which JSON cannot"
-                ' spell; write "NaN", "Infinity" or "-Infinity" with quotes, or send the tensor as base64 or .npy'
-            ) from None
-        raise InvalidRequestError(f"the body is not JSON: {exc}") from None
+        place = f"line {exc.lineno} column {exc.colno}"
+        raise InvalidRequestError(non_finite(exc, place) or f"the body is not JSON: {exc}") from None
 
 
 @contextmanager

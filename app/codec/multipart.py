@@ -17,6 +17,8 @@ _MAX_PARTS: Final = 256
 _MAX_HEAD: Final = 8 * 1024
 _MAX_BOUNDARY: Final = 200  # RFC 2046 section 5.1.1 allows 70
 _MAX_PARAMETERS: Final = 32
+# Lines that begin as the boundary does and go on as something else: chance makes none.
+_MAX_LOOKALIKES: Final = 1000
 _MAX_PADDING: Final = 256
 
 # ``; name=value`` and ``; name="value"``, the quantifiers possessive: nothing matched is given back.
@@ -88,12 +90,15 @@ def _spans(body: bytes | bytearray, delimiter: bytes) -> Iterator[tuple[int, int
 def _find(body: bytes | bytearray, delimiter: bytes, position: int) -> tuple[int, int | None]:
     """Where the next line begins that is a boundary, its line end before it included, and what comes behind it."""
     line = b"\r\n" + delimiter
-    while (at := body.find(line, position)) >= 0:
+    for _ in range(_MAX_LOOKALIKES):
+        at = body.find(line, position)
+        if at < 0:
+            return -1, None
         behind = _boundary(body, delimiter, at + 2)
         if behind is not None:
             return at, behind
         position = at + len(line)
-    return -1, None
+    raise InvalidRequestError("the form is malformed: its boundary occurs within its parts again and again")
 
 
 def _boundary(body: bytes | bytearray, delimiter: bytes, position: int) -> int | None:

@@ -7,6 +7,9 @@ from typing import Final
 from app.images.survey.types import I32LE, U16LE, U32LE, Survey, number
 
 _OLD_HEADER: Final = 12
+# Compressions of runs; the longest code for a pixel, a step to it and a run of one.
+_RUNS: Final = frozenset({1, 2})
+_MOST_CODE: Final = 6
 
 
 def survey_bmp(data: memoryview) -> Survey:
@@ -16,4 +19,12 @@ def survey_bmp(data: memoryview) -> Survey:
     else:
         size = abs(number(I32LE, data, 18)), abs(number(I32LE, data, 22))
     # Compressed rows are collected as bytes first.
-    return Survey(format="BMP", size=size, parts=(data,), extra_bytes=size[0] * size[1])
+    return Survey(format="BMP", size=size, parts=(_needed(data, size),), extra_bytes=size[0] * size[1])
+
+
+def _needed(data: memoryview, size: tuple[int, int]) -> memoryview:
+    """Without what lies behind the picture: codes that move nowhere can go on for ever, and are read one by one."""
+    if number(U32LE, data, 14) == _OLD_HEADER or number(U32LE, data, 30) not in _RUNS:
+        return data
+    end = number(U32LE, data, 10) + _MOST_CODE * (size[0] + 1) * (size[1] + 1)
+    return data[:end]

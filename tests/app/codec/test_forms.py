@@ -116,3 +116,15 @@ def test_a_form_without_a_boundary_is_refused() -> None:
 def test_arbitrary_bodies_are_refused_in_words(body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
         split_parts(body, "multipart/form-data; boundary=x")
+
+
+@pytest.mark.parametrize("field", ["model", "version", "outputs", "parameters"])
+def test_a_plain_field_is_short(field: str) -> None:
+    with pytest.raises(RequestTooLargeError, match=f"the field '{field}' is too long"):
+        parsed([("file", ("a.png", b"x"))], **{field: "[" * 70_000})
+
+
+def test_lines_that_only_begin_as_the_boundary_are_bounded() -> None:
+    body = b'--B\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\n' + b"\r\n--Bx" * 2000 + b"\r\n--B--"
+    with pytest.raises(InvalidRequestError, match="again and again"):
+        split_parts(body, "multipart/form-data; boundary=B")

@@ -245,3 +245,24 @@ def test_a_survey_of_anything_ends_in_words(data: st.DataObject, seed: bytes) ->
         decode(bytes(mutated), max_pixels=10_000)
     except ServiceError as error:
         assert error.status in (400, 413)
+
+
+def runs(codes: bytes, size: tuple[int, int] = (8, 4)) -> bytes:
+    """A BMP of runs of one byte a pixel."""
+    palette = bytes(256 * 4)
+    header = struct.pack("<LllHHLLllLL", 40, *size, 1, 8, 1, len(codes), 0, 0, 256, 0)
+    return (
+        b"BM" + struct.pack("<LHHL", 54 + len(palette) + len(codes), 0, 0, 54 + len(palette)) + header + palette + codes
+    )
+
+
+@pytest.mark.parametrize("codes", [b"\0\2\0\0" * 2_000_000, b"\0\0" * 4_000_000, b"\0\3" * 4_000_000])
+def test_runs_that_lead_nowhere_are_not_followed_to_their_end(codes: bytes) -> None:
+    found = survey(memoryview(runs(codes)))
+    assert found is not None
+    assert sum(map(len, found.parts)) < 2000
+
+
+def test_runs_are_read() -> None:
+    picture = runs(b"\x08\1\0\0" * 4 + b"\0\1")
+    assert decode(picture).shape == (4, 8, 3)
