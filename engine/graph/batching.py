@@ -15,7 +15,6 @@ import numpy as np
 
 from engine.errors import EngineError, InputError
 from engine.graph.batch_axes import Axes, InputAxes, example, output_axes, readings, resized
-from engine.graph.generalise import BatchError
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
@@ -84,7 +83,7 @@ def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
     """The graph for any batch, if it gives what single runs give; otherwise why not."""
     try:
         general, outputs = graph.for_batches_along(reading.axes)
-    except BatchError as error:
+    except EngineError as error:  # BatchError, or an operator that does not take the rewritten graph
         return str(error)
     if not _agrees(graph, general, reading, outputs):
         return "a batch of two gives other results than two single runs"

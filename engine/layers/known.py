@@ -37,7 +37,7 @@ def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callab
         inputs: what is known of the operator's inputs.
         forward: computes the operator's outputs from its input values.
     """
-    if is_known(result) or not _is_small(layer, result):
+    if is_known(result) or layer.loops or not _is_small(layer, result):
         return result
     values = [known_value(value) for value in inputs]
     if not all(is_known(value) and _fits(value) for value in values) or not is_repeatable(layer):

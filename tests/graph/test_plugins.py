@@ -281,3 +281,17 @@ def test_too_few_and_too_many_operands_are_counted() -> None:
 def test_an_unknown_announcement_is_no_promise() -> None:
     answers = everything(graph(layer(pair, infer=lambda self, x: UNKNOWN), 2), "auto")
     assert all(isinstance(answers[k], list) for k in (0, 2, 3))
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_a_layer_that_takes_no_open_size_is_run_item_by_item(backend: Any) -> None:
+    def infer(self: object, x: TensorSpec) -> TensorSpec:
+        if x.shape[0] is None:
+            raise engine.ParameterError("a batch is needed")
+        return x
+
+    model = graph(layer(lambda self, x: x * 2, infer=infer))
+    session = engine.Session(model, backend=backend, cache=None)
+    np.testing.assert_array_equal(session.run(TWO)[0], np.maximum(TWO * 2, 0))
+    assert session.describe()["batch"]["mode"] == "split"
+    assert "a batch is needed" in session.describe()["batch"]["reason"]
