@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from engine.graph import RuntimeOperator
+from engine.layers.selection import MaskedSelect, NonZero, NonZeroByAxis
 from engine.passes.storage import bytes_of
-from engine.tensor import TensorSpec
+from engine.tensor import UNKNOWN, TensorSpec
 
 WORK: Final = 1 << 31
 """Operations and elements that all constants of a graph may take together, in one pass: seconds of numpy."""
@@ -25,6 +26,9 @@ MADE_PER_BYTE: Final = 4
 
 CALL: Final = 1 << 14
 """Work that any call of a layer counts as: what numpy could have computed in its time."""
+
+# Values decide how much they make, but it is never much more than they are given.
+_CHOOSING: Final = (MaskedSelect, NonZero, NonZeroByAxis)
 
 SCRATCH: Final = 1 << 28
 """Bytes that one of these computations may lay out on the way."""
@@ -53,9 +57,12 @@ class Budget:
 def work_of(op: RuntimeOperator) -> int | None:
     """Operations of an operator and elements it touches; None if it cannot be told.
 
-    Nothing tells how long a layer takes that loops over its operands.
+    Nothing tells how long a layer takes that loops over its operands, nor how much one makes if values decide it.
     """
     if op.layer is None or op.layer.layer.loops:
+        return None
+    is_open = not all(_is_sized(operand.value) for operand in op.outputs)
+    if is_open and not isinstance(op.layer.layer, _CHOOSING):
         return None
     operands, results = ([operand.value for operand in each] for each in (op.inputs, op.outputs))
     first = results[0] if results else None
@@ -65,3 +72,10 @@ def work_of(op: RuntimeOperator) -> int | None:
     except Exception:  # an estimate for values that the layer will refuse
         return None
     return None if scratch > SCRATCH else CALL + flops + bytes_of([*operands, *results]) // 4 + scratch // 4
+
+
+def _is_sized(value: object) -> bool:
+    """Whether the shapes of all tensors in a value are known."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_sized, value))
+    return value.is_static if isinstance(value, TensorSpec) else value is not UNKNOWN

@@ -12,12 +12,15 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import math
 import random
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +28,12 @@ from typing import Any, Final
 import numpy as np
 
 import engine
+from engine import pnnx
 from engine.layers.known import is_repeatable
 from tests.fuzz.child import Limits, Result, run
 from tests.fuzz.parameters import report
 from tests.layers.samples import Sample, all_samples
+from tests.pnnx.build import save
 from tests.pnnx.fuzz import mangle
 
 FRONT_END: Final = "tests.fuzz.files:attempt"
@@ -41,6 +46,10 @@ SIZES: Final = ("0", "1", "2", "?", "?", "-1", "3", "1000", "40000", "1000000", 
 DTYPES: Final = ("f32", "f64", "f16", "bf16", "i32", "i64", "i8", "u8", "bool", "c64")
 DEAR_FLOPS: Final = 2e8
 DEAR_BYTES: Final = 1 << 26
+UNUSUAL: Final = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42, -1.0, 3e38, 1e30, 1e15)
+WHOLE: Final = (0, 1, -1, 127, -128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 10**6)
+OPEN_SIZES: Final = (0, 1, 3, 40_000)
+MANY_NUMBERS: Final = 1 << 17
 # Sums in another order, Winograd's transforms, and what a changed parameter makes of both.
 AGREE: Final = 1e-3
 
@@ -75,15 +84,25 @@ def rewire(lines: Lines, rng: random.Random) -> None:
     words = lines[at].split()
     count = int(words[2])
     if count:
-        place, other = 4 + rng.randrange(count), rng.choice(_operands(lines))
+        made = _operands(lines[:at]) if rng.random() < 0.9 else _operands(lines)
+        place, other = 4 + rng.randrange(count), rng.choice(made or [words[4]])
         words = [re.sub(rf"^([#$].*=|#){re.escape(words[place])}(?==|$)", rf"\g<1>{other}", word) for word in words]
         words[place] = other
         lines[at] = " ".join(word for word in words if not word.startswith(f"#{other}="))
 
 
 def drop(lines: Lines, rng: random.Random) -> None:
-    """An operator less."""
-    del lines[_operator(lines, rng)]
+    """An operator less; who took what it made takes what it took, mostly."""
+    at = _operator(lines, rng)
+    words = lines.pop(at).split()
+    ins, outs = int(words[2]), int(words[3])
+    taken, made = words[4 : 4 + ins], set(words[4 + ins : 4 + ins + outs])
+    if taken and rng.random() < 0.9:
+        for place in range(at, len(lines)):
+            users = lines[place].split()
+            count = int(users[2])
+            users[4 : 4 + count] = [rng.choice(taken) if each in made else each for each in users[4 : 4 + count]]
+            lines[place] = " ".join(users)
 
 
 def repeat(lines: Lines, rng: random.Random) -> None:
@@ -137,9 +156,33 @@ def mutate(text: str, rng: random.Random) -> str:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         if lines:
             rng.choice(MUTATIONS)(lines, rng)
+    if rng.random() < 0.95:
+        lines = [_told(line) for line in lines]
     operands = {word for line in lines for word in line.split()[4 : 4 + sum(map(int, line.split()[2:4]))]}
     counts = [len(lines), len(operands)] if rng.random() < 0.95 else [int(rng.choice(SIZES[-3:])), len(operands)]
     return f"7767517\n{counts[0]} {counts[1]}\n" + "".join(f"{line}\n" for line in lines)
+
+
+def reweigh(param: bytes, weights: bytes, rng: random.Random) -> tuple[bytes, bytes]:
+    """The pair with numbers in one of its stored tensors that are unusual, or all alike."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = save(Path(folder), param, weights)
+        graph = pnnx.read(path)
+        places = [(at, name) for at, op in enumerate(graph.operators) for name in op.attributes]
+        if not places:
+            return param, weights
+        at, name = rng.choice(places)
+        op = graph.operators[at]
+        old = op.attributes[name]
+        data = np.array(old.data)
+        with np.errstate(all="ignore"):
+            values = np.array(rng.choice(UNUSUAL if data.dtype.kind in "fc" else WHOLE)).astype(data.dtype)
+        data[(np.random.default_rng(rng.randrange(2**32)).random(data.shape) < rng.choice((0.1, 1.0)))] = values
+        changed = replace(old, data=data)
+        graph.operators[at] = replace(op, attributes={**op.attributes, name: changed})
+        other = Path(folder) / "other.pnnx.param"
+        pnnx.write(graph, other)
+        return other.read_bytes(), other.with_suffix(".bin").read_bytes()
 
 
 def pair_of(case: Any) -> tuple[bytes, bytes]:
@@ -150,6 +193,8 @@ def pair_of(case: Any) -> tuple[bytes, bytes]:
     rng = random.Random(f"{sample_id} {seed}")
     with tempfile.TemporaryDirectory() as folder:
         param, weights = (path.read_bytes() for path in samples()[sample_id].extract(Path(folder)))
+    if rng.random() < 0.2:
+        param, weights = reweigh(param, weights, rng)
     if rng.random() < 0.9:
         param = mutate(param.decode(), rng).encode()
     return mangle((param, weights), rng) if rng.random() < 0.2 else (param, weights)
@@ -186,12 +231,47 @@ def _is_dear(graph: engine.RuntimeGraph, session: engine.Session, inputs: list[n
 def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.ndarray]) -> str:
     compiled = engine.Session(graph, threads=1, cache=None)
     expected, found = _outputs(reference, inputs), _outputs(compiled, inputs)
-    if all(op.layer is None or is_repeatable(op.layer.layer) for op in graph.operators):
+    is_repeatable_graph = all(op.layer is None or is_repeatable(op.layer.layer) for op in graph.operators)
+    if is_repeatable_graph:
         _compare(expected, found)
     compiled.describe()
-    for session in (reference, compiled):
-        _outputs(session, [np.concatenate([each, each]) if each.ndim else each for each in inputs])
+    for others in _other_inputs(graph, inputs):
+        if _takes_much(reference, others):
+            continue
+        with suppress(engine.EngineError):  # what cannot be prepared is refused by the run as well
+            compiled.prepare(specs=[engine.TensorSpec(each.shape, each.dtype) for each in others])
+        expected_of_others, found = _outputs(reference, others), _outputs(compiled, others)
+        if is_repeatable_graph:
+            _compare(expected_of_others, found)
     return f"ran: {'refused' if isinstance(expected, engine.EngineError) else [array.shape for array in expected]}"
+
+
+def _other_inputs(graph: engine.RuntimeGraph, inputs: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Another batch, and for each open dimension other sizes: none, one, a few, one that is too long for a stack."""
+    yield [np.concatenate([each, each]) if each.ndim else each for each in inputs]
+    opens = {axis for port in graph.inputs if port.spec for axis, dim in enumerate(port.spec.shape) if dim is None}
+    rng = np.random.default_rng(0)
+    for axis in sorted(opens):
+        for size in OPEN_SIZES:
+            yield [_resized(port, each, axis, size, rng) for port, each in zip(graph.inputs, inputs, strict=True)]
+
+
+def _resized(port: engine.Port, array: np.ndarray, axis: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    if port.spec is None or axis >= array.ndim or port.spec.shape[axis] is not None:
+        return array
+    shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
+    if math.prod(shape) > MANY_NUMBERS:
+        return array
+    if not array.size:
+        return np.zeros(shape, array.dtype)
+    return rng.choice(array.reshape(-1), shape)
+
+
+def _takes_much(session: engine.Session, inputs: list[np.ndarray]) -> bool:
+    try:
+        return sum(each.size for each in inputs) > MANY_NUMBERS or session.estimate_bytes(inputs) > DEAR_BYTES
+    except engine.EngineError:
+        return False
 
 
 def _outputs(session: engine.Session, inputs: list[np.ndarray]) -> list[np.ndarray] | engine.EngineError:
@@ -256,6 +336,15 @@ def _announce(lines: Lines, rng: random.Random, pattern: str, values: Sequence[s
         word, match = rng.choice(places)
         other = word[: match.start()] + rng.choice(values) + word[match.end() :]
         lines[:] = [" ".join(other if each == word else each for each in line.split()) for line in lines]
+
+
+def _told(line: str) -> str:
+    """A line without what it says of operands that are not its own."""
+    words = line.split()
+    own = words[4 : 4 + int(words[2]) + int(words[3])]
+    rest = words[4 + len(own) :]
+    kept = [word for word in rest if word[0] not in "#$" or re.split("[#=]", word)[1 if word[0] == "#" else -1] in own]
+    return " ".join([*words[:4], *own, *kept])
 
 
 def _operator(lines: Lines, rng: random.Random) -> int:

@@ -412,3 +412,16 @@ def test_folding_stops_between_two_operators_when_nobody_wants_it() -> None:
 
     with pytest.raises(RunCancelledError, match="nobody waits"):
         optimise(graph, off=[each for each in PASSES if each != "constant_folding"], before_each=ask)
+
+
+def test_what_only_values_tell_the_size_of_is_not_computed_ahead() -> None:
+    graph = built(
+        INPUT,
+        constant(data=GRID[0, :2]),
+        constant("counts", np.array([2**29, 1])),
+        op("torch.repeat_interleave", "r", "c counts", "1", labels=("input", "repeats"), dim=0),
+        op("torch.add", "sum", "0 1", "9"),
+        OUT,
+        _0=(1,),
+    )
+    assert_untouched(constant_folding, graph)
