@@ -241,7 +241,8 @@ def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.
         with suppress(engine.EngineError):  # what cannot be prepared is refused by the run as well
             compiled.prepare(specs=[engine.TensorSpec(each.shape, each.dtype) for each in others])
         expected_of_others, found = _outputs(reference, others), _outputs(compiled, others)
-        if is_repeatable_graph:
+        # What no output needs may refuse other shapes, and is not run by machine code.
+        if is_repeatable_graph and not isinstance(expected_of_others, engine.EngineError):
             _compare(expected_of_others, found)
     return f"ran: {'refused' if isinstance(expected, engine.EngineError) else [array.shape for array in expected]}"
 

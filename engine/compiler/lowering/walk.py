@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from engine.compiler.blueprint import Home
 from engine.compiler.lowering.elementwise import RULES as ELEMENTWISE_RULES
 from engine.compiler.lowering.images import find_images
@@ -35,6 +37,9 @@ from engine.layers.join import Cat
 from engine.layers.layer import Layer
 from engine.passes import JOINS, RESIDUALS
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
+
+QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
+QUANTISING = ("engine.layers.quantise", "engine.layers.quantised_product")
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -155,6 +160,11 @@ def _why_no_rule(lowering: Lowering, op: RuntimeOperator) -> str:
     return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
 
 
+def _quantises(lowering: Lowering) -> bool:
+    """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
+    return any(type(kind_of(op)).__module__ in QUANTISING for op in lowering.operators)
+
+
 def _keep(lowering: Lowering, op: RuntimeOperator, reason: str) -> None:
     """Leave an operator to its reference layer."""
     lowering.reasons[op.name] = reason
@@ -163,7 +173,7 @@ def _keep(lowering: Lowering, op: RuntimeOperator, reason: str) -> None:
     for each in op.outputs:
         spec = lowering.spec(each)
         view = None
-        if spec is not None:
+        if spec is not None and not (spec.dtype in QUANTISED and _quantises(lowering)):
             is_float = spec.dtype == FLOAT32 and spec.size
             is_image = lowering.is_image(each)
             view = lowering.place(each, is_image) if is_float else row_major(spec.sizes, spec.dtype)
