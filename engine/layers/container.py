@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from engine.errors import ExpressionError, ParameterError, ShapeError
 from engine.expression import Literal, Node, check_arity, evaluate, infer, parse
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
@@ -96,15 +98,21 @@ class DictConstruct(Arrangement):
 
 @register("prim::TupleUnpack", "prim::ListUnpack")
 class Unpack(Arrangement):
-    """The items of a tuple or list, one output each."""
+    """The items of a tuple or list, one output each.
+
+    Of a tensor its sizes: scripts say ``n, c, h, w = x.shape``, of which the converter drops the operator that asks.
+    """
 
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, *items: object) -> Any:
-        return self.forward(*items) if isinstance(items[0], (tuple, list)) else UNKNOWN
+        known = isinstance(items[0], (tuple, list, TensorSpec))
+        return self.forward(*items) if known else UNKNOWN
 
     def forward(self, items: object) -> Any:
         count = len(self.annotations.outputs)
+        if isinstance(items, (np.ndarray, TensorSpec)) and not any(self.annotations.outputs):
+            items = [UNKNOWN if size is None else size for size in items.shape]
         if not isinstance(items, (tuple, list)) or len(items) != count:
             found = f"{len(items)} items" if isinstance(items, (tuple, list)) else type(items).__name__
             raise ShapeError("cannot unpack", found=found, expected=f"{count} items")

@@ -61,6 +61,8 @@ def _items(tensors: Sequence[Any]) -> Sequence[Any]:
 
 def _as_tensor(item: Any, shape: tuple[int, ...]) -> Array:
     tensor: Array = scalar_tensor(item).reshape(shape) if isinstance(item, (int, float, complex)) else item
+    if not isinstance(tensor, (np.ndarray, TensorSpec)) and tensor is not UNKNOWN:
+        raise ShapeError("only tensors can be joined", found=type(item).__name__, expected="tensors")
     return tensor
 
 

@@ -87,12 +87,14 @@ class Length(_Number):
 
 @register("aten::__getitem__")
 class Item(_Number):
-    """One item of a list."""
+    """One item of a list; of a tensor one of its sizes, for of ``x.shape[0]`` the converter drops what asks for them."""
 
     def infer(self, items: Any, index: Any) -> Any:
         return self.forward(items, index)
 
     def forward(self, items: Any, index: Any) -> Any:
+        if isinstance(items, (np.ndarray, TensorSpec)):
+            items = [UNKNOWN if length is None else length for length in items.shape]
         if not isinstance(items, (list, tuple)) or not isinstance(index, int) or not -len(items) <= index < len(items):
             raise ShapeError("no such item", found=f"item {index} of {type(items).__name__}")
         return items[index]

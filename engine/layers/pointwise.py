@@ -91,8 +91,11 @@ _PAIR_FORMULAS: Final = {
     "minimum": "the smaller of both; NaN if one is NaN",
 }
 
+# What scripts call the same of two numbers.
+_OF_NUMBERS: Final = {"floor_divide": ("aten::floordiv",), "maximum": ("prim::max",), "minimum": ("prim::min",)}
+
 PAIRS: Final[dict[str, type[Layer]]] = {
-    name: define(Binary, [f"torch.{name}", f"aten::{name}"], ELEMENTWISE[name], formula)
+    name: define(Binary, [f"torch.{name}", f"aten::{name}", *_OF_NUMBERS.get(name, ())], ELEMENTWISE[name], formula)
     for name, formula in _PAIR_FORMULAS.items()
 }
 """The layers of functions of two operands, by name."""
