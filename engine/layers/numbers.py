@@ -87,7 +87,7 @@ class Length(_Number):
 
 @register("aten::__getitem__")
 class Item(_Number):
-    """One item of a list; of a tensor one of its sizes, for of ``x.shape[0]`` the converter drops what asks for them."""
+    """One item of a list; of a tensor one of its sizes: of ``x.shape[0]`` the converter drops what asks for them."""
 
     def infer(self, items: Any, index: Any) -> Any:
         return self.forward(items, index)
