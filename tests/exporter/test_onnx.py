@@ -61,6 +61,7 @@ def test_an_onnx_file_under_another_name_is_told(onnx_file: Path, tmp_path: Path
         (gzip.compress(b"onnx"), "no ONNX model: found a compressed file"),
         (b"", "no ONNX model: found an empty file"),
     ],
+    ids=["garbage", "compressed", "empty"],
 )
 def test_what_is_no_onnx_model_is_told(content: bytes, message: str, torch: Any, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
