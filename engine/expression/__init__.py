@@ -8,7 +8,7 @@ evaluate(tree, [a, b, c])        # the value
 
 from __future__ import annotations
 
-from engine.expression.evaluation import evaluate, infer
+from engine.expression.evaluation import evaluate, infer, peak_bytes
 from engine.expression.functions import FUNCTIONS, Function
 from engine.expression.parser import parse
 from engine.expression.printer import explain, format, infix
@@ -30,5 +30,6 @@ __all__ = [
     "infix",
     "inputs",
     "parse",
+    "peak_bytes",
     "postorder",
 ]

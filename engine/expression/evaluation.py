@@ -1,6 +1,7 @@
 """Running a tree: with values, or with what is known of them before the run.
 
-Both walk the tree with a stack, so neither depth nor length is limited here.
+Both walk the tree with a stack, so neither depth nor length is limited here. What a call took is gone when the next
+one begins, and the order of calls is one that needs few values at once (program.py).
 
 PNNX writes ``torch.div(x, y, rounding_mode="floor")`` as plain ``div``. For integers the annotated dtype of the result
 tells: when ``div`` is the outermost function, its arguments are integers and so is the annotation, it rounds down.
@@ -9,15 +10,16 @@ tells: when ``div`` is the outermost function, its arguments are integers and so
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
-from engine.errors import EngineError, ExpressionError
+from engine.errors import EngineError
 from engine.expression.functions import FUNCTIONS, Function
 from engine.expression.printer import format
-from engine.expression.tree import Call, Input, Literal, Node, check_arity, postorder
+from engine.expression.program import program_of
+from engine.expression.tree import Call, Input, List, Literal, Node, check_arity
+from engine.limits import check_size
 from engine.promotion import Category, category, dtype_category
 from engine.tensor import UNKNOWN, TensorSpec, spec_of
 
@@ -54,7 +56,7 @@ def infer(node: Node, operands: Sequence[object], *, annotated: TensorSpec | Non
         A TensorSpec, a value, UNKNOWN, or a list of those.
 
     Raises:
-        ExpressionError, ShapeError: as evaluate().
+        ExpressionError, ShapeError: as evaluate(); and for a tensor on the way that is too large to be.
     """
     with np.errstate(all="ignore"):
         return _public(_run(node, [spec_of(operand) for operand in operands], _infer_call, annotated))
@@ -64,31 +66,76 @@ def _evaluate_call(function: Function, args: list[object]) -> object:
     return function.evaluate(*args)
 
 
+def peak_bytes(node: Node, operands: Sequence[object], *, annotated: TensorSpec | None = None) -> int:
+    """Bytes of all values that evaluate() holds at once, at most, beside the operands; its result is one of them.
+
+    Args:
+        operands: as for infer(); open dimensions count nothing.
+
+    Raises:
+        ExpressionError, ShapeError: as evaluate().
+    """
+    made: list[int] = []
+
+    def apply(function: Function, args: list[object]) -> object:
+        value = _infer_call(function, args)
+        made.append((value.size or 0) * value.dtype.itemsize if isinstance(value, TensorSpec) else 0)
+        return value
+
+    with np.errstate(all="ignore"):
+        _run(node, [spec_of(operand) for operand in operands], apply, annotated)
+    return _peak(node, made)
+
+
+def _peak(root: Node, made: list[int]) -> int:
+    """The most bytes alive, from those that each call makes, in the order they run."""
+    sizes = iter(made)
+    held: list[int] = []
+    alive = peak = 0
+    for node, function, places in program_of(root):
+        split = len(held) - len(places)
+        taken = sum(held[split:])
+        del held[split:]
+        if function is not None:
+            size = next(sizes)
+            peak = max(peak, alive + size)
+            alive += size - taken
+            taken = size
+        held.append(taken if isinstance(node, (Call, List)) else 0)
+    return peak
+
+
 def _infer_call(function: Function, args: list[object]) -> object:
-    return function.infer(*args)
+    value = function.infer(*args)
+    if isinstance(value, TensorSpec):
+        check_size(value.shape, value.dtype)
+    return value
 
 
 def _run(root: Node, operands: Sequence[object], apply: Apply, annotated: TensorSpec | None) -> object:
     check_arity(root, len(operands))
     stack: list[object] = []
-    program = _program(root)
-    root = program[-1][0]  # of two equal trees the program may hold the other
-    for node, function in program:
+    program = program_of(root)
+    root = program[-1].node  # of two equal trees the program may hold the other
+    for node, function, places in program:
         if isinstance(node, Input):
             stack.append(operands[node.index])
         elif isinstance(node, Literal):
             stack.append(node.value)
+        elif function is None:
+            stack.append(_take(stack, places))
         else:
-            args = _take(stack, len(node.children))
-            stack.append(args if function is None else _call(root, node, function, args, apply, annotated))
+            # Not kept by a name here: what a call took is gone when the next one begins.
+            stack.append(_call(root, node, function, _take(stack, places), apply, annotated))
     return stack[0]
 
 
-def _take(stack: list[object], count: int) -> list[object]:
-    split = len(stack) - count
-    args = stack[split:]
+def _take(stack: list[object], places: Sequence[int]) -> list[object]:
+    """The last values of a stack, which are no longer there; places says where each argument is among them."""
+    split = len(stack) - len(places)
+    found = stack[split:]
     del stack[split:]
-    return args
+    return [found[place] for place in places]
 
 
 def _call(root: Node, node: Node, function: Function, args: list[object], apply: Apply,
@@ -105,20 +152,6 @@ def _call(root: Node, node: Node, function: Function, args: list[object], apply:
 def _is_integral_division(args: list[object], annotated: TensorSpec | None) -> bool:
     integral = annotated is not None and dtype_category(annotated.dtype) is Category.INTEGER
     return integral and all(category(arg) is Category.INTEGER for arg in args)
-
-
-@lru_cache(maxsize=1024)
-def _program(root: Node) -> tuple[tuple[Node, Function | None], ...]:
-    """The nodes in the order they run, calls with their functions."""
-    return tuple((node, _function(node) if isinstance(node, Call) else None) for node in postorder(root))
-
-
-def _function(call: Call) -> Function:
-    function = FUNCTIONS.get(call.function)
-    if function is None or len(call.args) not in function.arity:
-        raise ExpressionError("no such function", found=f"{call.function} of {len(call.args)}",
-                              expected="a function of the language with all its arguments")  # fmt: skip
-    return function
 
 
 def _public(value: object) -> object:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ExpressionError, ParameterError, ShapeError
-from engine.expression import Literal, Node, check_arity, evaluate, infer, parse
+from engine.expression import Literal, Node, check_arity, evaluate, infer, parse, peak_bytes
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
 from engine.tensor import UNKNOWN, Array, TensorSpec
@@ -56,6 +56,11 @@ class Expression(Layer):
             return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
         except ExpressionError as error:  # the text was read long ago: it is the values that do not go with it
             raise ShapeError.like(error) from error.__cause__
+
+    def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
+        """What is computed on the way."""
+        result = (output.size or 0) * output.dtype.itemsize
+        return max(0, peak_bytes(self.tree, operands, annotated=self.annotations.outputs[0]) - result)
 
 
 class Arrangement(Layer):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.expression import Call, Node, postorder
 from engine.graph import RuntimeOperator
+from engine.layers.container import Expression
 from engine.layers.selection import MaskedSelect, NonZero, NonZeroByAxis
 from engine.passes.storage import bytes_of
 from engine.tensor import UNKNOWN, TensorSpec
@@ -71,7 +73,15 @@ def work_of(op: RuntimeOperator) -> int | None:
         scratch = op.layer.scratch_bytes(first, operands) if isinstance(first, TensorSpec) else 0
     except Exception:  # an estimate for values that the layer will refuse
         return None
+    if isinstance(op.layer.layer, Expression):
+        return None if scratch > SCRATCH else work_of_calls(op.layer.layer.tree, bytes_of([*operands, *results]))
     return None if scratch > SCRATCH else CALL + flops + bytes_of([*operands, *results]) // 4 + scratch // 4
+
+
+def work_of_calls(tree: Node, size: int) -> int:
+    """Of an expression over tensors of so many bytes: each call touches as much."""
+    calls = sum(isinstance(node, Call) for node in postorder(tree))
+    return (calls + 1) * (CALL + size // 4)
 
 
 def _is_sized(value: object) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from engine.errors import EngineError
-from engine.expression import Call, Input, Node, evaluate, infer, inputs, postorder
+from engine.expression import Call, Input, Node, evaluate, infer, inputs, peak_bytes, postorder
 from engine.graph import RuntimeOperator
 from engine.layers.container import Expression
-from engine.passes.budget import CALL, Budget
+from engine.passes.budget import SCRATCH, Budget, work_of_calls
 from engine.passes.rewriting import Rewriter
 from engine.passes.storage import bytes_of, is_small_enough, tensor
 from engine.passes.trees import reading, replaced
@@ -69,8 +69,9 @@ def _value(call: Node, operands: Sequence[object], budget: Budget) -> Array | No
     made_from = bytes_of([operands[index] for index in inputs(call)])
     try:
         made = bytes_of(infer(call, operands))
-        calls = sum(isinstance(node, Call) for node in postorder(call))
-        if not is_small_enough(made, made_from) or not budget.spend(calls * (CALL + made), made):
+        if not is_small_enough(made, made_from) or peak_bytes(call, operands) > SCRATCH + made:
+            return None
+        if not budget.spend(work_of_calls(call, made_from + made), made):
             return None
         value = evaluate(call, operands)
     except EngineError:  # the run will say so

@@ -29,6 +29,7 @@ TO_THE_END: Final = 2147483647
 """How the format spells "to the end" of an axis."""
 
 Rule: TypeAlias = Callable[[RuntimeOperator, Any, TensorSpec, TensorSpec], bool]
+OpenRule: TypeAlias = Callable[[RuntimeOperator, Any, TensorSpec | None, TensorSpec | None], bool]
 
 
 def unchanged(op: RuntimeOperator, facts: Facts) -> RuntimeOperand | None:
@@ -40,11 +41,7 @@ def unchanged(op: RuntimeOperator, facts: Facts) -> RuntimeOperand | None:
         return _input_of(op, layer, facts)
     rule = RULES.get(type(layer))
     given, made = facts.spec(op.inputs[0]), facts.spec(op.outputs[0])
-    if rule is _always and given is None and made is None:  # of a shape that only a run can tell
-        return None if trains(op) else op.inputs[0]
-    if rule is None or given is None or made is None or given.dtype != made.dtype:
-        return None
-    return op.inputs[0] if rule(op, layer, given, made) else None
+    return op.inputs[0] if rule is not None and rule(op, layer, given, made) else None
 
 
 def _input_of(op: RuntimeOperator, layer: Expression, facts: Facts) -> RuntimeOperand | None:
@@ -53,8 +50,22 @@ def _input_of(op: RuntimeOperator, layer: Expression, facts: Facts) -> RuntimeOp
     return op.inputs[tree.index] if isinstance(tree, Input) else None
 
 
-def _always(op: RuntimeOperator, layer: Layer, given: TensorSpec, made: TensorSpec) -> bool:
-    return not trains(op)
+def _of_specs(rule: Rule) -> OpenRule:
+    """A rule for operands of which dtype and rank are known, and that keep their dtype."""
+
+    def is_unchanged(op: RuntimeOperator, layer: Any, given: TensorSpec | None, made: TensorSpec | None) -> bool:
+        if given is None or made is None or given.dtype != made.dtype:
+            return False
+        return rule(op, layer, given, made)
+
+    return is_unchanged
+
+
+def _always(op: RuntimeOperator, layer: Layer, given: TensorSpec | None, made: TensorSpec | None) -> bool:
+    """Whatever it is given, unless the file contradicts itself: knows one side only, or two dtypes."""
+    if given is None or made is None:
+        return given is made and not trains(op)
+    return given.dtype == made.dtype and not trains(op)
 
 
 def _same_shape(op: RuntimeOperator, layer: Layer, given: TensorSpec, made: TensorSpec) -> bool:
@@ -137,8 +148,7 @@ def _same_dtype(op: RuntimeOperator, layer: To | TypeAs, given: TensorSpec, made
     return True  # dtypes are compared for every rule
 
 
-RULES: Final[Mapping[type[Layer], Rule]] = {
-    **dict.fromkeys((Dropout, Identity, RawIdentity), _always),
+_OF_SPECS: Final[Mapping[type[Layer], Rule]] = {
     **dict.fromkeys((To, TypeAs), _same_dtype),
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(PERMUTATIONS, _permutation),
@@ -153,4 +163,9 @@ RULES: Final[Mapping[type[Layer], Rule]] = {
     AdaptiveAvgPool: _adaptive_avg_pool,
     AdaptiveMaxPool: _adaptive_max_pool,
 }
-"""Layer -> whether it returns its first operand, for operands of one dtype that are certain."""
+
+RULES: Final[Mapping[type[Layer], OpenRule]] = {
+    **dict.fromkeys((Dropout, Identity, RawIdentity), _always),
+    **{layer: _of_specs(rule) for layer, rule in _OF_SPECS.items()},
+}
+"""Layer -> whether it returns its first operand; of both sides the spec, None where only a run can tell it."""

@@ -425,3 +425,45 @@ def test_what_only_values_tell_the_size_of_is_not_computed_ahead() -> None:
         _0=(1,),
     )
     assert_untouched(constant_folding, graph)
+
+
+@pytest.mark.parametrize("text", ["add(sin(@0)," * 60 + "@0" + ")" * 60, "add(" * 60 + "@0" + ",cos(@0))" * 60])
+@pytest.mark.parametrize("of_input", ["add(@1,{})", "{}"], ids=["a part", "the whole"])
+def test_folding_a_long_expression_takes_a_few_times_its_operand(text: str, of_input: str) -> None:
+    data = np.linspace(0, 1, 1 << 17, dtype=F32)
+    graph = built(
+        INPUT,
+        constant(data=data),
+        op("pnnx.Expression", "long", "c 0", "1", expr=of_input.format(text)),
+        op("pnnx.Expression", "last", "0 1", "9", expr="add(@0,@1)"),
+        OUT,
+        _0=data.shape,
+    )
+    tracemalloc.start()
+    try:
+        made = constant_folding(graph)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made is not graph.source
+    assert peak < 8 * data.nbytes
+
+
+def test_an_expression_that_would_lay_out_too_much_on_the_way_is_left_to_the_run() -> None:
+    long = "add(@0," * 7 + "@0" + ")" * 7
+    graph = built(
+        INPUT,
+        constant("c", np.zeros((1 << 14, 1), F32)),
+        constant("d", np.zeros((1, 1 << 14), F32)),
+        op("pnnx.Expression", "wide", "c d", "1", expr=f"size(add({long},@1),0)"),
+        op("pnnx.Expression", "sum", "0 1", "9", expr="add(@0,@1)"),
+        OUT,
+        _0=(3, 2),
+    )
+    tracemalloc.start()
+    try:
+        optimise(graph)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 24

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from engine import RuntimeGraph, TensorSpec
+from engine.layers.identity import Dropout, Identity, RawIdentity
+from engine.passes.identities import RULES
 from engine.passes.identity_removal import identity_removal
 from tests.graph.build import F32, INPUT, built, op
 from tests.passes.applying import applied, assert_untouched, names, types
 
 I64 = np.dtype(np.int64)
+SPEC = TensorSpec((2, 3), np.dtype(F32))
 
 
 def around(type: str, given: tuple[int | None, ...] = (2, 3, 4, 4), kind: Any = F32, /, **params: Any) -> RuntimeGraph:
@@ -264,3 +267,12 @@ def test_an_operand_a_layer_asks_the_file_about_is_not_exchanged_for_one_the_fil
         _2=TensorSpec((2, 3), np.dtype(np.float64)),
     )
     assert_untouched(identity_removal, graph)
+
+
+@pytest.mark.parametrize("layer", sorted(RULES, key=repr), ids=lambda layer: layer.__name__)
+def test_every_rule_says_something_where_only_a_run_tells_the_shapes(layer: type) -> None:
+    """Whatever the rule: it is given what is known of both sides, which may be nothing."""
+    graph = around("nn.Dropout", p=0.3)
+    (it,) = [each for each in graph.operators if each.name == "it"]
+    found = [RULES[layer](it, it.layer and it.layer.layer, *sides) for sides in ((None, None), (None, SPEC))]
+    assert found == [layer in (Dropout, Identity, RawIdentity), False]
