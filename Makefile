@@ -33,7 +33,7 @@ pytest: $(VENV)/.installed-test
 nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --hypothesis-profile=nightly --timeout=3600
 
-fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, bodies and sockets, each in child processes under limits
+fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, data, bodies and sockets, each in child processes under limits
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 lint: $(VENV)/.installed-test ## ruff: rules and format

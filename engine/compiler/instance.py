@@ -21,7 +21,7 @@ from engine.compiler.program import Program
 from engine.compiler.tables import Tables, address_of
 from engine.compiler.team import SEGMENT_BITS
 from engine.errors import EngineError, RunCancelledError
-from engine.graph.inference import UnforeseenResultError, computed_outputs, run_failure
+from engine.graph.inference import UnforeseenResultError, computed_outputs
 from engine.tensor import Array, parse_dtype, spec_of
 
 NOT_TIMED: Array = np.empty(0, np.int64)
@@ -155,8 +155,6 @@ class Instance:
             answer = op.layer.forward(operands)
         except EngineError as error:
             raise error.at(op.place) from error.__cause__
-        except Exception as exc:
-            raise run_failure(op, operands, exc) from exc
         for operand, region, value in zip(op.outputs, call.outputs, computed_outputs(op, answer), strict=True):
             if region is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import InputError
 from engine.graph.port import Port, may_be_state
-from engine.tensor import Array, TensorSpec, dtype_name, format_shape
+from engine.tensor import CODES, Array, TensorSpec, dtype_name, format_shape
 
 _KINDS: Final = "biufcV"  # bfloat16 has kind V
 
@@ -70,13 +70,20 @@ def _as_array(port: Port, value: object) -> Array:
         array = np.asarray(value)
     except Exception as exc:  # ragged lists, or a foreign object whose __array__ fails
         raise InputError("not an array", where=_place(port), found=f"{type(value).__name__}: {exc}") from None
-    if array.dtype.kind not in _KINDS:
-        raise InputError("not an array of numbers", where=_place(port), found=type(value).__name__)
+    if array.dtype.kind not in _KINDS or array.dtype.names is not None:
+        raise InputError("not an array of numbers", where=_place(port), found=_kind(value, array))
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype not in CODES and hasattr(value, "dtype"):
+        expected = "a dtype that graphs have" if port.spec is None else dtype_name(port.spec.dtype)
+        raise InputError("wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=expected)
     if port.spec is None or hasattr(value, "dtype"):
         return array
     return _typed(array, port, port.spec)
+
+
+def _kind(value: object, array: Array) -> str:
+    return f"an array of {array.dtype}"[:80] if hasattr(value, "dtype") else type(value).__name__
 
 
 def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:

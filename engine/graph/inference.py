@@ -100,15 +100,6 @@ def _kind(value: object) -> str:
     return str(value) if isinstance(value, TensorSpec) else type(value).__name__.lstrip("_").lower()
 
 
-def run_failure(op: RuntimeOperator, inputs: Sequence[object], exc: BaseException) -> EngineError:
-    """What a layer's forward raised, as an error that names the operator, and the operand that is no tensor."""
-    wrong = None if op.layer is None else op.layer.no_tensor(inputs)
-    if wrong is not None:
-        found = type(wrong[1]).__name__
-        return ShapeError(f"operand '{wrong[0]}' is no tensor", where=op.place, found=found, expected="a tensor")
-    return ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST], where=op.place)
-
-
 class UnforeseenResultError(ExecutionError):
     """What an operator computed is not what the file says it does; without another opinion that was believed."""
 

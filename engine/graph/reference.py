@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from engine.errors import EngineError, InputError
-from engine.graph.inference import computed_outputs, run_failure
+from engine.graph.inference import computed_outputs
 from engine.graph.plan import Plan, Step
 from engine.graph.port import flatten
 from engine.graph.watch import Watch
@@ -64,8 +64,6 @@ def _run(step: Step, values: list[object], is_new: bool) -> None:
         result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.place) from error.__cause__
-    except Exception as exc:
-        raise run_failure(op, inputs, exc) from exc
     for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
 from engine.layers.attributes import check_attributes
+from engine.layers.failing import unforeseen
 from engine.layers.foreign import called, checked_specs, checked_values, is_foreign
 from engine.layers.known import MAX_ELEMENTS, with_values
 from engine.layers.layer import Annotations, Layer
@@ -27,7 +28,6 @@ from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, sca
 _NUMBERS = (int, float, complex)  # bools are ints
 _NO_TENSORS = (*_NUMBERS, list, tuple)
 
-_LONGEST: Final = 500
 # Parameters of several types, which drop nothing at inference.
 _RATES: Final = ("dropout", "dropout_p")
 
@@ -70,7 +70,7 @@ class BoundLayer:
 
         Raises:
             ExecutionError: the layer failed in a way it did not foresee. Other EngineErrors are its own.
-            ShapeError: also for a parameter that came as an operand.
+            ShapeError: also for a parameter that came as an operand, and for what only operands can be the reason of.
         """
         try:
             return self._forward(inputs)
@@ -79,11 +79,18 @@ class BoundLayer:
         except EngineError:
             raise
         except Exception as exc:
-            raise ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST]) from exc
+            raise self._unforeseen(exc, inputs) from exc
 
     def _as_operands(self, error: ParameterError) -> EngineError:
         """Where parameters come as operands, it is those of the run that do not fit, not what the file says."""
         return ShapeError.like(error) if self.dynamic else error
+
+    def _unforeseen(self, exc: Exception, inputs: Sequence[object]) -> EngineError:
+        wrong = self._no_tensor(inputs)
+        if wrong is None:
+            return unforeseen(exc, inputs)
+        name, value = wrong
+        return ShapeError(f"operand '{name}' is no tensor", found=type(value).__name__, expected="a tensor")
 
     def _forward(self, inputs: Sequence[object]) -> Any:
         layer = self._layer_for(inputs) if self.dynamic else self.layer
@@ -98,7 +105,12 @@ class BoundLayer:
         """The same, writing over the first input where the layer can."""
         if self.layer.forward_in_place is None or self.is_foreign:
             return self.forward(inputs)
-        return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
+        try:
+            return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
+        except EngineError:
+            raise
+        except Exception as exc:
+            raise self._unforeseen(exc, inputs) from exc
 
     def check_results(self, inputs: Sequence[object]) -> None:
         """Refuse to compute what memory cannot hold; where only values decide, the layer itself looks.
@@ -168,7 +180,7 @@ class BoundLayer:
             return checked_specs(called("infer", layer.infer, *arguments, **keywords))
         return layer.infer(*arguments, **keywords)
 
-    def no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
+    def _no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
         """The name and value of an operand that should be a tensor and is none; None if there is no such operand."""
         names = [name for name in self.signature.operands if name in self.signature.leading]
         for name, source in zip(names, self.positional, strict=False):

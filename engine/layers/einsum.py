@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import Final
 
 import numpy as np
 
@@ -25,10 +27,14 @@ from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.matmul import matmul
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
+from engine.limits import show_shape
 from engine.promotion import cast, promote_types
 from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape, product
 
 Labels = tuple[str, ...]
+
+# Of different axes together: what numpy can tell apart.
+_MOST_LABELS: Final = 52
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +132,12 @@ class Einsum(Layer):
 
     def _parsed(self, shapes: Sequence[Shape]) -> Equation:
         target = self.annotations.outputs[0]
-        return parse(self.equation, tuple(map(len, shapes)), None if target is None else target.rank)
+        equation = parse(self.equation, tuple(map(len, shapes)), None if target is None else target.rank)
+        if len({*chain.from_iterable(equation.terms)}) > _MOST_LABELS:
+            raise ShapeError(
+                "too many axes", found=", ".join(map(show_shape, shapes)), expected=f"{_MOST_LABELS} in all"
+            )
+        return equation
 
 
 def _common(dtypes: Sequence[DType]) -> DType:

@@ -120,4 +120,4 @@ class Framing:
         total = np.zeros((batch, count + parts - 1, self.hop), frames.dtype)
         for part in range(parts):
             total[:, part : part + count] += blocks[:, :, part]
-        return total.reshape(batch, -1)
+        return total.reshape(batch, (count + parts - 1) * self.hop)

@@ -183,4 +183,5 @@ class Quantile(Layer):
 
 def _pick(ordered: Array, places: Array) -> Array:
     """Elements of every row at one place for each leading index."""
-    return np.stack([np.take_along_axis(ordered, place[..., None], -1)[..., 0] for place in places])
+    picked = [np.take_along_axis(ordered, place[..., None], -1)[..., 0] for place in places]
+    return np.stack(picked) if picked else np.empty(places.shape, ordered.dtype)

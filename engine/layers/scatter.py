@@ -123,6 +123,8 @@ def _check_way(reduce: str) -> None:
 class _IndexWrite(Layer):
     """Base of layers that write slices of one axis, named by a vector."""
 
+    counts_back: ClassVar[bool] = False
+
     dim: int
 
     def _spec(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
@@ -145,7 +147,8 @@ class _IndexWrite(Layer):
         self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         axis, target = self._target(input.shape, index.shape)
         shape = np.atleast_1d(input).shape
-        check_positions(index, shape[axis])
+        check_positions(index, shape[axis], -shape[axis] if self.counts_back else 0)
+        index = np.where(index < 0, index + shape[axis], index)
         grid = list(np.ogrid[tuple(slice(size) for size in sizes(target))])
         grid[axis] = index.reshape(-1, *[1] * (len(shape) - 1 - axis))
         return flat_places(shape, grid), np.broadcast_to(source, sizes(target))
@@ -182,7 +185,9 @@ class IndexCopy(_IndexWrite):
 
 @register("aten::index_fill", positional=("input", "dim", "index", "source"))
 class IndexFill(_IndexWrite):
-    """One number in every slice along dim that index names."""
+    """One number in every slice along dim that index names; a negative one counts from the end."""
+
+    counts_back = True
 
     dim: int
 

@@ -129,9 +129,12 @@ class Istft(_ShortTime):
         return signals.reshape(*input.shape[:-2], signals.shape[-1])
 
     def _is_half(self, shape: Shape) -> bool:
-        return shape[-2] != self.n_fft if self.onesided is None else self.onesided
+        whole = self.return_complex or shape[-2] == self.n_fft
+        return not whole if self.onesided is None else self.onesided
 
     def _check(self, input: TensorSpec) -> None:
+        if self.onesided and self.return_complex:
+            raise ParameterError("half a spectrum is that of a real signal", found="onesided and return_complex")
         if input.dtype.kind != "c" or input.rank not in (2, 3):
             raise ShapeError("a complex spectrum or a batch of them is needed", found=str(input))
         if input.shape[-2] not in (None, self._places(self._is_half(input.shape))):

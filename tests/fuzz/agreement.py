@@ -12,6 +12,8 @@ from tests.layers.samples import Sample
 
 # Of the largest element of an output: what sums in another order may change.
 _LARGEST_ERROR: Final = 1e-4
+# Where every number of an output is as small as rounding.
+_SMALLEST: Final = 1e-9
 
 
 class Disagreement(Exception):
@@ -42,9 +44,9 @@ def agreed(graph: engine.RuntimeGraph, inputs: list[Any]) -> list[Any]:
         raise expected
     if isinstance(found, engine.EngineError):
         raise Disagreement(f"machine code refuses: {type(found).__name__} {found}") from found
-    if not _is_random(graph):
+    if not is_random(graph):
         for index, (mine, its) in enumerate(zip(found, expected, strict=True)):
-            _compare(f"output {index}", mine, its)
+            compare(f"output {index}", mine, its)
     return expected
 
 
@@ -57,14 +59,20 @@ def _tried(session: engine.Session, inputs: list[Any]) -> Any:
         session.close()
 
 
-def _is_random(graph: engine.RuntimeGraph) -> bool:
+def is_random(graph: engine.RuntimeGraph) -> bool:
+    """Whether a layer of the graph draws numbers, so that no two runs give the same."""
     modules = {
         part.__module__ for op in graph.operators if op.layer is not None for part in type(op.layer.layer).__mro__
     }
     return bool(modules & RANDOM_MODULES)
 
 
-def _compare(where: str, found: Any, expected: Any) -> None:
+def compare(where: str, found: Any, expected: Any) -> None:
+    """Hold one output against another, as far as sums in another order may change it.
+
+    Raises:
+        Disagreement: another shape, dtype or number.
+    """
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         raise Disagreement(f"{where}: {found.dtype} {found.shape} and {expected.dtype} {expected.shape}")
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
@@ -73,6 +81,8 @@ def _compare(where: str, found: Any, expected: Any) -> None:
     scale = np.abs(its[finite]).max(initial=0)
     with np.errstate(all="ignore"):
         error = np.abs(mine - its)[finite].max(initial=0)
-    same = np.array_equal(mine[~finite], its[~finite], equal_nan=True) and error <= _LARGEST_ERROR * max(scale, 1e-30)
+    same = np.array_equal(mine[~finite], its[~finite], equal_nan=True) and error <= _LARGEST_ERROR * max(
+        scale, _SMALLEST / _LARGEST_ERROR
+    )
     if not same:
         raise Disagreement(f"{where}: differs by {error} of {scale}: {mine.flat[:6]} and {its.flat[:6]}")

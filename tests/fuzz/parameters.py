@@ -203,7 +203,7 @@ def _for(wanted: Sequence[Any], seconds: float) -> Iterator[Any]:
         yield case
 
 
-def report(results: Iterator[Result], total: int, show: str = "") -> int:
+def report(results: Iterator[Result], total: int | None = None, show: str = "") -> int:
     """Print findings as they come, outcomes that begin as told, and all counted at the end; the exit status."""
     outcomes: Counter[str] = Counter()
     findings = 0
@@ -214,7 +214,8 @@ def report(results: Iterator[Result], total: int, show: str = "") -> int:
             print(f"FINDING {result}", flush=True)
         elif show and result.outcome.startswith(show):
             print(result.outcome, result.case[0], flush=True)
-    print(f"{outcomes.total():,} of {total:,} cases, {findings} findings: {dict(outcomes.most_common())}")
+    tried = f"{outcomes.total():,}" if total is None else f"{outcomes.total():,} of {total:,}"
+    print(f"{tried} cases, {findings} findings: {dict(outcomes.most_common())}")
     return 1 if findings else 0
 
 

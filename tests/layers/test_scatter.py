@@ -101,7 +101,8 @@ OUTSIDE = "index is out of range: found "
             (TABLE, 1, np.array([4]), np.ones((3, 1)), 1),
             "index is out of range: found 4, expected 0 to 3",
         ),
-        ("aten::index_fill", (TABLE, 0, np.array([-1]), 1.0), OUTSIDE + "-1, expected 0 to 2"),
+        ("aten::index_fill", (TABLE, 0, np.array([-4]), 1.0), OUTSIDE + "-4, expected -3 to 2"),
+        ("aten::index_copy", (TABLE, 0, np.array([-1]), TABLE[:1]), OUTSIDE + "-1, expected 0 to 2"),
         (
             "aten::put",
             (TABLE, np.array([-13]), np.ones(1), False),
@@ -118,6 +119,12 @@ def test_places_outside_are_refused_when_they_arrive(type: str, operands: tuple[
     with pytest.raises(ShapeError) as caught:
         build(type, len(operands)).forward(operands)
     assert str(caught.value) == message
+
+
+def test_index_fill_alone_of_those_that_write_slices_counts_from_the_end_as_pytorch_does() -> None:
+    filled = build("aten::index_fill", 4).forward([TABLE, 0, np.array([-1, -3]), 9.0])
+    assert filled[:, 0].tolist() == [9, 0, 9]
+    assert build("aten::index_fill", 4).forward([np.array(3.0), 0, np.array([-1]), 9.0]) == 9
 
 
 def test_writing_leaves_the_operand_alone() -> None:

@@ -20,7 +20,7 @@ from engine.layers.registry import register
 from engine.layers.softmax import LogSoftmax, Softmax
 from engine.layers.ternary import Clamp
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import Array, DType, Number, TensorSpec, format_shape
+from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
 
 _BOOL: DType = np.dtype(np.bool_)
 
@@ -129,13 +129,15 @@ class OnnxPRelu(Layer):
 class Clip(Layer):
     """min(max(x, min), max), of those bounds that are given."""
 
-    def infer(self, input: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:
-        if isinstance(min, (TensorSpec, np.ndarray)) and max is None:
+    def infer(
+        self, input: TensorSpec, min: TensorSpec | Number | None = None, max: TensorSpec | Number | None = None
+    ) -> TensorSpec:
+        if isinstance(min, TensorSpec) and max is None:
             raise ShapeError("the file does not say whether a lone bound is min or max", expected="both of them")
         return input
 
-    def forward(self, input: Array, min: Any = None, max: Any = None) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), min, max)
+    def forward(self, input: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Array:
+        self.infer(*(spec_of(each) for each in (input, min, max)))  # type: ignore[arg-type]
         bounds = [None if each is None else cast(each, input.dtype) for each in (min, max)]
         if any(bound is not None and bound.size != 1 for bound in bounds):
             raise ShapeError("a bound is not one number", found=[None if b is None else b.shape for b in bounds])

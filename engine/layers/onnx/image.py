@@ -274,9 +274,9 @@ class OnnxRoiAlign(Layer):
         columns = _taps(starts[0], extents[0], self.output_width, self.sampling_ratio, image.shape[2])
         samples = _weighted(image, rows, columns, self.mode)
         c = len(image)
-        blocks = samples.reshape(c, self.output_height, -1, self.output_width, len(columns[0][0]) // self.output_width)
-        if 0 in blocks.shape:
+        if not samples.size:
             return np.zeros((c, self.output_height, self.output_width), image.dtype)
+        blocks = samples.reshape(c, self.output_height, -1, self.output_width, len(columns[0][0]) // self.output_width)
         if self.mode == "max":
             return np.asarray(blocks.max(axis=(2, 4)))
         return np.asarray(blocks.mean(axis=(2, 4)))

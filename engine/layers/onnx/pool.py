@@ -22,6 +22,7 @@ from engine.layers.reduction import Mean, Reduction
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, REAL, Operand, tensor
 from engine.layers.window import Window, counts
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
@@ -313,7 +314,10 @@ class OnnxMaxUnpool(Layer):
     def forward(self, input: Array, indices: Array) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(indices.shape, indices.dtype))
         check_fits(indices.shape == input.shape, "indices", indices.shape, format_shape(input.shape))
+        if indices.dtype.kind not in "iu":
+            raise ShapeError("an index must be of integers", found=indices.dtype)
         natural = [size or 0 for size in self._natural(input.shape)]
+        check_size(natural, input.dtype, "the unpooled tensor")
         if indices.size and not 0 <= indices.min() <= indices.max() < math.prod(natural):
             found = f"{indices.min()} to {indices.max()}"
             raise ShapeError("an index is out of range", found=found, expected=f"0 to {math.prod(natural) - 1}")

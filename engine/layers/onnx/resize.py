@@ -17,6 +17,7 @@ from engine.layers.onnx.constants import whole_numbers
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import REAL, tensor
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape
 
@@ -126,6 +127,7 @@ class Resize(Layer):
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         axes = self._axes_of(input.shape, wanted)
+        check_size([axes[axis].count if axis in axes else size for axis, size in enumerate(input.shape)], input.dtype)
         x = widened(input)
         with np.errstate(all="ignore"):
             for axis, each in axes.items():
@@ -197,7 +199,11 @@ class Resize(Layer):
         """axis -> (its new size, its scale)."""
         axes = self._named(len(shape))
         old = [shape[axis] for axis in axes]
+        if 0 in old:
+            raise ShapeError("nothing to resample", found=format_shape(shape), expected="no empty axis")
         if wanted.scales is not None:
+            if not all(map(math.isfinite, wanted.scales)):
+                raise ShapeError("a scale is no number", found=list(wanted.scales))
             rows = zip(old, wanted.scales, strict=True)
             new = [(None if size is None else math.floor(size * scale), scale) for size, scale in rows]
         else:

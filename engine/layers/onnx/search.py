@@ -19,6 +19,7 @@ from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement
 from engine.layers.sorting import top_places
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, product
 
@@ -198,6 +199,7 @@ class OneHot(Layer):
         check_fits(values.shape == (2,), "values", values.shape, "[2]")
         axis = checked_axis(self.axis, index.ndim + 1)
         whole = cast(index, np.dtype(np.int64)) if index.dtype.kind == "f" else index
+        check_size((*index.shape, size), np.dtype(np.bool_))
         places = np.where(whole < 0, whole + size, whole)
         hits = np.expand_dims(places, axis) == np.arange(size).reshape(-1, *(1,) * (index.ndim - axis))
         return cast(np.where(hits, values[1], values[0]), values.dtype)

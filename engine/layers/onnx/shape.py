@@ -17,6 +17,7 @@ from engine.layers.permute import Permute
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
 from engine.layers.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
+from engine.limits import check_results, check_size
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, DType, Number, TensorSpec, format_shape, product
 
@@ -36,7 +37,9 @@ class _Rearranged(Rearrangement):
         return UNKNOWN if known is None else self.layer_for(known, input.rank).infer(input)
 
     def _run(self, input: Array, numbers: Any, name: str) -> Any:
-        return self.layer_for(needed(whole_numbers(numbers, name), name), input.ndim).forward(input)
+        layer = self.layer_for(needed(whole_numbers(numbers, name), name), input.ndim)
+        check_results(layer.infer(TensorSpec(input.shape, input.dtype)))
+        return layer.forward(input)
 
 
 @register("Reshape", positional=("input", "shape"))
@@ -251,6 +254,7 @@ class ConstantOfShape(Layer):
         sizes = _sizes(needed(whole_numbers(shape, "shape"), "shape"))
         if self.value is None:
             raise ShapeError("the converter has lost the constant 'value'", found="None", expected="a number")
+        check_size(sizes, self._dtype)
         return np.full(sizes, cast(self.value, self._dtype))
 
     @property

@@ -17,6 +17,7 @@ from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, tensor
 from engine.layers.views import sliding
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec
 
@@ -177,6 +178,7 @@ class _Window(Layer):
     def forward(self, size: Any) -> Array:
         count = needed(whole_number(size, "size"), "size")
         spec = self.infer(count)
+        check_size((count,), np.dtype(np.complex128), "the window")
         period = count if self.periodic else count - 1
         angle = 2 * np.pi * np.arange(count) / max(period, 1)
         return cast(np.asarray(self.shape(angle)), spec.dtype)
@@ -237,6 +239,7 @@ class MelWeightMatrix(Layer):
     ) -> Array:
         bins = needed(whole_number(num_mel_bins, "num_mel_bins"), "num_mel_bins")
         length = needed(whole_number(dft_length, "dft_length"), "dft_length")
+        check_size((length // 2 + 1, bins), np.dtype(np.float64), "the matrix")
         rate = needed(whole_number(sample_rate, "sample_rate"), "sample_rate")
         spec = self.infer(bins, length, rate, 0, 0)
         low, high = (_mel(real_number(each, 0, "edge")) for each in (lower_edge_hertz, upper_edge_hertz))
