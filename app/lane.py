@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -118,6 +119,9 @@ class Lane:
             self._running += 1
         try:
             return work(ticket)
+        except BaseException as exc:
+            _forget_locals(exc)
+            raise
         finally:
             with self._lock:
                 self._running -= 1
@@ -128,3 +132,12 @@ class Lane:
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(f"'{self.name}' did not answer within the request's time")
+
+
+def _forget_locals(exc: BaseException | None) -> None:
+    """Free what the frames of an exception, and of those behind it, still hold: here, not where it is answered."""
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        traceback.clear_frames(exc.__traceback__)
+        exc = exc.__cause__ or exc.__context__

@@ -152,14 +152,18 @@ class Allowance:
             arriving, self._arriving = self._arriving, 0
         self._budget.give_back(0, arriving=arriving)
 
+    def share(self) -> None:
+        """One more user, who closes it once: what the request holds stays counted until then."""
+        with self._lock:
+            self._users += 1
+
     @contextmanager
     def working(self, is_void: Callable[[], bool]) -> Iterator[None]:
         """A thread works for the request: what it holds stays counted until the thread is done, whoever went away.
 
         is_void: whether the work may stop.
         """
-        with self._lock:
-            self._users += 1
+        self.share()
         self._is_void = is_void
         try:
             yield
@@ -176,7 +180,7 @@ class Allowance:
             raise DeadlineExceededError("the request was not answered within its time")
 
     def close(self) -> None:
-        """Called once by the request's handler at its end, and by every thread: the last one gives everything back."""
+        """Called once by the request's handler at its end, and by every other user: the last gives everything back."""
         with self._lock:
             self._users -= 1
             if self._users:

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from app.codec.json_pieces import dismantle
 from app.codec.json_tensors import decode_inputs
-from app.codec.json_text import AT_ONCE, parse_json
+from app.codec.json_text import parse_json
 from app.codec.message import Message, read_version
+from app.codec.parsed import Parsed
 from app.errors import InvalidRequestError, ServiceError
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.wording import cut, did_you_mean, quoted
 
+# What is made of smaller bodies is freed in no time.
+_SMALL: Final = 1 << 16
 _KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
 
 
@@ -25,24 +27,30 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
         InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
     """
     document = parse_json(body, max_depth=settings.max_json_depth)
-    if len(body) <= AT_ONCE:
-        return _message(document, settings, decode_inputs)
+    if len(body) <= _SMALL:
+        return _message(document, partial(decode_inputs, _inputs(document), settings=settings))
+    parsed = Parsed(document)
+    del document  # the frames of an exception live until somebody on the event loop has seen it
     try:
-        return _message(document, settings, _decode_once)
+        _inputs(parsed.value)
+        return _message(parsed.value, partial(_decode_once, parsed, settings=settings))
     except ServiceError:
-        dismantle(document)
+        parsed.release()
         raise
 
 
-def _decode_once(value: object, signature: Signature, settings: Settings) -> Inputs:
+def _decode_once(parsed: Parsed, signature: Signature, settings: Settings) -> Inputs:
     """The inputs; the millions of values they were made of are released here, a piece at a time."""
+    is_even = False
     try:
-        return decode_inputs(value, signature, settings)
+        inputs = decode_inputs(_inputs(parsed.value), signature, settings)
+        is_even = True
+        return inputs
     finally:
-        dismantle(value)
+        parsed.release(is_even=is_even)
 
 
-def _message(document: Any, settings: Settings, decode: Callable[..., Inputs]) -> Message:
+def _inputs(document: Any) -> Any:
     if not isinstance(document, dict):
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
     for key in document:
@@ -50,9 +58,12 @@ def _message(document: Any, settings: Settings, decode: Callable[..., Inputs]) -
             raise InvalidRequestError(f"unknown key '{cut(key)}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
     if ("inputs" in document) == ("image" in document):
         raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
-    inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}
+    return document["inputs"] if "inputs" in document else {"image": document["image"]}
+
+
+def _message(document: dict[str, Any], decode: Callable[[Signature], Inputs]) -> Message:
     return Message(
-        decode=partial(decode, inputs, settings=settings),
+        decode=decode,
         model=_text(document, "model"),
         version=read_version(document.get("version")),
         outputs=_outputs(document.get("outputs")),
@@ -80,4 +91,4 @@ def _parameters(value: object) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise InvalidRequestError("parameters: expected an object")
-    return value
+    return dict(value)  # of its own: the document is emptied once its inputs are decoded

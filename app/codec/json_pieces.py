@@ -20,10 +20,15 @@ from app.memory import check
 PIECE: Final = 1 << 18
 # How far is looked at first: most lists are short.
 _FIRST: Final = 1 << 12
+# Values that are released at once.
+_RELEASED: Final = 1 << 17
 # Of lists that hold objects, and of the objects: none that means anything has more.
 _MAX_ITEMS: Final = 10_000
 
 _NON_FINITE: Final = re.compile(r"-?(nan|inf(inity)?)\b", re.IGNORECASE)
+_BLANK: Final = b" \t\n\r"
+# Where the end of a piece is looked for first.
+_NEAR: Final = 64
 _BLANKS: Final = re.compile(rb"[ \t\n\r]*+")
 _SCALAR: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[-+.0-9A-Za-z]++', re.DOTALL)
 
@@ -36,7 +41,13 @@ def loads_in_pieces(body: bytes | bytearray) -> Any:
         RequestTooLargeError: objects with very many keys, or lists with very many items beside objects.
         DeadlineExceededError: nobody waits for it any more.
     """
-    return _Reader(body).document()
+    reader = _Reader(body)
+    try:
+        return reader.document()
+    except BaseException:
+        for whole in reader.lists:
+            dismantle(whole)
+        raise
 
 
 def non_finite(exc: orjson.JSONDecodeError, place: str) -> str | None:
@@ -49,19 +60,39 @@ def non_finite(exc: orjson.JSONDecodeError, place: str) -> str | None:
     )
 
 
-def dismantle(value: object) -> None:
-    """Empty what was parsed, a piece at a time, when it is no longer needed."""
+def dismantle(value: object, *, is_even: bool = False) -> None:
+    """Empty what was parsed, a piece at a time, when it is no longer needed.
+
+    is_even: lists are nested evenly, as those of a tensor are, which takes less looking.
+    """
     if isinstance(value, dict):
         for item in value.values():
-            dismantle(item)
+            dismantle(item, is_even=is_even)
         value.clear()
-    elif isinstance(value, list):
-        step = PIECE // 16
-        if value and isinstance(value[0], (list, dict)) and len(value) < step:
+    elif isinstance(value, list) and is_even:
+        size = _size(value[0]) if value else 1
+        if size > _RELEASED:
             for item in value:
-                dismantle(item)
+                dismantle(item, is_even=True)
+        step = max(1, _RELEASED // size)
         while value:
             del value[-step:]
+    elif isinstance(value, list):
+        while value:
+            piece = value[-_RELEASED:]
+            del value[-_RELEASED:]
+            for item in piece:
+                if type(item) is list or type(item) is dict:
+                    dismantle(item)
+
+
+def _size(value: object) -> int:
+    """How many values nested lists hold, if all are as long as the first ones."""
+    size = 1
+    while isinstance(value, list) and value:
+        size *= len(value)
+        value = value[0]
+    return size
 
 
 class _Reader:
@@ -71,6 +102,8 @@ class _Reader:
         if b"\\" in body:  # escaped quotes end no strings; of the same length, so that places agree
             self._marks = body.replace(b"\\\\", b"__").replace(b'\\"', b"__")
         self._items = 0
+        # What was made of several pieces, in case the text turns out to be none.
+        self.lists: list[list[Any]] = []
 
     def document(self) -> Any:
         value, at = self._value(0)
@@ -122,12 +155,14 @@ class _Reader:
         depth = 0
         for start, end, depth_after in spans:
             check()
-            text = self._body[start:end].strip(b" \t\n\r")
-            if (depth and text[:1] in (b"", b"]", b",")) or (depth_after and text[-1:] in (b"", b"[", b",")):
+            if (depth and self._first(start, end) in b"],") or (depth_after and self._last(start, end) in b"[,"):
                 self._fail(start, "a comma without a value")
-            piece = self._loads(b"[" * depth + text + b"]" * depth_after, start)
+            # One copy: a piece is parsed between the brackets that are open around it.
+            text = b"".join((b"[" * depth, memoryview(self._body)[start:end], b"]" * depth_after))
+            piece = self._loads(text, start)
             if depth == 0:
                 whole = piece
+                self.lists.append(whole)
             else:
                 _join(whole, piece, depth)
             depth = depth_after
@@ -160,7 +195,8 @@ class _Reader:
         reach = _FIRST
         while at < limit:
             block = np.frombuffer(self._marks, np.uint8, min(reach, limit - at), at)
-            is_bracket, outside = (block == ord("[")) | (block == ord("]")), None
+            # 0x5B and 0x5D, and with them 0x59 and 0x5F, "Y" and "_": outside of strings no JSON has those.
+            is_bracket, outside = (block & 0xF9) == 0x59, None
             if self._marks.find(b'"', at, at + len(block)) >= 0:
                 outside = np.cumsum(block == ord('"'), dtype=np.uint8) & 1 == 0
                 is_bracket &= outside
@@ -183,6 +219,16 @@ class _Reader:
             spans.append((at, at + last, depth))
             at, reach = at + last + 1, PIECE
         return None
+
+    def _first(self, start: int, end: int) -> bytes:
+        """The first character that is no blank; nothing where there is none."""
+        at = self._skip(start)
+        return bytes(self._body[at : min(at + 1, end)])
+
+    def _last(self, start: int, end: int) -> bytes:
+        """The last character that is no blank; nothing where there is none."""
+        near = self._body[max(start, end - _NEAR) : end].rstrip(_BLANK)
+        return bytes((near or self._body[start:end].rstrip(_BLANK))[-1:])
 
     def _skip(self, at: int) -> int:
         found = _BLANKS.match(self._body, at)

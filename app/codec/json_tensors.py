@@ -25,7 +25,7 @@ from app.wording import brief, cut, did_you_mean, quoted
 
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 # Values that are converted at a time.
-_PIECE: Final = 1 << 17
+_PIECE: Final = 1 << 18
 _SPELLINGS: Final = {
     dict: "an object", str: "a string", type(None): "null", bool: "true or false", float: "a number with a fraction",
 }  # fmt: skip

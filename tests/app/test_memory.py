@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.codec.json_cost import parsed_bytes
+from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.machine_memory import available_bytes, budget_bytes
 from app.memory import MemoryBudget, charge, charged, check
@@ -97,7 +97,7 @@ def test_the_budget_is_a_share_of_the_tightest_limit_and_shared_by_workers(tmp_p
 def test_a_jsons_cost_is_counted_whatever_it_is_made_of(unit: bytes) -> None:
     """The figures are of what orjson and numpy were seen to take; a list is 56 bytes and a place in another."""
     count = 1000
-    assert parsed_bytes(b"[" + b",".join([unit] * count) + b"]") >= count * (64 * unit.count(b"[") + 16)
+    assert measure(b"[" + b",".join([unit] * count) + b"]").parsed_bytes >= count * (64 * unit.count(b"[") + 16)
 
 
 @pytest.fixture(scope="module")

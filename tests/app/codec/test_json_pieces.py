@@ -106,8 +106,9 @@ def test_uneven_lists_are_refused_in_pieces(value: Any) -> None:
 
 
 def test_a_large_body_is_read_as_a_small_one_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.codec.json_text.AT_ONCE", 10)
-    monkeypatch.setattr("app.codec.json_body.AT_ONCE", 10)
+    monkeypatch.setattr("app.codec.json_text.is_parsed_at_once", lambda body, found: False)
+    monkeypatch.setattr("app.codec.json_text._SMALL", 10)
+    monkeypatch.setattr("app.codec.json_body._SMALL", 10)
     body = json.dumps({"inputs": [[1, "NaN"]] * 50, "outputs": ["a", "a"]}).encode()
     message = parse_json_body(body, Settings())
     assert message.outputs == ("a",)
@@ -121,4 +122,12 @@ def test_a_large_body_is_read_as_a_small_one_and_released(monkeypatch: pytest.Mo
 @given(values)
 def test_what_is_dismantled_is_empty(value: Any) -> None:
     dismantle(value)
+    assert not isinstance(value, (list, dict)) or not value
+
+
+@given(values)
+def test_what_is_even_is_dismantled_in_steps_of_what_it_holds(value: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_pieces, "_RELEASED", 3)
+        dismantle(value, is_even=True)
     assert not isinstance(value, (list, dict)) or not value

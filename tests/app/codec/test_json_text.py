@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codec.json_text import nesting, parse_json
+from app.codec import json_cost
+from app.codec.json_cost import measure
+from app.codec.json_text import parse_json
 from app.errors import InvalidRequestError
 
 TREES = st.recursive(
@@ -29,7 +31,37 @@ def depth(value: object) -> int:
 
 @given(TREES, st.sampled_from([None, 2]), st.booleans())
 def test_nesting_is_measured_as_a_parser_would(tree: object, indent: int | None, ascii: bool) -> None:
-    assert nesting(json.dumps(tree, indent=indent, ensure_ascii=ascii).encode()) == depth(tree)
+    assert measure(json.dumps(tree, indent=indent, ensure_ascii=ascii).encode()).depth == depth(tree)
+
+
+def counted(value: object) -> tuple[int, int, int, int]:
+    """Values, lists, objects and strings of a document, its keys among them."""
+    if isinstance(value, dict):
+        inside, own = [*value.values()], (1, 0, 1, len(value))
+    elif isinstance(value, list):
+        inside, own = value, (1, 1, 0, 0)
+    else:
+        inside, own = [], (1, 0, 0, int(isinstance(value, str)))
+    a, b, c, d = (sum(column) for column in zip(own, *map(counted, inside), strict=True))
+    return a, b, c, d
+
+
+@given(
+    TREES, st.booleans(), st.sampled_from([0, 3, 1000]), st.sampled_from([0, 1 << 13]), st.sampled_from([7, 1 << 17])
+)
+def test_the_measure_is_never_less_than_what_is_made(
+    tree: object, ascii: bool, enough: int, short: int, block: int
+) -> None:
+    text = json.dumps(tree, ensure_ascii=ascii).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_cost, "_SHORT", short)
+        patch.setattr(json_cost, "_BLOCK", block)
+        found = measure(text, enough)
+    exact = depth(tree)
+    assert found.depth == exact or exact < found.depth <= enough
+    values, lists, objects, strings = counted(tree)
+    least = (values - objects) * json_cost._VALUE + lists * json_cost._LIST + objects * json_cost._OBJECT
+    assert found.parsed_bytes >= least + strings * json_cost._STRING - json_cost._VALUE * (lists + objects)
 
 
 @given(TREES)
