@@ -30,7 +30,7 @@ from app.log import configure_logging
 from app.machine_memory import keep_heap
 from app.main import create_app
 from app.settings import Settings, SettingsError
-from app.standby import Readiness
+from app.standby import Readiness, Standing
 from app.workers import detach, supervise
 
 log = logging.getLogger(__name__)
@@ -80,17 +80,23 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def _stand_by(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
-        """Listen while this worker is ready, or no other one is."""
+        """Listen while no other worker has come further than this one."""
         while not self.should_exit:
-            readiness.set(index, self.plane.unready_reason() is None)
-            may_accept = readiness.may_accept(index)
-            if may_accept and not self.servers:
-                self.servers.append(await self._listen(listener))
-            elif not may_accept and self.servers:
+            readiness.set(index, self._standing())
+            if not self.servers:
+                if readiness.open(index):
+                    self.servers.append(await self._listen(listener))
+            elif not readiness.may_accept(index):
                 self.servers.pop().close()
                 for connection in list(self.server_state.connections):
                     connection.shutdown()  # its client's next request goes to a worker that is ready
+                readiness.close(index)
             await asyncio.sleep(_LOOK_S)
+
+    def _standing(self) -> Standing:
+        if self.plane.unready_reason() is None:
+            return Standing.READY
+        return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
 
     async def _listen(self, listener: socket.socket) -> asyncio.Server:
         def connection() -> asyncio.Protocol:
@@ -105,9 +111,18 @@ class Server(uvicorn.Server):
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.plane.loaded.wait(), ANNOUNCE_S)
+            await asyncio.wait_for(self._settle(), ANNOUNCE_S)
         if self._url is not None and not self.plane.is_draining:
             print(banner(self.plane, self._url), flush=True)
+
+    async def _settle(self) -> None:
+        """Until the models are loaded here, and no worker that still loads its own takes connections."""
+        await self.plane.loaded.wait()
+        if self._standby is not None:
+            readiness, index = self._standby
+            while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
+                readiness.set(index, self._standing())
+                await asyncio.sleep(_LOOK_S)
 
 
 def serve(settings: Settings) -> int:
@@ -135,7 +150,7 @@ def serve(settings: Settings) -> int:
             process.start()
         return process
 
-    return supervise(settings.workers, start, lambda index: readiness.set(index, False))
+    return supervise(settings.workers, start, readiness.clear)
 
 
 def run(

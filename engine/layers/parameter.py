@@ -6,9 +6,14 @@ also arrive as an operand at run time, as a 0-dim array or a list.
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import sys
+import types
 import typing
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +22,35 @@ from engine.layers import kinds
 from engine.limits import INT_RANGE, MAX_ITEMS
 
 type_hints = typing.get_type_hints
+_field_hints: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
+
+
+def field_hints(declared: type) -> dict[str, Any]:
+    """The declared kind of every field of a dataclass, in their order.
+
+    Each class of the tree is read once, whatever inherits from it, and class variables not at all: all operators
+    declare theirs when the package is imported, and evaluating annotations would be most of that.
+
+    Raises:
+        NameError, and whatever else evaluating an annotation raises.
+    """
+    kinds_of: dict[str, Any] = {}
+    for base in reversed(declared.__mro__):
+        if dataclasses.is_dataclass(base):
+            kinds_of |= _own_hints(base)
+    return {each.name: kinds_of[each.name] for each in dataclasses.fields(declared)}
+
+
+def _own_hints(declared: type) -> dict[str, Any]:
+    """Of the fields that the class itself annotates."""
+    known = _field_hints.get(declared)
+    if known is None:
+        names = {each.name for each in dataclasses.fields(declared)}
+        own = {name: kind for name, kind in inspect.get_annotations(declared).items() if name in names}
+        scope = vars(sys.modules[declared.__module__]) if declared.__module__ in sys.modules else {}
+        holder = types.SimpleNamespace(__annotations__=own)
+        known = _field_hints[declared] = typing.get_type_hints(holder, scope, dict(vars(declared)))
+    return known
 
 
 def coerce(value: object, hint: Any) -> Any:

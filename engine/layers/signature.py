@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from engine.errors import ParameterError
 from engine.layers.kinds import describe, is_kind
 from engine.layers.layer import Annotations, Layer
-from engine.layers.parameter import is_single_kind, is_tensor_kind, type_hints
+from engine.layers.parameter import field_hints, is_single_kind, is_tensor_kind, type_hints
 
 LayerClass: TypeAlias = type[Layer]
 REQUIRED = inspect.Parameter.empty
@@ -136,12 +136,7 @@ class Signature:
     @cached_property
     def fields(self) -> dict[str, Any]:
         """Parameters with their declared kinds."""
-        hints = type_hints(self.layer)
-        return {
-            each.name: hints[each.name]
-            for each in dataclasses.fields(self.layer)
-            if hints[each.name] is not Annotations
-        }
+        return {name: kind for name, kind in field_hints(self.layer).items() if kind is not Annotations}
 
     @cached_property
     def required_fields(self) -> frozenset[str]:
@@ -158,8 +153,7 @@ class Signature:
     @cached_property
     def annotations_field(self) -> str | None:
         """The field that wants the file's annotations, if the layer has one."""
-        hints = type_hints(self.layer)
-        names = [each.name for each in dataclasses.fields(self.layer) if hints[each.name] is Annotations]
+        names = [name for name, kind in field_hints(self.layer).items() if kind is Annotations]
         return names[0] if names else None
 
     @cached_property

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine import EngineError, GraphError, GraphState, RuntimeGraph, Session, UnsupportedOperatorError
 from engine.pnnx import Operator
+from engine.session import Backend
 from tests.graph.build import F32, built, op
 from tests.graph.test_order import random_graphs
 
@@ -141,9 +142,9 @@ EDITS = st.tuples(
 )
 
 
-@given(random_graphs(), st.lists(EDITS, max_size=6))
+@given(random_graphs(), st.lists(EDITS, max_size=6), st.sampled_from(["reference", "reference", "reference", "auto"]))
 def test_any_sequence_of_edits_leaves_a_graph_that_builds_and_runs(
-    operators: list[Operator], edits: list[tuple[str, int, int, int]]
+    operators: list[Operator], edits: list[tuple[str, int, int, int]], backend: Backend
 ) -> None:
     graph = built(*operators, _v0=(2, 3))
     for count, (name, which, other, index) in enumerate(edits):
@@ -153,7 +154,7 @@ def test_any_sequence_of_edits_leaves_a_graph_that_builds_and_runs(
         except EngineError:
             assert graph.source is before
         graph.build()
-    assert Session(graph).run([np.ones((2, 3), F32)])
+    assert Session(graph, backend=backend).run([np.ones((2, 3), F32)])
 
 
 def _apply(graph: RuntimeGraph, name: str, which: int, other: int, index: int, count: int) -> None:

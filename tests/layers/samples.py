@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Sample:
     @cached_property
     def sets(self) -> tuple[InputSet, ...]:
         """Read when first asked for: those who only list samples need none of it."""
-        with zipfile.ZipFile(self.path) as pack, np.load(io.BytesIO(pack.read(f"{self.name}/arrays.npz"))) as stored:
+        with np.load(io.BytesIO(_pack(self.path).read(f"{self.name}/arrays.npz"))) as stored:
             arrays = {key: _typed(stored[key], self.dtypes[key]) for key in stored.files}
         return tuple(_input_set(arrays, f"set{k}_" if k else "") for k in range(self.count))
 
@@ -45,27 +45,36 @@ class Sample:
     @property
     def param(self) -> str:
         """The text file of the converted pair."""
-        with zipfile.ZipFile(self.path) as pack:
-            return pack.read(f"{self.name}/model.pnnx.param").decode()
+        return _pack(self.path).read(f"{self.name}/model.pnnx.param").decode()
 
     def extract(self, folder: Path) -> tuple[Path, Path]:
         """Write the converted pair into a folder."""
         paths = folder / "model.pnnx.param", folder / "model.pnnx.bin"
-        with zipfile.ZipFile(self.path) as pack:
-            for path in paths:
-                path.write_bytes(pack.read(f"{self.name}/{path.name}"))
+        for path in paths:
+            path.write_bytes(_pack(self.path).read(f"{self.name}/{path.name}"))
         return paths
 
 
 def all_samples(folder: str = "layers") -> list[Sample]:
     """The samples of tests/data/FOLDER, family by family."""
-    return [sample for path in sorted((DATA / folder).glob("*.zip")) for sample in _read(path)]
+    return list(_samples(folder))
+
+
+# Once a process: opening a pack takes longer than reading a sample of it, and many modules go through all of them.
+@cache
+def _samples(folder: str) -> tuple[Sample, ...]:
+    return tuple(sample for path in sorted((DATA / folder).glob("*.zip")) for sample in _read(path))
+
+
+@cache
+def _pack(path: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(path.read_bytes()))
 
 
 def _read(path: Path) -> list[Sample]:
-    with zipfile.ZipFile(path) as pack:
-        names = sorted({name.split("/")[0] for name in pack.namelist()})
-        return [_sample(path, name, pack) for name in names]
+    pack = _pack(path)
+    names = sorted({name.split("/")[0] for name in pack.namelist()})
+    return [_sample(path, name, pack) for name in names]
 
 
 def _sample(path: Path, name: str, pack: zipfile.ZipFile) -> Sample:
