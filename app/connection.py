@@ -70,6 +70,8 @@ class Connection(HttpToolsProtocol):
         self._raw = self._payload = self._pieces = 0
         # Set once nothing that comes is read any more: the error to end with, and when to stop waiting for the client.
         self._is_deaf = False
+        # Before the first byte of a request there is a head already, that of none: line ends alone may fill it.
+        self.url, self.headers = b"", []
         self._active: RequestResponseCycle = None  # type: ignore[assignment]  # as uvicorn has its cycle
         self._error: ServiceError | None = None
         self._farewell: ServiceError | None = None
@@ -96,6 +98,9 @@ class Connection(HttpToolsProtocol):
         """The end."""
         self._door.forget(self)
         super().connection_lost(exc)
+        if self._active is not None:  # another one than the last that came, where requests were sent ahead
+            self._active.disconnected = True
+            self._active.message_event.set()
         self._unset_keepalive_if_required()
         self.pipeline.clear()
 
@@ -229,7 +234,15 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         self._slow_since = 0.0
-        super()._start_asgi_task(cycle, app)
+
+        async def send(message: Any) -> None:
+            # Its end is told a turn of the loop after the connection has ended, and it must not be written to before.
+            if self.flow.write_paused:
+                await self.flow.drain()
+            cycle.disconnected = cycle.disconnected or self.transport.is_closing()
+            await cycle.send(message)
+
+        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, send))
 
     def _feed(self, data: bytes) -> None:
         try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -45,6 +48,14 @@ def front(store: Path) -> Iterator[Front]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a client does, it is no error of the server's."""
+    yield
+    errors = [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    assert not [error for error in errors if not error.endswith("CancelledError\n")]  # a server ended by force
+
+
 def refusal(front: Front, *pieces: bytes) -> tuple[int, str]:
     """Status and code of the last answer, which is an error in its one shape and the end of the connection."""
     status, headers, body = front.ask(*pieces)[-1]
@@ -69,6 +80,11 @@ def test_setting_max_url_bytes_bounds_an_url_with_or_without_an_end(front: Front
 )  # fmt: skip
 def test_setting_max_header_bytes_bounds_headers_with_or_without_an_end(front: Front, header: bytes) -> None:
     assert refusal(front, GET, header) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize("before", [b"", LIVE])
+def test_line_ends_without_a_request_are_headers_too(front: Front, before: bytes) -> None:
+    assert refusal(front, before, b"\r\n" * 100_000) == (431, "headers_too_large")
 
 
 def test_a_hundred_megabytes_of_headers_are_not_collected(front: Front) -> None:
@@ -179,6 +195,22 @@ def test_a_body_nobody_asked_for_is_not_waited_for(front: Front) -> None:
     assert [status for status, _, _ in front.ask(head, b"x" * 10)] == [200]
 
 
+ASK_WAIT = json.dumps({"inputs": [[1, 1]]}).encode()
+ASK_WAIT = b"POST /infer?model=wait HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % len(ASK_WAIT) + ASK_WAIT
+
+
+@pytest.mark.parametrize("behind", [b"", LIVE, ASK_WAIT * 2])
+def test_a_client_that_breaks_off_with_requests_sent_ahead_is_not_written_to(front: Front, behind: bytes) -> None:
+    with front.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(ASK_WAIT + behind)
+        TURNSTILE.wait_until_entered()
+    until(lambda: front.open == 0)
+    TURNSTILE.let_through()
+    until(lambda: not front.server.server_state.tasks)
+    until(front.is_live)
+
+
 WIDE = npy(np.zeros((1, 3_000_000), np.float32))
 WIDE_HEAD = b"POST /infer?model=wide HTTP/1.1\r\naccept: application/x-npz\r\n" + HOST
 ASK_WIDE = WIDE_HEAD + b"content-length: %d\r\n\r\n" % len(WIDE) + WIDE
@@ -219,12 +251,10 @@ def test_settings_max_connections_and_max_connections_per_peer_let_idle_ones_mak
 
 
 def test_health_answers_when_all_connections_are_at_work(store: Path) -> None:
-    body = b'{"inputs": [[1, 1]]}'
-    ask = b"POST /infer?model=wait HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % len(body) + body
     with listening(store, warmup=False, max_connections=4, max_connections_per_peer=2) as front, ExitStack() as stack:
         busy = [stack.enter_context(front.connect()) for _ in range(2)]
         for connection in busy:
-            connection.sendall(ask)
+            connection.sendall(ASK_WAIT)
         until(lambda: len(front.server.server_state.tasks) == 2)
         for _ in range(40):  # who takes the places that are left for the health
             stack.enter_context(front.connect()).sendall(b"GET /hea")
