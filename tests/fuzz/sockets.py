@@ -17,6 +17,7 @@ import random
 import re
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.app.models import elementwise, write_model
 
@@ -36,6 +37,10 @@ ROOT = Path(__file__).parent.parent.parent
 # What the server may take: address space, resident memory at its most, files, and time for its health when it is busy.
 ADDRESS_BYTES, MOST_BYTES, FILES, HEALTH_S = 6 << 30, 700 << 20, 256, 10.0
 CLIENTS = 8
+# What a server may have more of than at its start: the threads of its pools.
+THREADS = 8
+# A line of the log that is no error: it has a time, a level, and a logger of ours.
+LINE = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING) [a-z][\w.]*: .*")
 INSIDE = re.compile(rb'Traceback|File "|site-packages|/work/|/home/|\.py\b|0x[0-9a-f]{8}')
 
 METHODS = [
@@ -47,7 +52,12 @@ TARGETS = [
     b"/graph?model=one", b"/", b"/nope", b"//health/live", b"/%00", b"/%ff%fe", b"/models/%0a%1b[2J", b"*",
     b"http://x/health/live", b"http://x", b"a:1", b"/../../etc/passwd", b"/?" + b"a=b&" * 5000,
     b"/infer?" + b"%41" * 2000, b"/" + b"a" * 40_000, b"/a b", b"/\xff", b"/graph?model=one&version=" + b"9" * 5000,
-    b"/models/one?version=1e9", b"/infer?model=one&outputs=" + b"x," * 3000, b"",
+    b"/models/one?version=1e9", b"/infer?model=one&outputs=" + b"x," * 3000, b"", b"/graph?format=svg",
+    b"/graph?format=%1b[2J", b"/graph?profile=1&format=text", b"/models/one/graph?profile=%0a", b"/docs",
+    b"/openapi.json",
+    b"/models/%e2%80%ae%0d%0a12:00:00 INFO x: y", b"/infer?top_k=nan&threshold=1e400",
+    b"/infer?model=%00&model=%ed%a0%80",
+    b"/infer?version=%D9%A1", b"/static/%2e%2e/settings.py", b"/models/one/infer/", b"/health/live?" + b"%0a" * 500,
 ]  # fmt: skip
 VERSIONS = [
     b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/9.9", b"HTTP/1.1 ", b"", b"HTP/1.1",
@@ -62,6 +72,10 @@ HEADERS = [
     b"accept: " + b"a/b;q=0.1," * 2000, b"accept: */*;q=nan", b"x-request-id: a\tb",
     b"x-request-id: " + b"i" * 1000, b"range: bytes=" + b"0-0," * 1000, b"cookie: " + b"c" * 20_000, b"a" * 70_000,
     b"bad header: x", b": x", b"x", b"a: b\r", b"a:\0", b" a: b", b"a: \xff", b"origin: http://x", b"a: b\n",
+    b"content-type: \xc2\x9b2J/\xe2\x80\xa8", b"content-type: multipart/form-data; boundary=\xff",
+    b"user-agent: \x9b2J",
+    b"x-request-id: \x1b[2J", b"x-request-id: %0a", b"x-forwarded-for: \xe2\x80\xae",
+    b"access-control-request-method: x",
 ]  # fmt: skip
 BODIES = [
     b"", b"{}", b'{"model": "one", "inputs": [[1, 2, 3]]}', b'{"inputs": "' + b'\\"' * 20_000, b"[" * 50_000,
@@ -69,7 +83,9 @@ BODIES = [
     b'{"model": "' + b"m" * 60_000, b"--x\r\n" * 10_000,
     b"--x\r\ncontent-disposition: form-data; name=f; filename=g\r\n\r\n" + b"\r\n--" * 10_000,
     b"--x\r\n" + b"a: b\r\n" * 5000, b"\x93NUMPY\x02\0\xff\xff\xff\xff" + b" " * 1000, b"PK\x03\x04" + b"\0" * 100,
-    b"\x89PNG\r\n\x1a\n" + b"\0" * 100, b"x" * 300_000,
+    b"\x89PNG\r\n\x1a\n" + b"\0" * 100, b"x" * 300_000, b'{"model": "\\u001b[2J\\n\\u202e\\ud800"}',
+    b'{"model": "one", "inputs": {"\\u0085\\n12:00:00 INFO x: y": 1}}', b'{"\x7f\xc2\x9b\xe2\x80\xa8": 1}',
+    b'--x\r\ncontent-disposition: form-data; name="\xe2\x80\xae\x1b"; filename="\x7f\n"\r\n\r\n\r\n--x--\r\n',
 ]  # fmt: skip
 CHUNK_SIZES = [
     b"5", b"0", b"-1", b"zz", b"ffffffffffffffffff", b"5;a=b", b"5;" + b"e" * 30_000, b"05", b" 5", b"5 ", b"0x5",
@@ -87,6 +103,7 @@ class Stream:
     pause_s: float = 0.0
     reads: bool = True
     ends: bool = False
+    resets: bool = False
 
 
 @dataclass
@@ -118,7 +135,8 @@ def request(random_: random.Random) -> bytes:
         headers.append(b"transfer-encoding: chunked")
         body = chunked(random_, body)
     end = pick([b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r"])
-    return line + end + b"".join(header + end for header in headers) + end + body
+    before = pick([b"", b"", b"", b"", b"", b"", b"\r\n", b"\n" * 100, b"\r\n" * 20_000])
+    return before + line + end + b"".join(header + end for header in headers) + end + body
 
 
 def chunked(random_: random.Random, body: bytes) -> bytes:
@@ -144,15 +162,26 @@ def stream(random_: random.Random) -> Stream:
     size = random_.choice([len(data) or 1, 65_536, 1000, 17])
     pieces = [data[start : start + size] for start in range(0, min(len(data), 300 * size), size)]
     pause = random_.choice([0.0, 0.0, 0.0, 0.002])
-    return Stream(pieces=pieces, pause_s=pause, reads=random_.random() < 0.8, ends=random_.random() < 0.3)
+    reads, ends, resets = random_.random() < 0.8, random_.random() < 0.3, random_.random() < 0.2
+    return Stream(pieces=pieces, pause_s=pause, reads=reads, ends=ends, resets=resets)
 
 
 class Server:
     """The process that is attacked."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
         self.process = process
         self.port = port
+        self._log = log
+
+    def holds(self) -> dict[str, int]:
+        """Its threads and open files."""
+        return {name: len(os.listdir(f"/proc/{self.process.pid}/{name}")) for name in ("task", "fd")}
+
+    def complaints(self) -> list[str]:
+        """What its log says, since the last time, that it should not: errors, and lines that somebody else wrote."""
+        lines = self._log.read().decode(errors="surrogateescape").splitlines()
+        return [ascii(line)[:500] for line in lines if not LINE.fullmatch(line) or not line.isprintable()]
 
     def peak_bytes(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -181,7 +210,11 @@ class Server:
 @contextmanager
 def attacked() -> Iterator[Server]:
     """A server with short times and little room, ready."""
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.NamedTemporaryFile() as log,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
         write_model(Path(folder), "one", elementwise("add(@0,1)", "(?,3)f32"))
         port = taken.getsockname()[1]
         taken.close()
@@ -192,17 +225,23 @@ def attacked() -> Iterator[Server]:
             "body_timeout_s": 2,
             "keep_alive_s": 1,
             "cache": False,
+            "access_log": True,
+            "log_level": "debug",
         }
         environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         environ |= {f"PNNX_SERVE_{key.upper()}": str(value) for key, value in own.items()}
-        with subprocess.Popen(
-            [sys.executable, "-m", "app", "serve"],
-            cwd=ROOT,
-            env=environ,
-            preexec_fn=_confine,
-            stdout=subprocess.DEVNULL,
-        ) as process:
-            server = Server(process, port)
+        with (
+            subprocess.Popen(
+                [sys.executable, "-m", "app", "serve"],
+                cwd=ROOT,
+                env=environ,
+                preexec_fn=_confine,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            ) as process,
+            open(log.name, "rb") as written,
+        ):
+            server = Server(process, port, written)
             try:
                 _until_live(server)
                 yield server
@@ -235,6 +274,9 @@ def play(server: Server, made: Stream) -> bytes:
             for piece in made.pieces:
                 connection.sendall(piece)
                 time.sleep(made.pause_s)
+            if made.resets:  # now, in the midst of whatever is done for it
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return b""
             if made.ends:
                 connection.shutdown(socket.SHUT_WR)
         while made.reads and (data := connection.recv(1 << 16)):
@@ -287,6 +329,7 @@ def attack(seconds: float, seed: int, rounds: int | None = None) -> Report:
     report, end, number = Report(), time.monotonic() + seconds, 0
     with attacked() as server, ThreadPoolExecutor(CLIENTS) as pool:
         crowd: list[socket.socket] = []
+        before = server.holds()
         while time.monotonic() < end and number != rounds and not report.findings:
             random_ = random.Random(f"{seed}/{number}")
             _crowd(server, crowd, random_)
@@ -302,6 +345,7 @@ def attack(seconds: float, seed: int, rounds: int | None = None) -> Report:
             _look(server, report, number)
         for connection in crowd:
             connection.close()
+        _look_behind(server, report, before)
     return report
 
 
@@ -315,6 +359,18 @@ def _crowd(server: Server, crowd: list[socket.socket], random_: random.Random) -
             crowd[-1].sendall(random_.choice(IDLE))
 
 
+def _look_behind(server: Server, report: Report, before: dict[str, int]) -> None:
+    """Once all clients are gone, so is what was held for them."""
+    end = time.monotonic() + 20
+    while not report.findings:
+        held = server.holds()
+        if held["task"] <= before["task"] + THREADS and held["fd"] <= before["fd"] + THREADS:
+            return
+        if time.monotonic() > end:
+            report.findings.append(f"held after all: {held}, before: {before}")
+        time.sleep(0.1)
+
+
 def _look(server: Server, report: Report, number: int) -> None:
     if server.process.poll() is not None:
         report.findings.append(f"the server ended with status {server.process.returncode} in round {number}")
@@ -323,6 +379,7 @@ def _look(server: Server, report: Report, number: int) -> None:
         report.slowest_health_s = max(report.slowest_health_s, server.health_s())
     except OSError as error:
         report.findings.append(f"no health after round {number}: {error}")
+    report.findings += [f"the log of round {number} has {line}" for line in server.complaints()[:3]]
     report.peak_bytes = max(report.peak_bytes, server.peak_bytes())
     if report.peak_bytes > MOST_BYTES:
         report.findings.append(f"{report.peak_bytes >> 20} MiB after round {number}")
