@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fastapi import FastAPI
@@ -22,23 +22,37 @@ _PIECE: Final = 1 << 20
 
 
 class ChargedResponse(Response):
-    """An answer whose request holds memory until it is sent."""
+    """An answer whose request holds memory until it is sent.
 
-    def __init__(self, content: bytes, allowance: Allowance, media_type: str) -> None:
-        super().__init__(content, media_type=media_type)
+    Args:
+        pieces: its body, whole or cut anywhere.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], allowance: Allowance, media_type: str) -> None:
+        length = sum(map(len, pieces))
+        super().__init__(headers={"content-length": str(length)}, media_type=media_type)
+        self._pieces = pieces
         self._allowance = allowance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, a large one in pieces: each waits until those before it are on their way."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            last = max(0, len(self.body) - 1) // _PIECE * _PIECE
-            for start in range(0, last, _PIECE):
-                piece = self.body[start : start + _PIECE]
+            *others, last = [*_cut(self._pieces)] or [b""]
+            for piece in others:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": self.body[last:] if last else self.body})
+            await send({"type": "http.response.body", "body": last})
         finally:
             self._allowance.close()
+
+
+def _cut(pieces: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    for piece in pieces:
+        if len(piece) <= _PIECE:
+            yield piece
+        else:
+            whole = memoryview(piece)  # no copies of all of it while it waits
+            yield from (whole[start : start + _PIECE] for start in range(0, len(piece), _PIECE))
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

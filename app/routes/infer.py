@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from app.accept import choose
 from app.body import read_body, until_disconnect
-from app.codec.answers import dump_json, json_tensors
+from app.codec.answers import dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npz
@@ -63,7 +63,7 @@ async def _answer(request: Request, name: str | None) -> Response:
     return ChargedResponse(content, allowance, media_type)
 
 
-async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[bytes, str]:
+async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[list[bytes], str]:
     plane = dataplane(request)
     deadline = plane.deadline()
     accept = request.headers.get("accept", "")
@@ -119,23 +119,23 @@ def _request(message: Message) -> InferRequest:
     return InferRequest(decode=message.decode, outputs=message.outputs, parameters=message.parameters)
 
 
-def _as_json(answer: Answer) -> bytes:
+def _as_json(answer: Answer) -> list[bytes]:
     result = answer.result
     body: dict[str, Any] = {"model": answer.model, "version": answer.version}
     if result.predictions is not None:
         body["predictions"] = result.predictions[0] if len(result.predictions) == 1 else result.predictions
     if result.outputs or result.predictions is None:
         body["outputs"] = json_tensors(result.outputs)
-    return dump_json({**body, "timing": result.timing.as_ms()})
+    return dump_pieces({**body, "timing": result.timing.as_ms()})
 
 
-def _as_npz(answer: Answer) -> bytes:
-    return write_npz(answer.result.outputs)
+def _as_npz(answer: Answer) -> list[bytes]:
+    return [write_npz(answer.result.outputs)]
 
 
-def _as_png(answer: Answer) -> bytes:
+def _as_png(answer: Answer) -> list[bytes]:
     assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
-    return answer.result.drawing
+    return [answer.result.drawing]
 
 
-_ENCODERS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: _as_json, NPZ: _as_npz, PNG: _as_png}
+_ENCODERS: Final[dict[str, Callable[[Answer], list[bytes]]]] = {JSON: _as_json, NPZ: _as_npz, PNG: _as_png}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.codec.answers import dump_json, json_tensor
+from app.codec import answers
+from app.codec.answers import dump_json, dump_pieces, json_tensor
 from app.errors import ServiceError
 
 
@@ -68,3 +69,44 @@ def test_order_is_row_major_whatever_the_memory_looks_like() -> None:
 
 def test_flags_are_true_and_false() -> None:
     assert text(np.array([True, False]))["data"] == [True, False]
+
+
+LARGE = arrays.arrays(
+    st.sampled_from(["float16", "float32", "float64", "complex64", "int64", "uint64", "int8", "uint8", "bool"]),
+    arrays.array_shapes(min_dims=0, min_side=0, max_side=9),
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), LARGE, max_size=3), st.integers(1, 9), st.integers(1, 40))
+def test_answers_in_pieces_are_what_they_are_as_a_whole(tensors: dict[str, np.ndarray], slab: int, piece: int) -> None:
+    def answer() -> dict[str, object]:
+        return {
+            "model": "m\n",
+            "outputs": {name: json_tensor(array) for name, array in tensors.items()},
+            "timing": {"total": 1.5},
+        }
+
+    whole = dump_pieces(answer())
+    assert len(whole) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "_SLAB", slab)
+        patch.setattr(answers, "_PIECE", piece)
+        pieces = dump_pieces(answer())
+    assert b"".join(pieces) == whole[0] == dump_json(answer())
+    longest = max((array.size for array in tensors.values()), default=0)
+    assert longest <= slab or len(pieces) > 1
+
+
+@pytest.mark.parametrize("last", [1.25, np.nan])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+def test_no_piece_of_a_large_answer_is_longer_than_two_megabytes(last: float, dtype: str) -> None:
+    if dtype == "int64" and np.isnan(last):
+        last = 3
+    array = np.random.default_rng(0).standard_normal(300_000).astype(dtype)
+    array[-1] = last
+    pieces = dump_pieces({"outputs": {"out0": json_tensor(array)}})
+    assert max(map(len, pieces)) <= 2 << 20
+    data = json.loads(b"".join(pieces))["outputs"]["out0"]["data"]
+    assert len(data) == array.size
+    if dtype == "float64":
+        np.testing.assert_array_equal(np.array(data, np.float64), array)
