@@ -93,7 +93,7 @@ async def until_disconnect(request: Request, answer: asyncio.Task[T]) -> T:
 async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
     body, room = bytearray(), 0
     try:
-        allowance.would_fit(announced)
+        allowance.would_fit(announced, arriving=True)
         async for chunk in request.stream():
             size = len(body) + len(chunk)
             if size > limit:

@@ -120,13 +120,13 @@ class Allowance:
         """Bytes it holds now."""
         return self._held
 
-    def would_fit(self, count: int) -> None:
-        """Refuse a body of so many bytes that would be refused anyway.
+    def would_fit(self, count: int, *, arriving: bool = False) -> None:
+        """Refuse early what would be refused anyway: so many bytes more; arriving: of a body.
 
         Raises:
             RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
         """
-        self._budget.take(count, self._held, arriving=True, is_only_asked=True)
+        self._budget.take(count, self._held, arriving=arriving, is_only_asked=True)
 
     def charge(self, count: int, *, arriving: bool = False) -> None:
         """Hold so many bytes more, until it is over.
@@ -204,6 +204,17 @@ def charge(count: int) -> None:
     allowance = _current.get()
     if allowance is not None:
         allowance.charge(count)
+
+
+def would_fit(count: int) -> None:
+    """Go on only if the request at hand may hold so many bytes more later.
+
+    Raises:
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+    """
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.would_fit(count)
 
 
 @contextmanager

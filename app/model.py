@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from app.errors import ConfigError, InputMismatchError, InvalidRequestError, Not
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.machine_memory import available_bytes
-from app.memory import charge, charged
+from app.memory import charge, charged, would_fit
 from app.progress import CompileProgress
 from app.sessions import open_session
 from app.settings import Settings
@@ -234,11 +235,16 @@ class Model:
             if not isinstance(value, tuple):
                 tensors[name] = value
             elif self.preprocessor is not None:
-                prepared = self.preprocessor(value)
+                prepared = self.preprocessor(value, partial(self._admit, inputs, name))
                 tensors[name], placements = prepared.tensor, prepared.placements
                 timing.decode_s += prepared.decode_s
                 timing.preprocess_s += prepared.preprocess_s
         return tensors, placements
+
+    def _admit(self, inputs: Inputs, name: str, batch: NDArray[Any]) -> None:
+        """Refuse a run that will not fit before its pictures are decoded: of those the size is known already."""
+        known = {other: value for other, value in inputs.items() if not isinstance(value, tuple)}
+        would_fit(self.session.estimate_bytes({**known, name: batch}))
 
     def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
         """For tensors sent as they are the picture is the network's canvas: its first input of four dimensions."""

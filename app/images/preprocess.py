@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -63,8 +63,13 @@ class Preprocessor:
         self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
         self._table = _table(self.config, self._dtype, 1 if self._mode == "L" else 3)
 
-    def __call__(self, pictures: Sequence[Picture]) -> Prepared:
-        """Decode, resize and normalise a batch, one picture at a time so that one decoded picture exists at once."""
+    def __call__(
+        self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None] = lambda batch: None
+    ) -> Prepared:
+        """Decode, resize and normalise a batch, one picture at a time so that one decoded picture exists at once.
+
+        admit: given the batch before anything is decoded into it; raises where a batch of that shape will not be run.
+        """
         if len(pictures) > self._settings.max_images:
             raise RequestTooLargeError(
                 f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
@@ -80,6 +85,7 @@ class Preprocessor:
             placement = placement if canvas is None else replace(placement, canvas=canvas)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
+                admit(batch)
             elif placement.canvas != placements[0].canvas:
                 raise _sizes_differ(picture, placement.canvas, placements[0].canvas)
             with charged(opened.cost(self._mode, placement.resized) + self._cost_of_fitting(opened.size, placement)):

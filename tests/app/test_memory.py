@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +12,15 @@ import httpx
 import numpy as np
 import pytest
 
+import engine
 from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
+from app.images.decode import OpenPicture
 from app.machine_memory import available_bytes, budget_bytes
 from app.memory import MemoryBudget, charge, charged, check
 from tests.app.client import Client, serving
 from tests.app.models import TURNSTILE, elementwise, through, write_model
-from tests.app.pictures import npy, npz
+from tests.app.pictures import encoded, gradient, npy, npz
 
 MB = 2**20
 
@@ -47,7 +50,7 @@ def test_bodies_that_still_arrive_leave_half_for_those_that_are_there() -> None:
     first, second = budget.open(), budget.open()
     first.charge(30, arriving=True)
     with pytest.raises(QueueFullError):
-        second.would_fit(21)
+        second.would_fit(21, arriving=True)
     first.arrived()
     second.charge(50, arriving=True)
     assert budget.used == 80
@@ -199,3 +202,28 @@ def test_answers_are_sent_whole_in_pieces(store: Path) -> None:
                              headers={"content-type": "application/x-npy", "accept": "application/x-npz"})  # fmt: skip
         assert int(answer.headers["content-length"]) == len(answer.content) > 4 * MB
         assert isinstance(answer, httpx.Response) and ends_empty(client)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_that_is_too_dear_is_refused_before_a_picture_is_decoded(
+    store: Path, monkeypatch: pytest.MonkeyPatch, format: str, count: int
+) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def estimate(self: engine.Session, inputs: dict[str, np.ndarray]) -> int:
+        asked.extend(array.shape for array in inputs.values())
+        return 1 << 50
+
+    def decode(*_: object) -> None:
+        raise AssertionError("it was decoded")
+
+    picture = base64.b64encode(encoded(gradient(40, 30), format)).decode()
+    with small(store, 100 * MB) as client:  # type: ignore[attr-defined]
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.Session, "estimate_bytes", estimate)
+            patch.setattr(OpenPicture, "decode", decode)
+            answer = client.post("/models/open/infer", json={"inputs": [{"image": picture}] * count})
+        assert answer.status_code == 413 and "memory" in answer.text, answer.text
+        assert asked == [(count, 3, 30, 40)] and ends_empty(client)
+        assert client.post("/models/open/infer", json={"image": picture}).status_code == 200
