@@ -28,10 +28,10 @@ serve: install ## serve the models in model_store/ on 127.0.0.1:8000
 test: lint type pytest ## lint, types, and all tests with branch coverage
 
 pytest: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 
 nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --hypothesis-profile=nightly --timeout=3600
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile=nightly --timeout=3600
 
 fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, data, bodies and sockets, each in child processes under limits
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)

@@ -13,6 +13,8 @@ import engine
 from tests.pnnx.build import pair
 
 F32 = np.float32
+# No test waits this long, unless what it waits for never comes.
+PATIENCE_S = 120.0
 
 
 class Turnstile:
@@ -24,10 +26,10 @@ class Turnstile:
 
     def go_through(self) -> None:
         self.entered.release()
-        assert self.passes.acquire(timeout=20), "nobody let the run through"
+        assert self.passes.acquire(timeout=PATIENCE_S), "nobody let the run through"
 
     def wait_until_entered(self) -> None:
-        assert self.entered.acquire(timeout=20), "no run came"
+        assert self.entered.acquire(timeout=PATIENCE_S), "no run came"
 
     def let_through(self, runs: int = 1) -> None:
         self.passes.release(runs)

@@ -12,7 +12,7 @@ import pytest
 from app import crew
 from app.crew import Crew, Job, LoadingStoppedError, Stop
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Work:

@@ -17,7 +17,7 @@ from tests.app.client import Client, serving
 from tests.app.models import TURNSTILE, elementwise, through, write_model
 
 ADD = elementwise("add(@0,1)", "(?,2)f32")
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def text(content: str | bytes) -> Callable[[Path], None]:

@@ -13,6 +13,7 @@ import pytest
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.lane import Lane, Ticket
 from app.log import request_id
+from tests.app.models import PATIENCE_S
 
 LATER = 60.0
 
@@ -27,7 +28,7 @@ class Held:
     def __call__(self, ticket: Ticket) -> str:
         self.ticket = ticket
         self.started.set()
-        assert self.release.wait(20)
+        assert self.release.wait(PATIENCE_S)
         return "done"
 
     async def running(self) -> None:

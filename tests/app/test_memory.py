@@ -19,7 +19,7 @@ from app.images.decode import OpenPicture
 from app.machine_memory import available_bytes, budget_bytes
 from app.memory import MemoryBudget, charge, charged, check
 from tests.app.client import Client, serving
-from tests.app.models import TURNSTILE, elementwise, through, write_model
+from tests.app.models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
 from tests.app.pictures import encoded, gradient, npy, npz
 
 MB = 2**20
@@ -66,11 +66,11 @@ def test_the_last_user_gives_back() -> None:
         with allowance.working(lambda: False):
             allowance.charge(10)
             entered.set()
-            assert leave.wait(20)
+            assert leave.wait(PATIENCE_S)
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert entered.wait(20)
+    assert entered.wait(PATIENCE_S)
     allowance.close()
     assert budget.used == 10
     leave.set()

@@ -11,7 +11,7 @@ import pytest
 from app.model import Model
 from app.repository import find_models, scan
 from tests.app.client import serving
-from tests.app.models import elementwise, through, write_classifier, write_model
+from tests.app.models import PATIENCE_S, elementwise, through, write_classifier, write_model
 from tests.pnnx.build import pair
 
 ADD = elementwise("add(@0,1)", "(?,2)f32")
@@ -196,7 +196,7 @@ def test_a_model_that_cannot_run_is_not_ready(tmp_path: Path) -> None:
 def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "good", ADD)
     begin = threading.Event()
-    monkeypatch.setattr("app.store.find_models", lambda store: find_models(store) if begin.wait(20) else [])
+    monkeypatch.setattr("app.store.find_models", lambda store: find_models(store) if begin.wait(PATIENCE_S) else [])
     with serving(tmp_path, wait=False) as client:
         live, before, refused = client.get("/health/live"), client.get("/health/ready"), client.infer("good", [[1, 1]])
         begin.set()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.app.client import Client, serving
-from tests.app.models import TURNSTILE, elementwise, through, write_model
+from tests.app.models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
 from tests.pnnx.build import members, pair, param
 
 SHAPE = "(?,2)f32"
@@ -235,7 +235,7 @@ def test_a_server_looks_by_itself(tmp_path: Path) -> None:
     write(tmp_path, 2)
     with serving(tmp_path, reload_interval_s=0.01) as client:
         write(tmp_path, 3)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while answer(client) != 3:
             assert time.monotonic() < end, "nobody noticed"
     assert not [each for each in threading.enumerate() if each.name == "watch" and not each.daemon]

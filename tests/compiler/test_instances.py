@@ -22,7 +22,7 @@ from engine.pnnx import Graph, Operator
 from engine.tensor import Array, TensorSpec
 
 F32 = np.dtype(np.float32)
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def network(*shape: int | None) -> RuntimeGraph:
