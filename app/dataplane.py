@@ -202,7 +202,8 @@ class DataPlane:
 def _charged(work: Callable[[], T], ticket: Ticket) -> T:
     """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
     allowance = current()
-    if allowance is None:
-        return work()
-    with allowance.working(ticket.is_void):
-        return work()
+    with engine.cancelling(ticket.is_void):
+        if allowance is None:
+            return work()
+        with allowance.working(ticket.is_void):
+            return work()

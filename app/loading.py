@@ -37,7 +37,8 @@ def load_model(
         LoadFailedError: whatever it is that goes wrong.
     """
     try:
-        return _load(files, version, settings, threads, stop, verify)
+        with engine.cancelling(stop.is_void):
+            return _load(files, version, settings, threads, stop, verify)
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         raise LoadFailedError(told(str(exc))) from exc
     except LoadingStoppedError as exc:

@@ -1,4 +1,4 @@
-"""How much memory there is for this process, and giving back to the system what is no longer used.
+"""How much memory requests may take, and giving back to the system what is no longer used.
 
 glibc keeps freed memory for the next request, and numpy's large arrays are mapped anew each time, which triples the
 cost of receiving one: so the heap is told to keep some (``keep_heap``), and to give back the rest after a request that
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
+
+import engine
 
 # The part of the memory there is that requests may take; the rest is for weights, code, arenas and everybody else.
 SHARE: Final = 1 / 4
 
-_UNLIMITED: Final = 1 << 60
-# Where nothing can be found out.
-_ASSUMED: Final = 4 << 30
 _LEAST: Final = 64 << 20
 
 _M_TRIM_THRESHOLD: Final = -1
@@ -37,18 +33,8 @@ _PAUSE_S: Final = 1.0
 
 def budget_bytes(setting: int | None, workers: int = 1) -> int:
     """The bytes that requests of one server process may take; setting is the user's own limit for all of them."""
-    total = setting if setting is not None else max(_LEAST, int(available_bytes() * SHARE))
+    total = setting if setting is not None else max(_LEAST, int(engine.total_memory_bytes() * SHARE))
     return max(1, total // workers)
-
-
-def available_bytes(
-    meminfo: Path = Path("/proc/meminfo"),
-    proc: Path = Path("/proc/self/cgroup"),
-    root: Path = Path("/sys/fs/cgroup"),
-) -> int:
-    """The machine's memory, or less where the control group, or a limit of the process, says so."""
-    limits = [*_machine(meminfo), *_groups(proc, root), *_process()]
-    return min((limit for limit in limits if 0 < limit < _UNLIMITED), default=_ASSUMED)
 
 
 def keep_heap() -> None:
@@ -100,41 +86,3 @@ def _libc() -> Any:
         return None
     libc.malloc_trim.argtypes, libc.mallopt.argtypes = (ctypes.c_size_t,), (ctypes.c_int, ctypes.c_int)
     return libc
-
-
-def _machine(meminfo: Path) -> Iterator[int]:
-    for line in _read(meminfo).splitlines():
-        if line.startswith("MemTotal:"):
-            yield int(line.split()[1]) * 1024
-
-
-def _groups(proc: Path, root: Path) -> Iterator[int]:
-    for line in _read(proc).splitlines():
-        hierarchy, controllers, path = line.split(":", 2)
-        inside = Path(path.lstrip("/"))
-        for group in (inside, *inside.parents):
-            if hierarchy == "0":
-                yield _number(_read(root / group / "memory.max"))
-            elif "memory" in controllers.split(","):
-                yield _number(_read(root / "memory" / group / "memory.limit_in_bytes"))
-
-
-def _process() -> Iterator[int]:
-    """Limits of addresses count what is mapped already, weights and libraries among it."""
-    mapped = int((_read(Path("/proc/self/statm")).split() or ["0"])[0]) * resource.getpagesize()
-    for name in ("RLIMIT_AS", "RLIMIT_DATA"):
-        limit = resource.getrlimit(getattr(resource, name))[0]
-        if limit != resource.RLIM_INFINITY:
-            yield max(1, limit - mapped)
-
-
-def _number(text: str) -> int:
-    stripped = text.strip()
-    return int(stripped) if stripped.isdigit() and len(stripped) < 20 else 0
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -17,7 +17,6 @@ from app.config import ModelConfig
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.machine_memory import available_bytes
 from app.memory import charge, charged, would_fit
 from app.progress import CompileProgress
 from app.sessions import open_session
@@ -195,7 +194,7 @@ class Model:
 
     def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)
-        there_is = available_bytes()
+        there_is = engine.total_memory_bytes()
         if needed > there_is:
             raise ConfigError(f"a run of one item takes some {needed:,} bytes, expected at most {there_is:,}")
 

@@ -43,6 +43,8 @@ from engine.machine import measure_peak
 from engine.pnnx.sniffing import kind_of_file
 from engine.session import Outputs, Session
 from engine.sharing import Exchange, share_memory
+from engine.stopping import cancelling
+from engine.system_memory import free_memory_bytes, total_memory_bytes
 from engine.tensor import TensorSpec
 
 __all__ = [
@@ -77,9 +79,11 @@ __all__ = [
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",
+    "cancelling",
     "check",
     "compare",
     "explain",
+    "free_memory_bytes",
     "kind_of_file",
     "load",
     "measure_peak",
@@ -87,6 +91,7 @@ __all__ = [
     "register",
     "registry",
     "share_memory",
+    "total_memory_bytes",
 ]
 
 

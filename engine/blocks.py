@@ -12,16 +12,16 @@ import errno
 import fcntl
 import mmap
 import os
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from engine.stopping import check_wanted
+from engine.system_memory import free_memory_bytes
 from engine.tensor import Array
 
 _FICLONE: Final = 0x40049409
@@ -51,7 +51,7 @@ def read_block(descriptor: int, size: int) -> Array:
     """
     if size == 0:
         return np.zeros(0, np.uint8)
-    if size > _CHECKED_BYTES and size > _available_bytes():
+    if size > _CHECKED_BYTES and size > free_memory_bytes():
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
     block = mmap.mmap(-1, size, flags=_FLAGS)
     if size >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -59,6 +59,7 @@ def read_block(descriptor: int, size: int) -> Array:
     with memoryview(block) as view:
         for at, end in _filled(descriptor, size):
             while at < end:
+                check_wanted()
                 count = os.preadv(descriptor, [view[at : min(end, at + _PIECE_BYTES)]], at)
                 if count == 0:
                     raise TornError
@@ -144,13 +145,3 @@ def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
         if at < size:
             yield at, min(end, size)
         at = end
-
-
-def _available_bytes() -> int:
-    """What this process may still take, by the machine and by its control group."""
-    limits = [sys.maxsize]
-    with suppress(OSError, ValueError, IndexError):
-        limits.append(int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10)
-    with suppress(OSError, ValueError):
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits)

@@ -1,21 +1,19 @@
 """What no tensor and no parameter may exceed, looked at before memory is asked for or a loop begins.
 
-Sizes are products of Python integers, which do not wrap. The memory that counts is what this process may ever have:
-of the machine, of the group of processes it is confined to, or of the process itself, whichever is least.
+Sizes are products of Python integers, which do not wrap. The memory that counts is what this process may ever have
+(system_memory.py).
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import os
-import resource
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from engine.errors import ShapeError
+from engine.system_memory import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
 
 MAX_RANK: Final = 64
@@ -33,7 +31,6 @@ MAX_NESTING: Final = 32
 MAX_STEPS: Final = 2**20
 """Turns of a loop of Python that a parameter alone can ask for; each turn computes an array."""
 
-_CGROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _UNSHOWN: Final = 8
 # What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
 _SCRATCH: Final = 1 << 28
@@ -43,19 +40,7 @@ _TIMES: Final = 64
 @lru_cache(maxsize=1)
 def memory_bytes() -> int:
     """Memory this process may have in all; found out once."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in _CGROUPS:
-        try:
-            text = path.read_text().strip()
-        except (OSError, ValueError):
-            continue
-        found += [int(text)] if text.isdecimal() else []
-    return min(size for size in (*found, *_own_limits()) if size > 0)
-
-
-def _own_limits() -> list[int]:
-    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    return [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    return total_memory_bytes()
 
 
 def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the result") -> None:

@@ -30,6 +30,7 @@ from engine.machine import (
     make_machine,
     rows_of,
 )
+from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
 # Footprints are small; a client that sends ever new shapes must not make them many.
@@ -170,7 +171,8 @@ class Session:
             EngineError: an operator refuses or fails; names the operator.
         """
         try:
-            return self._run_any(inputs, profile, tuple(taps), cancelled)
+            with cancelling(cancelled) as asked:
+                return self._run_any(inputs, profile, tuple(taps), asked)
         except EngineError:
             raise
         except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
@@ -272,8 +274,9 @@ class Session:
             known = self._with_batch(known, batch)
         if self._machine is None or len(known) != len(wanted) or not all(spec.is_static for spec in known):
             return None
-        graph, known = self._graph_for(known)
-        return self._machine.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
+        with cancelling(cancelled):
+            graph, known = self._graph_for(known)
+            return self._machine.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
 
     def _graph_for(self, specs: list[TensorSpec]) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts."""
@@ -315,8 +318,21 @@ class Session:
             for spec, axis in zip(outputs, axes, strict=True)
         )
 
-    def describe(self) -> dict[str, Any]:
-        """The graph's description together with how this session runs it."""
+    def describe(self, cancelled: Callable[[], bool] | None = None) -> dict[str, Any]:
+        """The graph's description together with how this session runs it.
+
+        What that needs is compiled, and other batches are tried, if neither has happened yet.
+
+        Args:
+            cancelled: asked between operators, and the like, whether it is no longer wanted.
+
+        Raises:
+            RunCancelledError: ``cancelled`` said so.
+        """
+        with cancelling(cancelled):
+            return self._describe()
+
+    def _describe(self) -> dict[str, Any]:
         description = self.graph.describe()
         specs = [port.spec for port in self.graph.inputs]
         known = [spec for spec in specs if spec is not None and spec.is_static]

@@ -22,6 +22,7 @@ from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.team import team_code
 from engine.errors import CompileError
 from engine.passes import PassReport
+from engine.stopping import wanted, wanted_quick
 from engine.tensor import Array
 
 # Instructions of all kernels of a program: some minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
@@ -81,7 +82,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
 def _code(steps: Sequence[Step], host: Host, progress: Progress) -> list[bytes]:
     """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress."""
     first: dict[str, KernelStep] = {}
-    for step in steps:
+    for step in wanted_quick(steps):
         if isinstance(step, KernelStep):
             first.setdefault(step.kernel.name, step)
     objects, refused, left = [machine.assemble(team_code(host), host)], dict[str, str](), PROGRAM_OPERATIONS
@@ -137,13 +138,13 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
     """All constant storages one after the other, each aligned; where each begins, in bytes."""
     places: dict[Storage, int] = {}
     end = 0
-    for step in steps:
+    for step in wanted(steps):
         for storage in storages_of(step):
             if storage.home is Home.CONSTANT and storage not in places:
                 places[storage] = end
                 end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
     block = aligned_bytes(end)
-    for storage, at in places.items():
+    for storage, at in wanted(places.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
     return block, places

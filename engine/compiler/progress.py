@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from engine.errors import RunCancelledError
+from engine.stopping import check_wanted
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done (``passes``, ``lowering``, ``assembling``), how many parts of it are done and how many
@@ -20,14 +21,13 @@ def asking(progress: Progress, cancelled: Callable[[], bool] | None) -> Progress
     """The same, which then asks whether what is being made is still wanted.
 
     Raises:
-        RunCancelledError: when called, and ``cancelled`` says so.
+        RunCancelledError: when called, and ``cancelled`` says so, or who asked for all this does.
     """
-    if cancelled is None:
-        return progress
 
     def tell(doing: str, done: int, of: int) -> None:
         progress(doing, done, of)
-        if cancelled():
+        check_wanted(doing, "compiling was cancelled")
+        if cancelled is not None and cancelled():
             raise RunCancelledError("compiling was cancelled", where=doing)
 
     return tell

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import EngineError
+from engine.errors import EngineError, RunCancelledError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.port import Port, state_axis
 from engine.graph.reference import execute
@@ -103,6 +103,8 @@ def _tried(graph: RuntimeGraph) -> list[set[tuple[int, ...]]]:
         inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
         try:
             outputs = execute(graph.plan, inputs)
+        except RunCancelledError:
+            raise
         except EngineError:
             return []
         if len(outputs) != len(found):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.errors import EngineError, InputError
+from engine.errors import EngineError, InputError, RunCancelledError
 from engine.graph.batch_axes import Axes, InputAxes, example, output_axes, readings, resized
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.reference import execute
@@ -83,6 +83,8 @@ def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
     """The graph for any batch, if it gives what single runs give; otherwise why not."""
     try:
         general, outputs = graph.for_batches_along(reading.axes)
+    except RunCancelledError:
+        raise
     except EngineError as error:  # BatchError, or an operator that does not take the rewritten graph
         return str(error)
     if not _agrees(graph, general, reading, outputs):
@@ -97,6 +99,8 @@ def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outp
     try:
         together = execute(general.plan, inputs)
         apart = split(inputs, reading.exported, reading.axes, outputs, lambda part: execute(graph.plan, part))
+    except RunCancelledError:
+        raise
     except EngineError:
         return False
     return len(together) == len(apart) and all(_close(a, b) for a, b in zip(together, apart, strict=True))

@@ -12,6 +12,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port
 from engine.graph.warning import GraphWarning
 from engine.layers.container import Expression
+from engine.stopping import wanted
 from engine.tensor import TensorSpec, dtype_name
 
 
@@ -24,7 +25,7 @@ def describe(
     warnings: Sequence[GraphWarning],
 ) -> dict[str, Any]:
     """Everything a graph can tell, as dicts, lists, strings and numbers."""
-    described = [_operator(op) for op in operators]
+    described = [_operator(op) for op in wanted(operators)]
     operands = [operand for op in operators for operand in op.outputs]
     return {
         "name": name,

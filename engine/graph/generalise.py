@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine import pnnx
-from engine.errors import EngineError, GraphError
+from engine.errors import EngineError, GraphError, RunCancelledError
 from engine.graph.inference import split_outputs
 from engine.graph.linking import bind_operator
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import flatten
 from engine.layers import Registry
+from engine.stopping import wanted
 from engine.tensor import UNKNOWN, TensorSpec, product
 
 FACTOR = 11
@@ -57,7 +58,7 @@ def generalise_batch(
         BatchError: naming the operator that forbids it.
     """
     tracer = _Tracer(source, registry, axes)
-    for op in order:
+    for op in wanted(order):
         tracer.follow(op)
     annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
     return Generalised(
@@ -127,6 +128,8 @@ class _Tracer:
         for candidate in self._candidates(op) if is_batched else [[op.source]]:
             try:
                 values = self._try(candidate, op)
+            except RunCancelledError:
+                raise
             except EngineError as error:
                 failure = error
                 continue

@@ -13,6 +13,7 @@ from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.foreign import fitted
 from engine.limits import check_results
+from engine.stopping import wanted, wanted_quick
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
 
 _LONGEST: Final = 500
@@ -73,7 +74,7 @@ def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
     Raises:
         EngineError: when operands cannot fit their operator; names the operator.
     """
-    for op in order:
+    for op in wanted(order):
         if op.layer is not None:
             results = _infer(op, [values[operand.name] for operand in op.inputs])
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
@@ -153,7 +154,7 @@ def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
 
 def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
     """Operands whose spec the file contradicts."""
-    return [mismatch for operand in operands if (mismatch := _check(operand)) is not None]
+    return [mismatch for operand in wanted_quick(operands) if (mismatch := _check(operand)) is not None]
 
 
 def _check(operand: RuntimeOperand) -> Mismatch | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.container import Arrangement, Constant
+from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec
 
 
@@ -49,7 +50,9 @@ def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
     """The lifetime of every value in this order, in the order they are made."""
     place = {op.name: index for index, op in enumerate(order)}
     ends: dict[str, int] = {}
-    for op in reversed(order):  # users come before makers, so that containers know their end before their items ask
+    for op in wanted_quick(
+        reversed(order)
+    ):  # users come before makers, so that containers know their end before their items ask
         for operand in op.outputs:
             ends[operand.name] = max(
                 (_last_use(user, place, ends) for user in operand.consumers), default=place[op.name]

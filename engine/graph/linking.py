@@ -10,6 +10,7 @@ from engine.errors import EngineError, GraphError, ParameterError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers import Annotations, BoundLayer, Registry, bind
+from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec
 
 BOUNDARY_TYPES = ("pnnx.Input", "pnnx.Output")
@@ -34,7 +35,7 @@ def link(
     operands = _make_operands(source)
     _check_constants(source, registry)
     binder = _Binder(source.annotations, registry, layers or {})
-    operators = [_make_operator(op, operands, binder) for op in source.operators]
+    operators = [_make_operator(op, operands, binder) for op in wanted_quick(source.operators)]
     _check_names(operators)
     for op in operators:
         for operand in op.outputs:

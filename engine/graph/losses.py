@@ -12,6 +12,7 @@ import numpy as np
 from engine.errors import GraphError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.stopping import wanted
 from engine.tensor import BFLOAT16
 
 
@@ -80,7 +81,7 @@ def find_losses(operands: Iterable[RuntimeOperand], untyped: Collection[str]) ->
         operands: of the whole graph.
         untyped: names of the operands that the file announces with the dtype ``null``.
     """
-    for operand in operands:
+    for operand in wanted(operands):
         maker = operand.producer
         if maker is None:
             continue

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from engine.errors import GraphError, ParameterError
 from engine.graph.lifetime import bytes_of, peak_bytes
 from engine.graph.operator import RuntimeOperator
+from engine.stopping import check_wanted
 
 OrderName = Literal["kahn", "depth_first", "least_memory"]
 Order = list[RuntimeOperator]
@@ -67,6 +68,7 @@ def _greedy(operators: Sequence[RuntimeOperator]) -> Order:
     ready = [op for op in operators if not op.inputs]
     order: Order = []
     while ready:
+        check_wanted()
         op = min(ready, key=lambda candidate: _growth(candidate, uses))
         ready.remove(op)
         order.append(op)

@@ -15,6 +15,7 @@ from engine.graph.inference import computed_outputs
 from engine.graph.plan import Plan, Step
 from engine.graph.port import flatten
 from engine.graph.watch import Watch
+from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array
 
 _MET: Final = 256
@@ -40,7 +41,10 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         watch.begin(values)
     shapes = tuple(array.shape for array in inputs)
     is_new = shapes not in plan.met
+    asks = is_asked() and (watch is None or not watch.asks)
     for step in plan.steps:
+        if asks:
+            check_wanted(step.operator.place, "the run was cancelled")
         if watch is not None:
             watch.before(step)
         _run(step, values, is_new)

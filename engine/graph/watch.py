@@ -48,6 +48,11 @@ class Watch:
         self.taps: dict[str, object] = {}
         self.peak_bytes = 0
 
+    @property
+    def asks(self) -> bool:
+        """Whether it may stop the run."""
+        return self._cancelled is not None
+
     def begin(self, values: Sequence[object]) -> None:
         """Called once the inputs are in the value table."""
         self._keep(self.plan.inputs, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, image
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 
@@ -100,8 +102,10 @@ def _mean(x: Array, axis: int, starts: Array, ends: Array) -> Array:
     if len(starts) and x.shape[axis] % len(starts) == 0:
         return np.asarray(_cut(x, axis, len(starts)).mean(axis + 1))
     lengths = _along(ends - starts, axis, x.ndim)
+    if _are_few(starts, ends):
+        return _each(x, axis, starts, ends, lambda window: window.sum(axis)) / lengths
     total: Array = x.take(starts, axis)
-    for step in range(1, int(lengths.max(initial=0))):
+    for step in wanted(range(1, int(lengths.max(initial=0)))):
         element = x.take(np.minimum(starts + step, ends - 1), axis)
         total += np.where(lengths > step, element, 0)
     total /= lengths
@@ -146,8 +150,10 @@ def _maximum(x: Array, axis: int, starts: Array, ends: Array) -> Array:
     """The largest element of each segment of an axis."""
     if len(starts) and x.shape[axis] % len(starts) == 0:
         return np.asarray(_cut(x, axis, len(starts)).max(axis + 1))
+    if _are_few(starts, ends):
+        return _each(x, axis, starts, ends, lambda window: window.max(axis))
     result: Array = x.take(starts, axis)
-    for step in range(1, int((ends - starts).max(initial=0))):
+    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
         np.maximum(result, x.take(np.minimum(starts + step, ends - 1), axis), out=result)
     return result
 
@@ -174,8 +180,11 @@ def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) ->
         pairs = (cut, _cut(indices, axis, len(starts)))
         values, found = (np.take_along_axis(each, places, axis + 1).squeeze(axis + 1) for each in pairs)
         return values, found
+    if _are_few(starts, ends):
+        places = _each(x, axis, starts, ends, lambda window: _place(window, axis)) + _along(starts, axis, x.ndim)
+        return np.take_along_axis(x, places, axis), np.take_along_axis(indices, places, axis)
     values, found = x.take(starts, axis), indices.take(starts, axis)
-    for step in range(1, int((ends - starts).max(initial=0))):
+    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
         # A segment shorter than the longest sees its last element again, which changes nothing.
         places = np.minimum(starts + step, ends - 1)
         element = x.take(places, axis)
@@ -183,6 +192,25 @@ def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) ->
         np.copyto(values, element, where=better)
         np.copyto(found, indices.take(places, axis), where=better)
     return values, found
+
+
+def _are_few(starts: Array, ends: Array) -> bool:
+    """Whether there are fewer segments than elements in the longest: one or the other is walked through in Python."""
+    return len(starts) < int((ends - starts).max(initial=0))
+
+
+def _each(x: Array, axis: int, starts: Array, ends: Array, reduced: Callable[[Array], Array]) -> Array:
+    """What becomes of each segment of an axis, side by side on it."""
+    pairs = wanted(zip(starts.tolist(), ends.tolist(), strict=True))
+    lead = (slice(None),) * axis
+    return np.stack([reduced(x[(*lead, slice(start, end))]) for start, end in pairs], axis)
+
+
+def _place(x: Array, axis: int) -> Array:
+    """Where on an axis the largest element is: the first of several, the last NaN."""
+    places, is_nan = x.argmax(axis), x != x
+    last = x.shape[axis] - 1 - np.flip(is_nan, axis).argmax(axis)
+    return np.asarray(np.where(is_nan.any(axis), last, places))
 
 
 def _cut(x: Array, axis: int, count: int) -> Array:

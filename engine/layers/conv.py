@@ -21,6 +21,7 @@ from engine.layers.spatial import NUMERIC, Operand, image, spread
 from engine.layers.window import Window, columns, counts, windows
 from engine.limits import check_scratch
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec
 
 BLOCK_BYTES: Final = 4 << 20
@@ -146,6 +147,6 @@ def _blocks(patches: Array, rank: int) -> Iterator[tuple[Any, ...]]:
     image_bytes = patches.nbytes // len(patches)
     images = max(1, BLOCK_BYTES // image_bytes)
     height = max(1, min(rows, BLOCK_BYTES * rows // image_bytes))
-    for first in range(0, len(patches), images):
-        for row in range(0, rows, height):
+    for first in wanted(range(0, len(patches), images)):
+        for row in wanted(range(0, rows, height)):
             yield slice(first, first + images), ..., slice(row, row + height), *(slice(None),) * (rank - 1)

@@ -15,6 +15,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, image, spread, tensor
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, Dim, TensorSpec, format_shape
 
 
@@ -85,7 +86,7 @@ def _maxima(x: Array, rows: Array, cols: Array, kernel: tuple[int, int]) -> tupl
     plane = np.arange(len(x))[:, None, None]
     values = np.full(np.broadcast_shapes(rows.shape, cols.shape), lowest(x.dtype), x.dtype)
     indices = rows * x.shape[2] + cols
-    for down, right in product(*map(range, kernel)):
+    for down, right in wanted(product(*map(range, kernel))):
         element = x[plane, rows + down, cols + right]
         better = (element > values) | (element != element)
         np.copyto(values, element, where=better)

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from engine.stopping import wanted
 from engine.tensor import Array, DType
 
 
@@ -40,7 +41,7 @@ def resample(x: Array, axis: int, taps: Taps) -> Array:
         return picked
     shape = (-1, *(1,) * (x.ndim - 1 - axis))
     total: Array | None = None
-    for tap, (index, weight) in enumerate(zip(taps.indices, taps.weights, strict=True)):
+    for tap, (index, weight) in enumerate(wanted(zip(taps.indices, taps.weights, strict=True))):
         term = x.take(index, axis)
         term *= weight.reshape(shape)
         if taps.used is not None:

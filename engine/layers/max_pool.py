@@ -17,6 +17,7 @@ from engine.layers.spatial import Operand, of_last_axes
 from engine.layers.window import Window, each_tap, pad
 from engine.limits import check_steps
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec
 
 INDEX: Final[DType] = np.dtype(np.int64)
@@ -91,7 +92,7 @@ def maxima(x: Array, axes: Sequence[Window]) -> Array:
         first, *others = window.taps(len(window.starts(size)))
         lead = (slice(None),) * axis
         result = x[(*lead, first)]
-        for tap in others:
+        for tap in wanted(others):
             result = np.maximum(result, x[(*lead, tap)])
         x = result
     return x

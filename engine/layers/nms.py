@@ -11,6 +11,7 @@ from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, tensor
+from engine.stopping import check_wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -54,6 +55,7 @@ class NonMaximumSuppression(Layer):
             rest = np.argsort(-widened(scores), kind="stable")
             kept = []
             while len(rest):
+                check_wanted()
                 best, rest = rest[0], rest[1:]
                 kept.append(best)
                 shared = _intersections(boxes[best], boxes[rest])

@@ -15,6 +15,7 @@ from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
+from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 _AFFINE = {"affine": ("weight", "bias")}
@@ -195,7 +196,7 @@ class LocalResponseNorm(Norm):
         # Channels further away than there are channels are zeros to all.
         before, after = min(self.size // 2, channels), min((self.size - 1) // 2, channels)
         padded = np.pad(np.square(x), [(before, after) if axis == 1 else (0, 0) for axis in range(x.ndim)])
-        total = sum(padded[:, tap : tap + channels] for tap in range(before + after + 1))
+        total = sum(padded[:, tap : tap + channels] for tap in wanted(range(before + after + 1)))
         return x / np.power(total * (self.alpha / self.size) + self.k, self.beta)
 
 

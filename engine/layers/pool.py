@@ -15,6 +15,7 @@ from engine.layers.registry import register
 from engine.layers.spatial import REAL, Operand, image, spread
 from engine.layers.window import Window, check_padded, check_taps, counts, pad, windows
 from engine.promotion import cast, float_dtype
+from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec
 
 
@@ -135,7 +136,7 @@ def sums(x: Array, axes: Sequence[Window]) -> Array:
         first, *others = window.taps(len(window.starts(size)))
         lead = (slice(None),) * axis
         result = x[(*lead, first)].copy()
-        for tap in others:
+        for tap in wanted(others):
             result += x[(*lead, tap)]
         x = result
     return x

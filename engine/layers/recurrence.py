@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.layers.linear import apply_linear
+from engine.stopping import wanted
 from engine.tensor import Array
 
 
@@ -44,7 +45,7 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
     outputs = np.empty((len(x), *h.shape), x.dtype)
     recurrent = _transposed(cell.hidden_weight, len(x))
     units = c.shape[1]
-    for step, gate in enumerate(gates):
+    for step, gate in enumerate(wanted(gates)):
         gate += h @ recurrent
         candidate = np.tanh(gate[:, 2 * units : 3 * units])
         _sigmoid(gate)
@@ -70,7 +71,7 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
     outputs = np.empty((len(x), *h.shape), x.dtype)
     recurrent = _transposed(cell.hidden_weight, len(x))
     units = h.shape[1]
-    for step, gate in enumerate(gates):
+    for step, gate in enumerate(wanted(gates)):
         hidden = h @ recurrent
         if cell.hidden_bias is not None:
             hidden += cell.hidden_bias

@@ -15,6 +15,7 @@ from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 _MOST_SAMPLES = 256  # on an axis of a bin, which is a numpy expression each
@@ -87,7 +88,7 @@ class RoIAlign(Layer):
             images = _batch_indices(regions, len(image))
             starts, bins = self._bins(regions)
             samples = self._samples(bins)
-            for count in np.unique(samples, axis=0):  # regions that take the same number of samples go together
+            for count in wanted(np.unique(samples, axis=0)):  # regions that take the same number of samples go together
                 some = np.flatnonzero((samples == count).all(axis=1))
                 result[some] = _means(image, images[some], starts[some], bins[some], self.sizes, count)
         return cast(result, input.dtype)
@@ -129,7 +130,7 @@ def _batch_indices(rois: Array, n: int) -> Array:
 def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple[int, int], samples: Array) -> Array:
     """The bins of regions that take the same number of samples.  -> (R, C, *sizes)"""
     total = np.zeros((len(images), image.shape[1], *sizes), image.dtype)
-    for down, right in np.ndindex(*samples):
+    for down, right in wanted(np.ndindex(*samples)):
         rows = _positions(starts[:, 0], bins[:, 0], sizes[0], (down + 0.5) / samples[0])
         cols = _positions(starts[:, 1], bins[:, 1], sizes[1], (right + 0.5) / samples[1])
         total += _bilinear(image, images, rows, cols)

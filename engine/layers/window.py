@@ -16,6 +16,7 @@ from engine.errors import ShapeError
 from engine.layers.spatial import of_last_axes, spread
 from engine.layers.views import sliding
 from engine.limits import check_scratch, check_steps
+from engine.stopping import wanted
 from engine.tensor import Array, Dim, Number, TensorSpec
 
 
@@ -179,4 +180,4 @@ def each_tap(axes: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tu
     check_steps(prod(axis.kernel for axis in axes), "taps in a window")
     places = [axis.taps(count) for axis, count in zip(axes, counts, strict=True)]
     numbers = product(*(range(axis.kernel) for axis in axes))
-    return zip(numbers, product(*places), strict=True)
+    return wanted(zip(numbers, product(*places), strict=True))

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.errors import RunCancelledError
 from engine.expression import List, Literal, Node, format
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.graph.inference import computed_outputs
@@ -20,6 +21,7 @@ from engine.passes.rewriting import Rewriter
 from engine.passes.static_arguments import with_known_arguments
 from engine.passes.storage import bytes_of, is_small_enough, tensor
 from engine.pnnx import Graph, Operator
+from engine.stopping import wanted_quick
 from engine.tensor import CODES, UNKNOWN, spec_of
 
 _MOST_SOURCES: Final = 64
@@ -35,7 +37,7 @@ def constant_folding(graph: RuntimeGraph, before_each: Callable[[], None] | None
         before_each: called before every operator; what it raises ends the pass.
     """
     folder = _Folder(graph, before_each)
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         folder.follow(op)
     return folder.result()
 
@@ -149,6 +151,8 @@ def _compute(op: RuntimeOperator, inputs: list[object]) -> list[object] | None:
     try:
         with np.errstate(all="ignore"):
             results = computed_outputs(op, op.layer.forward(inputs))
+    except RunCancelledError:
+        raise
     except Exception:  # whatever it is, a run shows it, at its place
         return None
     return [np.asarray(result) if isinstance(result, np.generic) else result for result in results]

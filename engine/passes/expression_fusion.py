@@ -14,6 +14,7 @@ from engine.passes.facts import Facts, only_consumer
 from engine.passes.rewriting import Rewriter
 from engine.passes.trees import reading, renumbered, replaced, uses
 from engine.pnnx import Graph
+from engine.stopping import wanted_quick
 
 LONGEST: Final = 64
 """Calls of an expression beyond which nothing more is merged into it."""
@@ -35,7 +36,7 @@ def expression_fusion(graph: RuntimeGraph) -> Graph:
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     maps: dict[str, _Map] = {}
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         tree = tree_of(op, facts)
         if tree is not None:
             maps[op.name] = _grown(_Map.of(op, tree), maps, facts)

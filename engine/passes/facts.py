@@ -16,6 +16,7 @@ from engine.layers.binding import Source
 from engine.layers.container import Constant
 from engine.layers.identity import Dropout, RawIdentity
 from engine.layers.known import is_repeatable
+from engine.stopping import wanted_quick
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
 
 
@@ -28,7 +29,7 @@ class Facts:
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._doubtful: set[str] = set()
-        for op in graph.operators:
+        for op in wanted_quick(graph.operators):
             taken_over = op.type != "pnnx.Input" and any(_is_annotation(operand) for operand in op.outputs)
             if taken_over or any(operand.name in self._doubtful for operand in op.inputs):
                 self._doubtful.update(operand.name for operand in op.outputs)

@@ -14,6 +14,7 @@ from engine.passes.rewriting import Rewriter
 from engine.passes.storage import tensor
 from engine.passes.weights import FLOAT64, FOLDABLE, channels_of, weighted
 from engine.pnnx import Graph
+from engine.stopping import wanted_quick
 from engine.tensor import Array, DType, TensorSpec
 
 
@@ -23,7 +24,7 @@ def fold_batch_norm(graph: RuntimeGraph) -> Graph:
     What cannot be folded becomes an expression, scale * x + shift. Weights are computed in float64 and rounded once.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         norm = _normalisation(op, facts)
         if norm is None or rewriter.is_touched(op) or rewriter.is_touched(norm.maker):
             continue

@@ -13,13 +13,14 @@ from engine.passes.facts import Facts, only_consumer
 from engine.passes.rewriting import Rewriter
 from engine.passes.weights import FLOAT64, Weighted, weighted
 from engine.pnnx import Graph
+from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 
 def fold_scale(graph: RuntimeGraph) -> Graph:
     """Fold one multiplication and one addition of a constant for each channel into the weights before them."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         layer = _feeding(op, facts)
         if layer is None or rewriter.is_touched(op) or rewriter.is_touched(layer.op):
             continue

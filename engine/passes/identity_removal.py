@@ -9,6 +9,7 @@ from engine.passes.facts import Facts, is_static
 from engine.passes.identities import unchanged
 from engine.passes.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
+from engine.stopping import wanted_quick
 
 
 def identity_removal(graph: RuntimeGraph) -> Graph:
@@ -17,7 +18,7 @@ def identity_removal(graph: RuntimeGraph) -> Graph:
     A stack of one tensor becomes an unsqueeze.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         instead = unchanged(op, facts)
         if instead is not None and rewriter.stand_in(op.outputs[0], instead):
             rewriter.drop(op)

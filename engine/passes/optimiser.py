@@ -20,6 +20,7 @@ from engine.passes.identity_removal import identity_removal
 from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.report import PassReport, compare, total
 from engine.passes.transpose_cancelling import transpose_cancelling
+from engine.stopping import check_wanted
 
 Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
 """Takes a built graph, returns a new source: ``graph.source`` itself when there is nothing to change."""
@@ -75,6 +76,7 @@ def optimise(
         for name, found in reports.items():
             if before_each is not None:
                 before_each()
+            check_wanted(name)
             graph, report = _run(name, graph, before_each)
             found.append(report)
         if graph is before:

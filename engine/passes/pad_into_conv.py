@@ -16,6 +16,7 @@ from engine.layers.pool import AvgPool
 from engine.passes.facts import Facts, input_named, is_static, only_consumer
 from engine.passes.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
+from engine.stopping import wanted_quick
 
 Pairs: TypeAlias = list[tuple[int, int]]
 
@@ -26,7 +27,7 @@ def pad_into_conv(graph: RuntimeGraph) -> Graph:
     Where before and after differ the convolution must have a name for it: ``same``.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in graph.operators:
+    for op in wanted_quick(graph.operators):
         user = only_consumer(op.outputs[0]) if op.layer is not None and isinstance(op.layer.layer, Pad) else None
         if user is None or rewriter.is_touched(op) or rewriter.is_touched(user):
             continue

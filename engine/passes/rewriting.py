@@ -29,6 +29,7 @@ class Rewriter:
         self._names = {name for op in graph.source.operators for name in (op.name, *op.outputs)}
         self._new: dict[str, tuple[Operator, ...]] = {}
         self._instead: dict[str, str] = {}
+        self._standing_in: set[str] = set()
         self._annotations: dict[str, TensorSpec] = {}
 
     def replace(self, op: RuntimeOperator, *new: Operator) -> None:
@@ -58,7 +59,7 @@ class Rewriter:
 
     def only_consumer(self, operand: RuntimeOperand) -> RuntimeOperator | None:
         """The one operator that uses an operand, as only_consumer() has it, unless others came to use it since."""
-        return None if operand.name in self._instead.values() else only_consumer(operand)
+        return None if operand.name in self._standing_in else only_consumer(operand)
 
     def stand_in(self, operand: RuntimeOperand, instead: RuntimeOperand) -> bool:
         """Let all users of an operand take another one of the same value; False if that could change what they mean.
@@ -69,6 +70,7 @@ class Rewriter:
         if operand.annotation != instead.annotation and any(map(_asks_of_inputs, operand.consumers)):
             return False
         self._instead[operand.name] = instead.name
+        self._standing_in.add(instead.name)
         return True
 
     def result(self) -> Graph:
@@ -96,8 +98,12 @@ class Rewriter:
 
     def resolved(self, name: str) -> str:
         """The operand that users of an operand take."""
+        passed: list[str] = []
         while name in self._instead:
+            passed.append(name)
             name = self._instead[name]
+        # A long chain is walked once.
+        self._instead.update(dict.fromkeys(passed, name))
         return name
 
     def _returned(self, operators: list[Operator]) -> dict[str, str]:

@@ -10,12 +10,13 @@ from engine.passes.axes import PERMUTATIONS, VIEWS, is_certain, is_trivial, orde
 from engine.passes.facts import Facts, is_static
 from engine.passes.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
+from engine.stopping import wanted_quick
 
 
 def transpose_cancelling(graph: RuntimeGraph) -> Graph:
     """Make one permutation of several in a row, one reshape of several views, and nothing of what undoes itself."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in reversed(graph.operators):  # the last of a chain sees all of it
+    for op in wanted_quick(reversed(graph.operators)):  # the last of a chain sees all of it
         if rewriter.is_touched(op):
             continue
         if _is_view(op):

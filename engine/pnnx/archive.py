@@ -19,6 +19,7 @@ from engine.pnnx import records
 from engine.pnnx.quotation import quoted
 from engine.pnnx.records import CENTRAL, END, END64, EXTRA, FULL16, FULL32, LOCAL, LOCATOR64
 from engine.pnnx.sniffing import kind_of_file
+from engine.stopping import wanted_quick
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -78,7 +79,7 @@ def read_directory(data: Buffer) -> dict[str, list[Member]]:
     directory = _find_directory(data)
     members: dict[str, list[Member]] = {}
     spans: list[tuple[int, int, str]] = []
-    for record in _read_records(data, directory):
+    for record in wanted_quick(_read_records(data, directory)):
         try:
             member = _locate(data, record, directory.start)
         except WeightsError as error:

@@ -15,6 +15,7 @@ from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members
 from engine.sharing import shared
+from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 # How often a pair is read that is written to meanwhile.
@@ -103,6 +104,6 @@ def _bind(param: ParamFile, weights: Weights) -> None:
     ]
     weights.check_repetitions(Counter(member for _, _, member, _ in places))
     turns: Counter[str] = Counter()
-    for operator, key, member, declared in places:
+    for operator, key, member, declared in wanted_quick(places):
         operator.attributes[key] = weights.attribute(member, declared, turns[member])
         turns[member] += 1

@@ -19,6 +19,7 @@ from engine.pnnx.naming import named_apart
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration, parse_annotation
 from engine.pnnx.sniffing import kind_of_file
+from engine.stopping import wanted_quick
 from engine.tensor import DTYPES, TensorSpec
 
 MAGIC: Final = "7767517"
@@ -55,7 +56,7 @@ def parse_param(data: bytes, file: str) -> ParamFile:
     lines = _numbered_lines(_decode(data, file), file)
     reader = _Reader()
     n_operators, n_operands = _parse_header(lines, file)
-    for number, text in lines:
+    for number, text in wanted_quick(lines):
         if len(reader.file.declarations) == n_operators:
             _check_blank(text, n_operators, file, number)
             continue

@@ -16,6 +16,7 @@ from engine.pnnx.graph import Attribute, Graph, as_bytes
 from engine.pnnx.naming import written_names
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Declaration
+from engine.stopping import wanted
 from engine.tensor import DTYPES, Array, format_shape
 
 
@@ -36,7 +37,7 @@ class Weights:
         self._members = read_directory(content)
         if verify:
             for name, members in self._members.items():
-                for member in members:
+                for member in wanted(members):
                     check_crc(content, name, member)
 
     def check_repetitions(self, declared: Mapping[str, int]) -> None:

@@ -197,7 +197,7 @@ def test_a_model_that_is_stuck_lets_the_others_serve_and_the_server_end(
 def test_a_model_too_large_for_the_machine_is_neither_compiled_nor_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.model.available_bytes", lambda: 10_000)
+    monkeypatch.setattr("engine.total_memory_bytes", lambda: 10_000)
     for name, size in (("large", 2_000), ("small", 200)):
         write_model(tmp_path, name, through("nn.ReLU", f"(1,{size})f32"))
     with serving(tmp_path, cache=False) as client:

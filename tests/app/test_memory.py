@@ -16,7 +16,7 @@ import engine
 from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.machine_memory import available_bytes, budget_bytes
+from app.machine_memory import budget_bytes
 from app.memory import MemoryBudget, charge, charged, check
 from tests.app.client import Client, serving
 from tests.app.models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
@@ -84,15 +84,10 @@ def test_work_that_nobody_waits_for_is_stopped_at_its_next_check() -> None:
         check()
 
 
-def test_the_budget_is_a_share_of_the_tightest_limit_and_shared_by_workers(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal:       8388608 kB\n")
-    (tmp_path / "self").write_text("0::/pod/box\n")
-    group = tmp_path / "root" / "pod"
-    (group / "box").mkdir(parents=True)
-    (group / "memory.max").write_text("1073741824\n")
-    (group / "box" / "memory.max").write_text("max\n")
-    assert available_bytes(tmp_path / "meminfo", tmp_path / "self", tmp_path / "root") == 2**30
-    assert available_bytes(tmp_path / "meminfo", tmp_path / "none", tmp_path / "root") == 2**33
+def test_the_budget_is_a_share_of_what_there_is_and_shared_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.total_memory_bytes", lambda: 2**30)
+    assert budget_bytes(None) == 2**28
+    assert budget_bytes(None, workers=4) == 2**26
     assert budget_bytes(1000, workers=4) == 250
 
 

@@ -11,13 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-VOCABULARY = {"engine.errors", "engine.limits", "engine.tensor"}
+VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
+    "engine.stopping": {"engine.errors"},
+    "engine.system_memory": set(),
     "engine.tensor": {"engine.errors"},
     "engine.files": {"engine.errors"},
-    "engine.blocks": VOCABULARY,
-    "engine.limits": {"engine.errors", "engine.tensor"},
+    "engine.blocks": VOCABULARY | {"engine.system_memory"},
+    "engine.limits": {"engine.errors", "engine.system_memory", "engine.tensor"},
     "engine.sharing": VOCABULARY | {"engine.blocks"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
@@ -28,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.compiler.ir": set(),
     "engine.compiler.host": {"engine.errors"},
+    "engine.compiler.progress": {"engine.stopping", "engine.errors"},
     "engine.compiler.machine": {"engine.compiler.host", "engine.errors"},
     "engine.compiler.kernels": VOCABULARY | {"engine.compiler.host", "engine.compiler.ir"},
     "engine.compiler.lowering": VOCABULARY

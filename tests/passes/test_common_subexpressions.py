@@ -9,8 +9,11 @@ import pytest
 
 from engine import Layer, TensorSpec, register, registry
 from engine.passes.common_subexpressions import common_subexpressions
+from engine.passes.identity_removal import identity_removal
+from engine.pnnx import Attribute
 from tests.graph.build import F32, INPUT, built, op
-from tests.passes.applying import applied, assert_untouched, names
+from tests.passes.applying import applied, assert_untouched, names, types
+from tests.passes.test_work import calls_of
 
 W = np.eye(3, dtype=F32)
 
@@ -139,3 +142,29 @@ def test_what_the_file_says_of_a_result_counts_where_the_layer_asks() -> None:
         _2=TensorSpec((2,), np.dtype(np.float64)),
     )
     assert_untouched(common_subexpressions, graph)
+
+
+def test_many_operators_that_differ_in_their_data_alone_are_not_compared_each_with_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[object] = []
+    equal = Attribute.__eq__
+    monkeypatch.setattr(Attribute, "__eq__", lambda a, b: compared.append(a) or equal(a, b))  # type: ignore[func-returns-value]
+    count = 200
+    constants = [
+        op("pnnx.Attribute", f"c{n}", "", f"c{n}", data=np.full(3, n % (count // 2), F32)) for n in range(count)
+    ]
+    sums = [op("pnnx.Expression", f"s{n}", f"{n or 'x'} c{n}", str(n + 1), expr="add(@0,@1)") for n in range(count)]
+    graph = built(op("pnnx.Input", "in", "", "x"), *constants, *sums, op("pnnx.Output", "out", str(count)), _x=(2, 3))
+    made = applied(common_subexpressions, graph)
+    assert types(made).count("pnnx.Attribute") == count // 2
+    assert len(compared) <= count
+
+
+def test_a_long_chain_of_equal_operators_is_walked_once() -> None:
+    def chain(length: int) -> int:
+        links = [op("nn.Identity", f"i{n}", str(n), str(n + 1)) for n in range(length)]
+        graph = built(INPUT, *links, op("pnnx.Output", "out", str(length)), _0=(2, 3))
+        return calls_of(lambda: identity_removal(graph))
+
+    assert chain(800) < 2.3 * chain(400)

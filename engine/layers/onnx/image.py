@@ -21,6 +21,7 @@ from engine.layers.shape import Rearrangement
 from engine.layers.spatial import FLOATING, tensor
 from engine.layers.window import Window, counts, overlap_add
 from engine.promotion import cast
+from engine.stopping import check_wanted, wanted
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape, product
 
 
@@ -260,7 +261,7 @@ class OnnxRoiAlign(Layer):
         x, regions = widened(input), widened(rois)
         result = np.zeros(spec.sizes, x.dtype)
         with np.errstate(all="ignore"):
-            for index, (image, roi) in enumerate(zip(images, regions, strict=True)):
+            for index, (image, roi) in enumerate(wanted(zip(images, regions, strict=True))):
                 result[index] = self._pooled(x[image], roi)
         return cast(result, input.dtype)
 
@@ -374,6 +375,7 @@ def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) 
     kept: list[int] = []
     with np.errstate(all="ignore"):
         while len(rest) and len(kept) < most:
+            check_wanted()
             best, rest = rest[0], rest[1:]
             kept.append(int(best))
             extents = np.minimum(boxes[best, 2:], boxes[rest, 2:]) - np.maximum(boxes[best, :2], boxes[rest, :2])

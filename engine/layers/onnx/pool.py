@@ -24,6 +24,7 @@ from engine.layers.spatial import FLOATING, REAL, Operand, tensor
 from engine.layers.window import Window, counts
 from engine.limits import check_size
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 
@@ -370,7 +371,7 @@ class MaxRoiPool(Layer):
     def forward(self, input: Array, rois: Array) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype))
         result = np.zeros(spec.sizes, input.dtype)
-        for region, roi in zip(result, rois, strict=True):
+        for region, roi in wanted(zip(result, rois, strict=True)):
             batch, left, top, right, bottom = roi
             image = int(batch)
             if not 0 <= image < len(input):
@@ -391,7 +392,11 @@ class MaxRoiPool(Layer):
 
 
 def _fill(region: Array, image: Array, rows: list[Pair], columns: list[Pair]) -> None:
-    for i, (top, bottom) in enumerate(rows):
-        for j, (left, right) in enumerate(columns):
-            if bottom > top and right > left:
-                region[:, i, j] = image[:, top:bottom, left:right].max(axis=(1, 2))
+    """The bins of one region (C, PH, PW), a row of them at once."""
+    bounds = np.array(columns)
+    is_empty = bounds[:, 1] <= bounds[:, 0]
+    for i, (top, bottom) in enumerate(wanted(rows)):
+        if bottom > top:
+            # One more column, for a bin may end at the last: its end is where another would begin.
+            line = np.pad(image[:, top:bottom].max(axis=1), ((0, 0), (0, 1)))
+            region[:, i] = np.where(is_empty, 0, np.maximum.reduceat(line, bounds.reshape(-1), axis=1)[:, ::2])

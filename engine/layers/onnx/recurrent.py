@@ -20,6 +20,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, tensor
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of
 
 Curve: TypeAlias = Callable[[Array], Array]
@@ -153,7 +154,7 @@ class _Recurrent(Layer):
         products = x @ cast(given.w[d], dtype).T + inner
         states = [self._initial(each, d, x.shape[1], size, dtype) for each in self._state_operands(given)]
         y = np.zeros((len(x), x.shape[1], size), dtype)
-        for step, product_ in enumerate(products):
+        for step, product_ in enumerate(wanted(products)):
             is_on = (step < lengths)[:, None]
             new = self._step(cell, product_, states, size)
             states = [np.where(is_on, each, old) for each, old in zip(new, states, strict=True)]

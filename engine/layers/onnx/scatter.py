@@ -15,6 +15,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.selection import at_least_1d, check_covers, flat_places, open_grid
 from engine.promotion import cast
+from engine.stopping import wanted
 from engine.tensor import UNKNOWN, Array, Number, Shape, TensorSpec, dtype_name, format_shape
 
 _WAYS: Final[dict[str, Any]] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -155,7 +156,7 @@ class TensorScatter(Layer):
         starts = np.zeros(len(input), np.int64) if write_indices is None else index_array(write_indices, 1)
         if starts.shape != (len(input),):
             raise ShapeError("write_indices do not fit", found=list(starts.shape), expected=f"[{len(input)}]")
-        for batch, start in enumerate(starts.tolist()):
+        for batch, start in enumerate(wanted(starts.tolist())):
             places = np.arange(count) + start
             if self.mode == "circular" and length:
                 places = places % length
