@@ -80,6 +80,7 @@ class Job:
     Args:
         work: does it, and says so itself; told when to stop.
         gave_up: called once instead, from another thread, when its time is up and it has not ended.
+        needs_bytes: memory it will take, about.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Job:
     stop: Stop
     began: float = field(default=0.0)
     thread: threading.Thread | None = field(default=None)
+    needs_bytes: int = 0
 
 
 class Crew:
@@ -95,10 +97,12 @@ class Crew:
 
     Args:
         size: how many at once, those aside that take longer than PATIENCE_S.
+        free_bytes: tells how much memory there is that nobody has taken.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, free_bytes: Callable[[], int] = lambda: sys.maxsize) -> None:
         self._size = size
+        self._free_bytes = free_bytes
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
@@ -140,13 +144,30 @@ class Crew:
         """A thread's life: starts jobs while there is room, and gives up those whose time is up."""
         with self._changed:
             while self._waiting or self._running:
-                while self._waiting and self._has_room():
-                    self._start(self._waiting.popleft())
+                while (job := self._next()) is not None:
+                    self._start(job)
                 self._changed.wait(self._until_next())
                 for job in [job for job in self._running if job.stop.left_s <= 0]:
                     self._give_up(job)
             self._is_watched = False
             self._changed.notify_all()
+
+    def _next(self) -> Job | None:
+        """The first that waits and whose memory is there, no longer waiting; any where nothing else runs.
+
+        What those that run will take is counted in full, though some of it is taken already: too little at once costs
+        time, too much the process.
+        """
+        if not self._waiting or not self._has_room():
+            return None
+        if not self._running:
+            return self._waiting.popleft()
+        promised = sum(job.needs_bytes for job in self._running)
+        free = self._free_bytes() if any(job.needs_bytes for job in self._waiting) else sys.maxsize
+        found = next((job for job in self._waiting if not job.needs_bytes or promised + job.needs_bytes <= free), None)
+        if found is not None:
+            self._waiting.remove(found)
+        return found
 
     def _has_room(self) -> bool:
         now = time.monotonic()

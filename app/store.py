@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import engine
 from app.crew import Crew, Job, Stop
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
 from app.identity import Identity, identify
@@ -30,6 +33,8 @@ from app.wording import cut, did_you_mean, quoted, told
 
 log = logging.getLogger(__name__)
 
+# Memory that loading takes for each byte of a pair: weights as they are, as kernels read them, and what packs them.
+_TIMES: Final = 3
 # Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
 SIDE_BY_SIDE: Final = 4
 
@@ -133,7 +138,7 @@ class Store:
         self._settings = settings
         self._threads = threads
         self._entries: dict[str, Entry] = {}
-        self._crew = Crew(min(threads, SIDE_BY_SIDE))
+        self._crew = Crew(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
         self.is_loaded = False
         self.problem: str | None = None
@@ -156,7 +161,8 @@ class Store:
 
         It need not be one that is served: another one may be replaced by it once it is ready.
         """
-        self._submit(files.name, partial(self._load, files, version), partial(self._give_up_loading, version))
+        self._submit(files.name, partial(self._load, files, version), partial(self._give_up_loading, version),
+                     _loading_bytes(version.files))  # fmt: skip
 
     def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
         """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
@@ -255,8 +261,10 @@ class Store:
     def _not_ready(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
 
-    def _submit(self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None]) -> None:
-        self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s)))
+    def _submit(
+        self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None], needs_bytes: int = 0
+    ) -> None:
+        self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
 
     def _read(self, source: Source, stop: Stop) -> None:
         """Read a model's folder, and have its versions loaded."""
@@ -293,3 +301,12 @@ class Store:
     @property
     def _too_long(self) -> str:
         return f"within {self._settings.load_timeout_s:g} seconds (load_timeout_s)"
+
+
+def _loading_bytes(files: VersionFiles) -> int:
+    """What loading a version will take, about; nothing where its files cannot be looked at."""
+    total = 0
+    for path in (files.param, files.bin):
+        with suppress(OSError, ValueError):
+            total += os.stat(path).st_size
+    return _TIMES * total

@@ -3,6 +3,7 @@
 A page of a mapped file is gone when the file is cut off, and touching it ends the process; when the file is written
 over in place, numbers change under whoever computes with them. So what belongs to somebody else is copied, or cloned
 where the file system can do that without copying: into a file that has no name, which nobody can open, let alone write.
+A copy lies in memory, or in such a file as well: then the system may drop its pages, and reads them again when wanted.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from engine.system_memory import free_memory_bytes
 from engine.tensor import Array
 
 _FICLONE: Final = 0x40049409
+# File systems on disks of this machine where room that was set aside is there when it is written to: ext4, XFS, and
+# what lies over them in containers.
+_DISKS: Final = frozenset({0xEF53, 0x58465342, 0x794C7630})
 _PIECE_BYTES: Final = 8 << 20
 _LARGE_BYTES: Final = 4 << 20
 # More than this is asked for only where there is so much: the system promises memory it does not have.
@@ -34,6 +38,7 @@ _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long)
+_libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
@@ -96,18 +101,69 @@ def clone_block(descriptor: int, folder: str, size: int) -> Array | None:
     Args:
         folder: where the file lies.
     """
+
+    def clone(nameless: int) -> bool:
+        fcntl.ioctl(nameless, _FICLONE, descriptor)
+        return os.fstat(nameless).st_size == size
+
+    return _in_nameless_file(clone, folder, size)
+
+
+def spill_block(descriptor: int, folder: str, size: int) -> Array | None:
+    """A file as it is now, copied to a disk; None where there is no disk with plenty of room that may be written to.
+
+    Args:
+        folder: where the file lies; that of temporary files is the other one that is tried.
+
+    Raises:
+        TornError: there are fewer bytes.
+    """
+    if size > free_memory_bytes():  # no more than memory would have to hold otherwise
+        return None
+
+    def copy(nameless: int) -> bool:
+        room = os.fstatvfs(nameless)
+        if _kind_of_disk(nameless) not in _DISKS or room.f_bavail * room.f_frsize < 2 * size:
+            return False
+        os.posix_fallocate(nameless, 0, size)
+        for at, end in _filled(descriptor, size):
+            os.lseek(nameless, at, os.SEEK_SET)
+            while at < end:
+                check_wanted()
+                count = os.sendfile(nameless, descriptor, at, min(end - at, _PIECE_BYTES))
+                if count == 0:
+                    raise TornError
+                at += count
+        return True
+
+    return _in_nameless_file(copy, folder, size)
+
+
+def _in_nameless_file(fill: Callable[[int], bool], folder: str, size: int) -> Array | None:
+    """A block that lies in a new file without a name, in a folder or in that of temporary files.
+
+    Args:
+        fill: given its descriptor; whether the file is as it should be.
+    """
     if not hasattr(os, "O_TMPFILE"):
         return None
     for place in (folder, None):
         with suppress(OSError):
             where = tempfile.gettempdir() if place is None else place
-            clone = os.open(where, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            # O_EXCL: nor can it be given a name.
+            nameless = os.open(where, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.ioctl(clone, _FICLONE, descriptor)
-                return map_block(clone, size) if os.fstat(clone).st_size == size else None
+                if fill(nameless):
+                    return map_block(nameless, size)
             finally:
-                os.close(clone)
+                os.close(nameless)
     return None
+
+
+def _kind_of_disk(descriptor: int) -> int:
+    """The number of the file system a file lies on; 0 where that cannot be found out."""
+    answer = (ctypes.c_ulong * 64)()
+    return 0 if _libc.fstatfs(descriptor, ctypes.byref(answer)) else int(answer[0])
 
 
 def is_mapped(data: Array) -> bool:

@@ -160,6 +160,15 @@ class Machine:
             found = self._graphs.get(id(graph))
         return found is not None and self.failure is None and found[1].is_ready(specs)
 
+    def give_back(self, graph: RuntimeGraph) -> None:
+        """Weights were read that machine code does not need: the system may have their pages, as far as it can."""
+        if self.failure is None:
+            try:
+                from engine.compiler.pages import release
+            except ImportError:  # no compiler: the layers will want them again
+                return
+            release(graph)
+
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.
 
@@ -302,6 +311,7 @@ def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
             cache=options.cache,
             cache_max_bytes=options.cache_max_bytes,
             instances_max_bytes=options.instances_max_bytes,
+            must_compile=options.backend == "compiled",
         ),
     )
 

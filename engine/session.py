@@ -374,6 +374,8 @@ class Session:
         with self._lock:
             if self._batching is None:
                 self._batching = decide(self.graph)
+                if self._machine is not None:
+                    self._machine.give_back(self.graph)
             return self._batching
 
 

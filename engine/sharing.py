@@ -154,6 +154,11 @@ def share_memory(parent: socket.socket) -> None:
     _links[:] = [_Link(parent)]
 
 
+def is_sharing() -> bool:
+    """Whether weights are shared with other processes."""
+    return bool(_links)
+
+
 def shared(block: Array) -> Array:
     """The same bytes, in memory that other processes use as well where there are any; the block itself where not.
 

@@ -40,6 +40,7 @@ class CompileOptions:
         cache_max_bytes: of all that is kept there.
         instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
             for a quarter of what there is.
+        must_compile: whether no reference answers where nothing is compiled.
     """
 
     threads: int | None = None
@@ -49,6 +50,7 @@ class CompileOptions:
     cache: Path | None = None
     cache_max_bytes: int = DEFAULT_MAX_BYTES
     instances_max_bytes: int | None = None
+    must_compile: bool = False
 
 
 class Builder:

@@ -39,7 +39,8 @@ class CompiledGraph:
         specs = [port.spec for port in graph.inputs]
         known = [spec for spec in specs if spec is not None and spec.is_static]
         own = known if len(known) == len(specs) else None
-        self._instances = Instances(self._builder.program, self.threads, options.instances_max_bytes, own)
+        limit, must = options.instances_max_bytes, options.must_compile
+        self._instances = Instances(self._builder.program, self.threads, limit, own, must=must)
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None

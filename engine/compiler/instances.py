@@ -19,12 +19,22 @@ from engine.compiler.background import BACKGROUND, Key, Wish
 from engine.compiler.instance import Instance
 from engine.compiler.program import Program
 from engine.compiler.shelf import SHELF, Kept, default_bytes, weight
-from engine.errors import EngineError, RunCancelledError
+from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.tensor import TensorSpec
 
+# Shapes that are remembered as too large.
+_MAX_REFUSED: Final = 1024
 # What a shape counts for that somebody asked to be made ahead of its first run.
 PREPARED_USES: Final = 32
 _log = logging.getLogger("pnnx_serve.engine")
+
+
+class TooLargeError(CompileError):
+    """What is compiled for some shapes takes more memory than all may that is kept for other shapes than the file's."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        problem = "what is compiled for these shapes is too large to be kept"
+        super().__init__(problem, found=f"{size:,} bytes", expected=f"at most {limit:,} (instances_max_bytes)")
 
 
 class Make(Protocol):
@@ -47,11 +57,13 @@ class Instances:
         threads: of every instance.
         limit: bytes that instances of the process may take, those of files' own shapes aside.
         own: the shapes of the file, whose instance stays.
+        must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
     """
 
     def __init__(
-        self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None
-    ) -> None:
+        self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
+        *, must: bool = False,
+    ) -> None:  # fmt: skip
         self._make = make
         self._threads = threads
         self.limit = default_bytes() if limit is None else limit
@@ -60,6 +72,8 @@ class Instances:
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._largest = 0
+        self._must = must
+        self._refused: dict[Key, int] = {}
 
     def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
         """The instance for inputs of these shapes; None if there is none."""
@@ -77,10 +91,13 @@ class Instances:
             uses: what asking for it counts.
 
         Raises:
+            TooLargeError: it must be kept, and is larger than the limit; of these shapes that is known from then on.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
         key = _key(specs)
+        if key in self._refused:
+            raise TooLargeError(self._refused[key], self.limit)
         found = None if refresh else self._find(key)
         if found is not None:
             return found
@@ -152,7 +169,13 @@ class Instances:
         key, size = wish.key, weight(program)
         self._largest = max(self._largest, size)
         is_own = key == self._own
-        if not (is_own or SHELF.admits(size, wish.times, self.limit)):
+        if self._must and size > self.limit and not is_own:
+            if len(self._refused) >= _MAX_REFUSED:
+                self._refused.clear()
+            self._refused[key] = size
+            BACKGROUND.forget(self, key)
+            raise TooLargeError(size, self.limit)
+        if not (self._must or is_own or SHELF.admits(size, wish.times, self.limit)):
             wish.bytes = size
             return None
         instance = Instance(program, self._threads)
@@ -163,7 +186,10 @@ class Instances:
         if before is not None:
             SHELF.discard(before)
             before.instance.close()
-        if SHELF.add(kept, self.limit):
+        if self._must:
+            SHELF.add_for_certain(kept, self.limit)
+            BACKGROUND.forget(self, key)
+        elif SHELF.add(kept, self.limit):
             BACKGROUND.forget(self, key)
         else:  # others came first
             wish.bytes = size

@@ -1,7 +1,7 @@
-"""Memory of weights that were cloned or are shared, given back once they are packed or hashed.
+"""Memory of weights that lie in a file or are shared, given back once they are packed or hashed.
 
 Their pages count as the process's own as long as it has read them. The system may drop them at once, and whoever reads
-a weight again finds it where it was. Weights that were copied are kept.
+a weight again finds it where it was. Weights that were copied into memory are kept.
 """
 
 from __future__ import annotations

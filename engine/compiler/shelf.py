@@ -86,6 +86,21 @@ class Shelf:
             each.drop(each)
         return True
 
+    def add_for_certain(self, kept: Kept, limit: int) -> None:
+        """Keep an instance that fits by itself; as many of the others go as must, those that were run least first."""
+        with self._lock:
+            victims: list[Kept] = []
+            free = limit - self._bytes()
+            for each in sorted((each for each in self._kept if not each.is_own), key=lambda each: each.uses):
+                if kept.is_own or free >= kept.bytes:
+                    break
+                victims.append(each)
+                free += each.bytes
+            self._kept.difference_update(victims)
+            self._kept.add(kept)
+        for each in victims:
+            each.drop(each)
+
     def discard(self, kept: Kept) -> None:
         """It is kept no longer."""
         with self._lock:

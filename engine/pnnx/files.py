@@ -8,16 +8,18 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-from engine.blocks import TornError, clone_block, read_block
+from engine.blocks import TornError, clone_block, read_block, spill_block
 from engine.errors import EngineError, ModelFormatError
 from engine.files import Path, file_name, identity, read_file, reading, reason
+from engine.sharing import is_sharing
 from engine.tensor import Array
 
 Writer: TypeAlias = Callable[[BinaryIO], None]
 
 MAX_PARAM_BYTES: Final = 2**28
-# Less is copied faster than cloned.
+# Less is copied faster than cloned, and less is not worth a file.
 _CLONED_BYTES: Final = 1 << 20
+_SPILLED_BYTES: Final = 4 << 20
 
 
 def sibling(path: Path) -> str:
@@ -42,9 +44,12 @@ def take_file(path: Path) -> Array:
     """
     with reading(path) as descriptor:
         before = os.fstat(descriptor)
-        size = before.st_size
-        block = clone_block(descriptor, os.path.dirname(os.path.realpath(path)), size) if size > _CLONED_BYTES else None
+        size, folder = before.st_size, os.path.dirname(os.path.realpath(path))
+        block = clone_block(descriptor, folder, size) if size > _CLONED_BYTES else None
         try:
+            # Workers of one server have one block in memory, which is less than a file for each.
+            if block is None and size > _SPILLED_BYTES and not is_sharing():
+                block = spill_block(descriptor, folder, size)
             block = read_block(descriptor, size) if block is None else block
             if identity(os.fstat(descriptor)) == identity(before):
                 return block

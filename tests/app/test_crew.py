@@ -147,3 +147,49 @@ def test_one_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     while hands.is_busy:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def heavy(work: Work, needs_bytes: int, limit_s: float = PATIENCE_S) -> Job:
+    job = work.job(limit_s)
+    job.needs_bytes = needs_bytes
+    return job
+
+
+def test_jobs_that_fit_alone_but_not_together_run_one_after_the_other(stuck: list[Work]) -> None:
+    hands = Crew(3, lambda: 100)
+    for work in stuck:
+        hands.submit(heavy(work, 60))
+    for work, later in zip(stuck, [*stuck[1:], None], strict=True):
+        assert work.began.wait(PATIENCE_S)
+        assert later is None or not later.began.wait(0.05)
+        work.may_end.set()
+    hands.wait()
+
+
+def test_jobs_that_fit_together_run_at_once(stuck: list[Work]) -> None:
+    hands = Crew(3, lambda: 100)
+    for work in stuck:
+        hands.submit(heavy(work, 33))
+    assert all(work.began.wait(PATIENCE_S) for work in stuck)
+
+
+def test_a_job_that_never_fits_runs_alone_and_smaller_ones_need_not_wait_for_it(stuck: list[Work]) -> None:
+    first, vast, small = stuck
+    hands = Crew(3, lambda: 100)
+    hands.submit(heavy(first, 10))
+    assert first.began.wait(PATIENCE_S)
+    hands.submit(heavy(vast, 10**6))
+    hands.submit(heavy(small, 20))
+    assert small.began.wait(PATIENCE_S)
+    assert not vast.began.wait(0.05)
+    first.may_end.set()
+    small.may_end.set()
+    assert vast.began.wait(PATIENCE_S)
+
+
+def test_one_that_is_given_up_makes_room_for_those_that_wait_for_memory(stuck: list[Work]) -> None:
+    hands = Crew(3, lambda: 100)
+    hands.submit(heavy(stuck[0], 90, 0.2))
+    hands.submit(heavy(stuck[1], 90))
+    assert stuck[0].given_up.wait(PATIENCE_S)
+    assert stuck[1].began.wait(PATIENCE_S)

@@ -329,3 +329,55 @@ def test_sessions_that_come_and_go_leave_neither_threads_nor_files() -> None:
     gc.collect()
     wait_for(lambda: threading.active_count() <= threads)
     assert len(os.listdir("/proc/self/fd")) <= files
+
+
+def counted(session: Session) -> list[int]:
+    """The compiles of a session from now on, by the size of what was compiled for."""
+    made: list[int] = []
+    compiled = session._machine._compiled(session.graph)  # type: ignore[union-attr]
+    make = compiled._instances._make
+    compiled._instances._make = lambda specs, **more: made.append(specs[0].sizes[1]) or make(specs, **more)  # type: ignore
+    return made
+
+
+def must(limit: int, graph: RuntimeGraph | None = None) -> Session:
+    return Session(graph or network(1, None), backend="compiled", cache=None, threads=1, instances_max_bytes=limit)
+
+
+def test_shapes_that_fit_no_budget_are_refused_where_only_machine_code_answers_and_compiled_once(
+    alone: Background,
+) -> None:
+    session = must(1000)
+    made = counted(session)
+    for _ in range(5):
+        with pytest.raises(CompileError, match=r"too large to be kept: found [\d,]+ bytes, expected at most 1,000"):
+            session.run([ramp(64)])
+    assert made == [64]
+    assert session.backend == "compiled"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whoever_came_first(
+    count: int, alone: Background
+) -> None:
+    one = must(1 << 40)
+    one.run([ramp(64)])
+    size = one._machine._compiled(one.graph)._instances.typical_bytes  # type: ignore[union-attr]
+    one.close()
+    session = must(count * size + size // 2)
+    made = counted(session)
+    for _ in range(30):
+        session.run([ramp(64)])
+    for newcomer in (65, 66, 67):
+        for _ in range(10):
+            np.testing.assert_array_equal(session.run([ramp(newcomer)])[0], np.maximum(ramp(newcomer), 0))
+    assert made == [64, 65, 66, 67]
+    assert instances.SHELF.bytes <= count * size + size // 2
+
+
+def test_the_files_own_shapes_are_kept_however_small_the_budget(alone: Background) -> None:
+    session = must(0, network(1, 64))
+    made = counted(session)
+    for _ in range(3):
+        session.run([ramp(64)])
+    assert made == [64]

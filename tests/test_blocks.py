@@ -1,0 +1,158 @@
+"""What a file held stays what it was, wherever the copy lies; a copy on a disk takes no memory that others want."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import RunCancelledError, blocks, sharing
+from engine.blocks import TornError, is_mapped, release, spill_block
+from engine.pnnx.files import take_file
+from engine.stopping import cancelling
+
+SIZE = 6 << 20
+
+
+def content(seed: int = 0, size: int = SIZE) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+@pytest.fixture(autouse=True)
+def a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every folder lay on a disk: tests may run anywhere."""
+    monkeypatch.setattr(blocks, "_kind_of_disk", lambda descriptor: 0xEF53)
+    monkeypatch.setattr("engine.pnnx.files.clone_block", lambda *_: None)
+
+
+def file(folder: Path, data: bytes) -> Path:
+    path = folder / "weights"
+    path.write_bytes(data)
+    return path
+
+
+def resident_bytes(array: Any) -> int:
+    """Bytes of the mapping an address belongs to that this process holds."""
+    held, is_part, address = 0, False, array.ctypes.data
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        head = line.split()[0]
+        if "-" in head and ":" not in head:
+            first, last = (int(each, 16) for each in head.split("-"))
+            is_part = first <= address < last
+        elif is_part and line.startswith("Rss:"):
+            held += int(line.split()[1]) << 10
+    return held
+
+
+def test_nothing_done_to_the_file_reaches_the_copy(tmp_path: Path) -> None:
+    data = content()
+    path = file(tmp_path, data)
+    block = take_file(path)
+    assert is_mapped(block) and not block.flags.writeable
+    with path.open("r+b") as out:
+        out.write(content(1))
+    assert block.tobytes() == data
+    os.truncate(path, 0)
+    assert block.tobytes() == data
+    path.unlink()
+    release(block)
+    assert block.tobytes() == data
+
+
+def test_nothing_is_left_in_the_folder_and_no_descriptor_is_kept(tmp_path: Path) -> None:
+    path = file(tmp_path, content())
+    before = len(os.listdir("/proc/self/fd"))
+    block = take_file(path)
+    assert os.listdir(tmp_path) == ["weights"]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert block.nbytes == SIZE
+
+
+def test_pages_of_a_copy_on_a_disk_can_be_given_back(tmp_path: Path) -> None:
+    block = take_file(file(tmp_path, content()))
+    total = int(block.sum(dtype=np.int64))
+    assert resident_bytes(block) >= SIZE
+    release(block)
+    assert resident_bytes(block) < SIZE // 4
+    assert int(block.sum(dtype=np.int64)) == total
+
+
+Room = namedtuple("Room", "f_bavail f_frsize")
+
+
+def refuse(*_: Any) -> Any:
+    raise OSError("refused")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("engine.blocks._kind_of_disk", lambda descriptor: 0x01021994),
+        ("engine.blocks._kind_of_disk", lambda descriptor: 0),
+        ("os.fstatvfs", lambda descriptor: Room(SIZE, 1)),
+        ("os.posix_fallocate", refuse),
+        ("os.sendfile", refuse),
+    ],
+    ids=["in memory", "of no known kind", "full", "no room set aside", "cannot be written"],
+)
+def test_where_no_disk_can_take_it_the_copy_lies_in_memory(
+    name: str, instead: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name, instead)
+    data = content()
+    block = take_file(file(tmp_path, data))
+    assert not is_mapped(block)
+    assert block.tobytes() == data
+
+
+def test_a_folder_that_may_not_be_written_to_leaves_that_of_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(tmp_path, content())
+    with path.open("rb") as source:
+        block = spill_block(source.fileno(), "/proc", SIZE)
+        monkeypatch.setattr(tempfile, "tempdir", "/proc")
+        assert spill_block(source.fileno(), "/proc", SIZE) is None
+    assert block is not None and block.tobytes() == path.read_bytes()
+
+
+def test_holes_take_no_time_and_a_file_larger_than_memory_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "weights"
+    with path.open("wb") as out:
+        out.seek(SIZE)
+        out.write(b"end")
+        out.truncate(2 * SIZE)
+    sent: list[int] = []
+    send = os.sendfile
+    monkeypatch.setattr("os.sendfile", lambda *args: sent.append(1) or send(*args))  # type: ignore[func-returns-value]
+    block = take_file(path)
+    assert block[SIZE : SIZE + 3].tobytes() == b"end" and int(block.sum()) == sum(b"end")
+    assert len(sent) == 1
+    monkeypatch.setattr(blocks, "free_memory_bytes", lambda: SIZE)
+    with path.open("rb") as source:
+        assert spill_block(source.fileno(), str(tmp_path), 2 * SIZE) is None
+
+
+def test_a_file_that_shrinks_while_it_is_copied_is_noticed(tmp_path: Path) -> None:
+    path = file(tmp_path, content())
+    with path.open("rb") as source, pytest.raises(TornError):
+        spill_block(source.fileno(), str(tmp_path), SIZE + 1)
+
+
+def test_copying_can_be_stopped(tmp_path: Path) -> None:
+    path = file(tmp_path, content())
+    with cancelling(lambda: True), pytest.raises(RunCancelledError):
+        take_file(path)
+
+
+def test_workers_that_share_memory_keep_no_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "is_sharing", lambda: True)
+    monkeypatch.setattr("engine.pnnx.files.is_sharing", lambda: True)
+    assert not is_mapped(take_file(file(tmp_path, content())))
