@@ -195,17 +195,18 @@ class ModelNotReadyError(RetryLaterError):
     status, code = 503, "not_ready"
 
 
-# Every engine error a request can meet. What the caller's tensors cause is the caller's (422), a run is cancelled when
-# its time is up (504), the rest is ours.
+# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); so is what an expression
+# or a parameter makes of them, for a model is served only after it has run. A run is cancelled when its time is up
+# (504), the rest is ours.
 ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
     engine.EngineError: 500,
     engine.ModelFormatError: 500,
     engine.ParamSyntaxError: 500,
     engine.WeightsError: 500,
     engine.GraphError: 500,
-    engine.ExpressionError: 500,
+    engine.ExpressionError: 422,
     engine.UnsupportedOperatorError: 500,
-    engine.ParameterError: 500,
+    engine.ParameterError: 422,
     engine.ShapeError: 422,
     engine.InputError: 422,
     engine.ExecutionError: 500,

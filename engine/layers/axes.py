@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from engine.errors import ShapeError
 from engine.layers.axis import checked_axis
-from engine.tensor import Shape
+from engine.tensor import Shape, format_shape
 
 
 def checked_axes(dims: Iterable[int], rank: int) -> tuple[int, ...]:
@@ -39,8 +39,15 @@ def replaced(shape: Shape, axis: int, *dims: int | None) -> Shape:
 
 
 def sizes(shape: Shape) -> tuple[int, ...]:
-    """A shape none of whose dimensions is open."""
-    return tuple(dim for dim in shape if dim is not None)
+    """A shape none of whose dimensions is open.
+
+    Raises:
+        ShapeError: one is, in a run: the file leaves out a size.
+    """
+    known = tuple(dim for dim in shape if dim is not None)
+    if len(known) != len(shape):
+        raise ShapeError("a size is missing", found=format_shape(shape), expected="numbers")
+    return known
 
 
 def agree(a: Shape, b: Shape) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -145,4 +146,4 @@ class TransformerEncoderLayer(Layer):
         blocked = mask != 0
         if self.mask_type == _PADDING:
             return None, blocked
-        return (blocked if blocked.ndim == 2 else blocked.reshape(-1, length, length)), None
+        return (blocked if blocked.ndim == 2 else blocked.reshape(math.prod(blocked.shape[:-2]), length, length)), None

@@ -19,9 +19,11 @@ _LONGEST: Final = 500
 _SHOWN: Final = 200
 # What numpy says, where its exceptions are of no class of their own.
 _DTYPES: Final = ("not supported for the input types", "Cannot cast", "ufunc '", "data type", "dtype")
-_SIZES: Final = ("array is too big", "Maximum allowed dimension exceeded", "dimensions are too large",
-                 "too many dimensions", "maximum supported dimension", "more dimensions than allowed")  # fmt: skip
-_FITS: Final = ("could not be broadcast", "broadcast", "mismatch in its core dimension", "shapes", "not aligned")
+_SIZES: Final = (
+    "array is too big", "Maximum allowed dimension exceeded", "dimensions are too large", "too many dimensions",
+    "maximum supported dimension", "more dimensions than allowed", "index arrays cannot be above", "supports up to",
+)  # fmt: skip
+_FITS: Final = ("broadcast", "mismatch in its core dimension", "shapes", "not aligned", "into shape ()")
 
 
 def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
@@ -38,13 +40,17 @@ def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
 
 def _problem(exc: Exception) -> str | None:
     text = str(exc)
-    if isinstance(exc, MemoryError) or (isinstance(exc, ValueError) and _says(text, _SIZES)):
+    if isinstance(exc, MemoryError) or (
+        isinstance(exc, (ValueError, IndexError, RuntimeError)) and _says(text, _SIZES)
+    ):
         return "what is computed of these operands is too large"
     if isinstance(exc, TypeError) and _says(text, _DTYPES):
         return "operands of these dtypes cannot be computed with"
     if isinstance(exc, ValueError) and _says(text, _FITS):
         return "operands do not fit each other"
-    if isinstance(exc, OverflowError):
+    if isinstance(exc, IndexError) and "arrays used as indices" in text:
+        return "an index must be of integers"
+    if isinstance(exc, OverflowError) or "cannot convert float" in text:
         return "a number among the operands is out of range"
     if isinstance(exc, np.linalg.LinAlgError):
         return f"a matrix cannot be computed with ({text[:_SHOWN]})"

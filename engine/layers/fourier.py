@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes, replaced
+from engine.layers.axes import checked_axes, replaced, sizes
 from engine.layers.axis import checked_axis
 from engine.layers.complex import complex_dtype
 from engine.layers.layer import Layer
@@ -98,9 +98,9 @@ class _Fourier(Layer):
         result = complex_dtype(float_dtype(dtype))
         return real_dtype(result) if self._transform.halved == "input" else result
 
-    def _prepared(self, input: Array) -> Array:
+    def _prepared(self, input: Array, axes: Sequence[int]) -> Array:
         self._dtype(input.dtype)
-        return cast(input, float_dtype(input.dtype))
+        return never_empty(cast(input, float_dtype(input.dtype)), axes)
 
 
 class OneAxis(_Fourier):
@@ -119,8 +119,9 @@ class OneAxis(_Fourier):
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
+        axis = self._axis(input.shape)
         points = self.n[0] if self.n else None
-        return np.asarray(self._transform.one(self._prepared(input), points, self._axis(input.shape), self.norm))
+        return np.asarray(self._transform.one(self._prepared(input, (axis,)), points, axis, self.norm))
 
     def _axis(self, shape: Shape) -> int:
         if not shape:
@@ -144,7 +145,8 @@ class SeveralAxes(_Fourier):
 
     def forward(self, input: Array) -> Array:
         axes, points = self._points(input.shape)
-        return np.asarray(self._transform.several(self._prepared(input), points, axes, self.norm))
+        points = sizes(points)
+        return np.asarray(self._transform.several(self._prepared(input, axes), points, axes, self.norm))
 
     def _points(self, shape: Shape) -> tuple[tuple[int, ...], Shape]:
         """The axes, and the points transformed along each."""
@@ -160,6 +162,12 @@ class SeveralAxes(_Fourier):
         for count in points:
             _check_points(count)
         return axes, tuple(points)
+
+
+def never_empty(x: Array, axes: Sequence[int]) -> Array:
+    """The same with a zero along axes that have no elements: numpy's irfft reads the first one whether it is there."""
+    short = [(0, 1 if axis in axes and not size else 0) for axis, size in enumerate(x.shape)]
+    return np.pad(x, short) if any(more for _, more in short) else x
 
 
 def _check_points(length: Dim) -> None:
@@ -199,7 +207,7 @@ class FftShift(_Shift):
     """Frequency 0 moved from the front to the middle of each axis."""
 
     def forward(self, input: Array) -> Array:
-        return np.fft.fftshift(input, self._axes(input.ndim))
+        return np.fft.fftshift(input, self._axes(input.ndim)) if input.ndim else input
 
 
 @register("torch.fft.ifftshift", "aten::fft_ifftshift")
@@ -207,4 +215,4 @@ class IfftShift(_Shift):
     """Frequency 0 moved from the middle to the front of each axis."""
 
     def forward(self, input: Array) -> Array:
-        return np.fft.ifftshift(input, self._axes(input.ndim))
+        return np.fft.ifftshift(input, self._axes(input.ndim)) if input.ndim else input

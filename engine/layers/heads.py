@@ -77,7 +77,7 @@ class Heads:
             lead = scores[:2] if attention.ndim == 3 else ()
             masks.append(attention.reshape(*lead, *attention.shape[-2:]))
         if padding is not None:
-            masks.append(padding.reshape(-1, 1, 1, padding.shape[-1]))
+            masks.append(padding.reshape(math.prod(padding.shape[:-1]), 1, 1, padding.shape[-1]))
         return masks
 
 

@@ -178,7 +178,7 @@ class LogSumExp(Reduction):
         return float_dtype(dtype)
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        if input.dtype.kind in "iu":  # of integers, where the result is to be one
+        if input.dtype.kind in "biu":  # of integers, where the result is to be one
             return np.asarray(self._reduce(input.astype(np.float64), axes)).astype(input.dtype)
         top = input.max(axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(top), top, np.zeros((), input.dtype))

@@ -225,12 +225,13 @@ def changed(inputs: Sequence[Array], changes: Sequence[Sequence[Any]]) -> list[A
     result: list[Any] = list(inputs)
     for which, name in changes:
         for place in range(len(result)) if which == _ALL else [which]:
-            if isinstance(result[place], np.ndarray) and result[place].size <= _MOST_ELEMENTS:
+            # numpy itself corrupts memory with matrices of three axes: nothing comes after a subclass.
+            if type(result[place]) is np.ndarray and result[place].size <= _MOST_ELEMENTS:
                 try:
                     with np.errstate(all="ignore"), warnings.catch_warnings():
                         warnings.simplefilter("ignore")
                         result[place] = CHANGES[name](result[place])
-                except (ValueError, TypeError, OverflowError, RuntimeError):
+                except (ValueError, TypeError, OverflowError, RuntimeError, IndexError, AttributeError):
                     continue
     return result
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.layers.refusals import refusal, tensor
+from tests.layers.refusals import build, refusal, tensor
 
 X = tensor(2, 3, 4)
 V = tensor(5)
@@ -87,3 +88,15 @@ def test_what_does_not_fit_is_refused(
     type: str, operands: tuple[object, ...], params: dict[str, Any], message: str
 ) -> None:
     assert refusal(type, *operands, **params) == message
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("suffix", ["", "2", "n"])
+def test_a_signal_without_elements_is_one_of_zeros(kind: str, suffix: str) -> None:
+    """numpy's irfft reads what lies in front of such a signal; PyTorch answers zeros."""
+    for _ in range(20):  # what is read is not always there
+        np.full(64, 1e300)  # and freed
+        empty = np.empty((2, 3, 0), np.float64 if kind in ("rfft", "ihfft") else np.complex128)
+        size = {"n": 8, "dim": -1} if not suffix else {"s": (3, 8), "dim": (-2, -1)}
+        result = build(f"torch.fft.{kind}{suffix}", 1, **size).forward([empty])
+        assert result.shape[:2] == (2, 3) and not result.any()

@@ -211,6 +211,8 @@ class RotaryEmbedding(Layer):
         if not 0 < width <= shape[-1] or width % 2:
             raise ShapeError("no such part of a head", found=width, expected=f"an even number up to {shape[-1]}")
         if positions is not None:
+            if positions.dtype.kind not in "iu":
+                raise ShapeError("a position is no integer", found=positions.dtype)
             if positions.size and not 0 <= positions.min() <= positions.max() < len(cache):
                 raise ShapeError("a position lies outside the cache", found=f"{positions.min()} to {positions.max()}")
             cache = cache[positions]

@@ -373,6 +373,8 @@ class MaxRoiPool(Layer):
         result = np.zeros(spec.sizes, input.dtype)
         for region, roi in wanted(zip(result, rois, strict=True)):
             batch, left, top, right, bottom = roi
+            if not math.isfinite(batch):
+                raise ShapeError("a roi lies outside the batch", found=f"image {batch}")
             image = int(batch)
             if not 0 <= image < len(input):
                 raise ShapeError("a roi lies outside the batch", found=f"image {image}", expected=f"below {len(input)}")

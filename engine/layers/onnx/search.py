@@ -172,7 +172,8 @@ class Compress(Rearrangement):
 
     def forward(self, input: Array, condition: Array | bool) -> Array:
         hits = np.atleast_1d(np.asarray(condition, np.bool_))
-        row, axis = (input.reshape(-1), 0) if self.axis is None else (input, checked_axis(self.axis, input.ndim))
+        table = np.atleast_1d(input)
+        row, axis = (input.reshape(-1), 0) if self.axis is None else (table, checked_axis(self.axis, table.ndim))
         check_fits(hits.ndim == 1 and hits.size <= row.shape[axis], "condition", hits.shape, f"[{row.shape[axis]}]")
         return row.take(np.flatnonzero(hits), axis)
 

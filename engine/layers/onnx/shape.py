@@ -316,7 +316,11 @@ class Range(Layer):
 def _steps(start: Number, limit: Number, delta: Number) -> int:
     if delta == 0:
         raise ShapeError("delta is zero", found=0, expected="another number")
-    return max(int(np.ceil((limit - start) / delta)), 0)
+    if not all(map(np.isfinite, (start, limit, delta))):
+        raise ShapeError("a range ends nowhere", found=f"{start}, {limit} and {delta}", expected="finite numbers")
+    count = max(int(np.ceil((limit - start) / delta)), 0)
+    check_size((count,), INT64, "the range")
+    return count
 
 
 @register("Trilu", positional=("input", "k"))

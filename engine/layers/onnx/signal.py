@@ -9,6 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.axes import replaced
 from engine.layers.axis import checked_axis
+from engine.layers.fourier import never_empty
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.onnx.adapter import check_fits
 from engine.layers.onnx.arithmetic import onnx_dtype
@@ -59,7 +60,8 @@ class DFT(Layer):
         length, place = self._told(spec, dft_length, axis)
         if length is None or place is None:
             raise ShapeError("the length or the axis is missing")
-        x = _complex(input)
+        check_size(replaced(input.shape, place, length), np.dtype(np.complex128))
+        x = never_empty(_complex(input), (place,))
         if self.inverse and self.onesided:
             return cast(np.fft.irfft(x, length, place)[..., None], input.dtype)
         if self.inverse:
