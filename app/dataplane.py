@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import engine
+from app.drawings import Drawings
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
 from app.lane import Lane, Ticket
 from app.machine_memory import Trimmer, budget_bytes
@@ -61,9 +62,16 @@ class DataPlane:
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
-        # For what belongs to no model: parsing a large body that has yet to say which model it is for, drawing graphs.
+        # For what belongs to no model: parsing a large body that has yet to say which model it is for.
         self._desk = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
+        )
+
+        self.drawings = Drawings(
+            self.memory,
+            queue=settings.max_queue,
+            retry_after_s=settings.retry_after_s,
+            limit_s=settings.request_timeout_s,
         )
 
     async def start(self) -> None:
@@ -78,6 +86,7 @@ class DataPlane:
         self.watcher.close()
         self.store.close()
         self._desk.close()
+        self.drawings.close()
         if self._loader is not None:
             # What loads was asked to stop. Nobody waits for its answer, so a model that is stuck holds up nothing.
             with suppress(TimeoutError):
@@ -87,7 +96,7 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs heeds its ticket between operators only."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return any(lane.running for lane in (self._desk, *lanes))
+        return self.drawings.running > 0 or any(lane.running for lane in (self._desk, *lanes))
 
     @property
     def is_loading(self) -> bool:

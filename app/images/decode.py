@@ -7,6 +7,7 @@ formats of ``FORMATS`` are. Decoders are stopped when nobody waits for the pictu
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -35,6 +36,8 @@ _TURNED: Final = frozenset({5, 6, 7, 8})
 _SMALL_MODES: Final = frozenset({"1", "L", "P"})
 # Pixels whose colours are converted at a time: what lies in between takes several bytes for each.
 _STRIP: Final = 1 << 21
+# Pillow reads as much as this at once when it decodes: between two looks at the clock.
+_AT_ONCE: Final = 1 << 16
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
@@ -103,6 +106,8 @@ class OpenPicture:
 
     def _open(self, found: Survey) -> Image.Image:
         excerpt: Any = Excerpt(found.parts, found.pauses)
+        if not found.pauses and sum(map(len, found.parts)) <= _AT_ONCE:
+            excerpt = io.BytesIO(b"".join(found.parts))  # decoders read a byte or two at a time
         image: Any = Image.open(excerpt, formats=(found.format,))
         if found.pauses:
             image.load_read = excerpt.read_on

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -12,6 +14,7 @@ import engine
 from app.dataplane import DataPlane
 from app.errors import InvalidRequestError, ModelNotReadyError
 from app.render import MEDIA_TYPES, render
+from app.responses import ChargedResponse
 from app.routes.state import dataplane
 from app.schemas import ErrorBody
 from app.store import Version
@@ -20,9 +23,11 @@ router = APIRouter(tags=["graph"])
 
 _PARAM_TYPE: Final = "text/plain; charset=utf-8"
 _MAX_TEXT_BYTES: Final = 1 << 28
+# What an operator takes in its description and in a drawing of it, layout included.
+_OPERATOR_BYTES: Final = 1 << 14
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
-    **{status: {"model": ErrorBody} for status in (400, 404, 429, 503, 504)},
+    **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503, 504)},
 }
 Format = Annotated[
     Literal["json", "svg", "dot", "mermaid", "text", "param"], Query(description="param is the model's own file")
@@ -53,15 +58,37 @@ async def model_graph(
 
 async def _graph(plane: DataPlane, name: str | None, number: int | None, format: str, profile: bool) -> Response:
     version, deadline = plane.store.version(name, number), plane.deadline()
+    model, retry_after_s = version.model, plane.settings.retry_after_s
+    assert model is not None  # Store.version returns ready versions only
     if format == "param":
         if profile:
             raise InvalidRequestError("profile: the model's own file has no times, expected another format")
-        return Response(
-            await plane.offload(lambda: _text(version, plane.settings.retry_after_s), deadline), media_type=_PARAM_TYPE
-        )
-    times = await plane.profile(version, deadline) if profile else []
-    text = await plane.offload(lambda: render(_description(version, times), format), deadline)
-    return Response(text, media_type=MEDIA_TYPES[format])
+        cost, media_type = _size(version, retry_after_s), _PARAM_TYPE
+        draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
+    else:
+        times = await plane.profile(version, deadline) if profile else []
+        cost, media_type = _OPERATOR_BYTES * len(model.session.graph.operators), MEDIA_TYPES[format]
+        draw = lambda: render(_description(version, times), format).encode()  # noqa: E731
+    # What was measured is of one request; all else is the same for everybody.
+    key = (model, format, object() if profile else None)
+    return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
+
+
+def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
+    allowance = plane.memory.open()
+    try:
+        allowance.charge(len(text))
+        return ChargedResponse([text], allowance, media_type)
+    except BaseException:
+        allowance.close()
+        raise
+
+
+def _size(version: Version, retry_after_s: int) -> int:
+    try:
+        return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
+    except OSError:
+        raise ModelNotReadyError(f"model '{version.name}': its file is gone", retry_after_s=retry_after_s) from None
 
 
 def _text(version: Version, retry_after_s: int) -> bytes:
