@@ -23,11 +23,13 @@ _LEAST: Final = 64 << 20
 _M_TRIM_THRESHOLD: Final = -1
 _M_TOP_PAD: Final = -2
 _M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 _KEPT: Final = 64 << 20
 # Arrays from this size on are mapped by themselves, and gone when they are freed. glibc's own limit of it.
 _MAPPED: Final = 32 << 20
-# Requests that took less are not worth a look at the whole heap.
-_LARGE: Final = 32 << 20
+# Requests that took less are not worth a look at the whole heap, nor are a few of those that took more.
+_LARGE: Final = 1 << 20
+_TOGETHER: Final = 64 << 20
 _PAUSE_S: Final = 1.0
 
 
@@ -46,6 +48,8 @@ def keep_heap() -> None:
         (_M_TOP_PAD, "MALLOC_TOP_PAD_", _KEPT),
         (_M_TRIM_THRESHOLD, "MALLOC_TRIM_THRESHOLD_", 2 * _KEPT),
         (_M_MMAP_THRESHOLD, "MALLOC_MMAP_THRESHOLD_", _MAPPED),
+        # Threads' own heaps would each keep what is on top of them, however much is free: malloc_trim looks below only.
+        (_M_ARENA_MAX, "MALLOC_ARENA_MAX", 1),
     )
     for parameter, name, value in settings:
         if name not in os.environ and "GLIBC_TUNABLES" not in os.environ:
@@ -59,13 +63,15 @@ class Trimmer:
         self._libc = _libc()
         self._lock = threading.Lock()
         self._is_due = False
+        self._held = 0
 
     def __call__(self, held: int) -> None:
         """A request is over that held so many bytes."""
         if held < _LARGE or self._libc is None:
             return
         with self._lock:
-            if self._is_due:
+            self._held += held
+            if self._is_due or self._held < _TOGETHER:
                 return
             self._is_due = True
         threading.Thread(target=self._trim, daemon=True, name="trim").start()
@@ -74,6 +80,7 @@ class Trimmer:
         time.sleep(_PAUSE_S)  # the answer is still being sent; and requests that follow each other are one
         with self._lock:
             self._is_due = False
+            self._held = 0
         if self._libc is not None:
             self._libc.malloc_trim(0)
 
