@@ -107,7 +107,7 @@ class EmbeddingBag(Layer):
         combine = np.maximum if self.mode == 2 else np.add
         result: Array = np.zeros((len(sizes), rows.shape[1]), rows.dtype)
         if len(rows) and sizes.min() == sizes.max():  # the rows of a bag stand together
-            result = combine.reduce(rows.reshape(len(sizes), -1, rows.shape[1]), axis=1)
+            result = combine.reduce(rows.reshape(len(sizes), len(rows) // len(sizes), rows.shape[1]), axis=1)
         elif len(rows):
             starts = np.flatnonzero(np.diff(bag, prepend=-1))
             result[bag[starts]] = combine.reduceat(rows, starts, axis=0)

@@ -161,6 +161,8 @@ class Repetitions(Rearrangement):
         return TensorSpec((None,), np.dtype(np.int64))
 
     def forward(self, repeats: Array) -> Array:
+        if repeats.ndim != 1:
+            raise ShapeError("repeats must be a vector", found=format_shape(repeats.shape))
         return RepeatInterleave(dim=0).forward(np.arange(len(repeats)), repeats)
 
 

@@ -14,6 +14,7 @@ from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.sampling import sample_cubic, sample_linear, sample_nearest
 from engine.layers.spatial import FLOATING, Operand, check_rank, tensor
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape
 
@@ -138,8 +139,11 @@ class AffineGrid(Layer):
         return TensorSpec((self.size[0], *self.size[2:], rank), spec.dtype)
 
     def forward(self, theta: Array) -> Array:
-        self.infer(theta)
+        spec = self.infer(theta)
         matrix, sizes = widened(theta), [size or 0 for size in self.size[2:]]
+        if min(sizes) < 1:
+            raise ShapeError("there are no positions", found=format_shape(self.size), expected="positive sizes")
+        check_size(spec.shape, matrix.dtype)
         axes = [self._coordinates(size, matrix.dtype) for size in sizes]
         base = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(sizes, matrix.dtype)], axis=-1)
         grid = base.reshape(-1, len(sizes) + 1) @ matrix.swapaxes(1, 2)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.fuzz.child import Limits, run
-from tests.fuzz.parameters import FRONT_END, cases, first_of_each
+from tests.fuzz.parameters import FRONT_ENDS, cases, first_of_each
 from tests.layers.samples import all_samples
 
 # A busy machine may be slow; that a case ends at all is what a test can claim.
@@ -13,7 +15,8 @@ LIMITS = Limits(cpu_s=20)
 SEEDS = 60
 
 
-def test_a_sample_of_all_parameters_and_values_gives_results_or_errors() -> None:
+@pytest.mark.parametrize("backend", FRONT_ENDS)
+def test_a_sample_of_all_parameters_and_values_gives_results_or_errors(backend: str) -> None:
     wanted = list(cases(first_of_each(all_samples()[::7])))
-    found = run(FRONT_END, random.Random(20).sample(wanted, SEEDS), LIMITS)
+    found = run(FRONT_ENDS[backend], random.Random(20).sample(wanted, SEEDS), LIMITS)
     assert not [str(result) for result in found if result.is_finding]
