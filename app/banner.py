@@ -33,7 +33,8 @@ def example(plane: DataPlane, url: str) -> str:
 
 def _by_preference(plane: DataPlane) -> list[Entry]:
     ready = [entry for entry in plane.store.entries if entry.state is State.READY]
-    return sorted(ready, key=lambda entry: entry.name != plane.store.default_name)
+    default = plane.store.default_name
+    return sorted(ready, key=lambda entry: entry.name != default)
 
 
 def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:

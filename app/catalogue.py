@@ -10,15 +10,16 @@ from app.store import Entry, Store, Version
 
 def summaries(store: Store) -> list[dict[str, Any]]:
     """One short row a model."""
-    return [summary(entry, store) for entry in store.entries]
+    default = store.default_name  # asked once: it looks at every model
+    return [summary(entry, default) for entry in store.entries]
 
 
-def summary(entry: Entry, store: Store) -> dict[str, Any]:
+def summary(entry: Entry, default: str | None) -> dict[str, Any]:
     """Name, task, state, versions; a reason where it failed."""
     return {
         "name": entry.name,
         "task": entry.files.config.task,
-        "default": entry.name == store.default_name,
+        "default": entry.name == default,
         "state": entry.state,
         "reason": entry.reason,
         "versions": [_short(version) for version in entry.versions],
@@ -33,7 +34,7 @@ def details(entry: Entry, store: Store) -> dict[str, Any]:
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
     return {
-        **summary(entry, store),
+        **summary(entry, store.default_name),
         "inputs": _ports(current, "inputs"),
         "outputs": _ports(current, "outputs"),
         "labels": None if entry.files.labels is None else list(entry.files.labels),
