@@ -6,7 +6,7 @@ and every result is rounded. Numbers among themselves are Python's: 64-bit integ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +46,27 @@ _PYTHON_DTYPES: Final[dict[Category, DType]] = {
 def is_tensor(value: object) -> bool:
     """Whether a value, or what is announced of it, is a tensor."""
     return isinstance(value, (np.ndarray, np.generic, TensorSpec))
+
+
+def with_lists(args: Sequence[object]) -> tuple[object, ...]:
+    """Lists of numbers beside a tensor as vectors; with numbers only a run can tell, as the spec of one.
+
+    The converter writes a vector of whole numbers (a constant of an ONNX file) as a list and drops its dtype. So a
+    list's dtype counts as little as a number's: beside an int32 tensor it is int32, beside a floating one floating.
+    """
+    if not any(isinstance(arg, (list, tuple)) for arg in args):
+        return tuple(args)
+    tensors = [arg for arg in args if is_tensor(arg)]
+    return tuple(_vector(arg, tensors) if isinstance(arg, (list, tuple)) and arg else arg for arg in args)
+
+
+def _vector(items: Sequence[object], tensors: Sequence[object]) -> object:
+    if any(isinstance(item, (list, tuple)) or is_tensor(item) for item in items):
+        return items  # refused by name, with what it holds
+    dtype = result_type(*tensors, highest(map(category, items)))
+    if any(item is UNKNOWN or isinstance(item, Category) for item in items):
+        return TensorSpec((len(items),), dtype)
+    return np.array([cast(item, dtype) for item in items])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +111,7 @@ class Elementwise:
         """
         if not any(map(is_tensor, args)):
             return self._number(*args)
+        args = with_lists(args)
         dtype = self.working_dtype(*args)
         operands = self._operands(args, dtype)
         broadcast_shapes(*[operand.shape for operand in operands])
@@ -98,6 +120,7 @@ class Elementwise:
     def infer(self, *args: object) -> object:
         """What evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell."""
         if any(map(is_tensor, args)):
+            args = with_lists(args)
             dtype = self.result_dtype(self.working_dtype(*args))
             return TensorSpec(broadcast_shapes(*[getattr(arg, "shape", ()) for arg in args]), dtype)
         if any(arg is UNKNOWN or isinstance(arg, Category) for arg in args):

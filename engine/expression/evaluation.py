@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.errors import EngineError
+from engine.expression.elementwise import with_lists
 from engine.expression.functions import FUNCTIONS, Function
 from engine.expression.printer import format
 from engine.expression.program import program_of
@@ -151,7 +152,7 @@ def _call(root: Node, node: Node, function: Function, args: list[object], apply:
 
 def _is_integral_division(args: list[object], annotated: TensorSpec | None) -> bool:
     integral = annotated is not None and dtype_category(annotated.dtype) is Category.INTEGER
-    return integral and all(category(arg) is Category.INTEGER for arg in args)
+    return integral and all(category(arg) is Category.INTEGER for arg in with_lists(args))
 
 
 def _public(value: object) -> object:

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
 from engine.layers.attributes import check_attributes
+from engine.layers.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.layers.failing import unforeseen
 from engine.layers.foreign import called, checked_specs, checked_values, is_foreign
 from engine.layers.known import MAX_ELEMENTS, with_values
@@ -93,7 +94,7 @@ class BoundLayer:
         return ShapeError(f"operand '{name}' is no tensor", found=type(value).__name__, expected="a tensor")
 
     def _forward(self, inputs: Sequence[object]) -> Any:
-        layer = self._layer_for(inputs) if self.dynamic else self.layer
+        layer = self._layer_for(self._meant(inputs)) if self.dynamic else self.layer
         if self.dynamic:
             self._check_results(layer, inputs)
         arguments, keywords = [s.value(inputs) for s in self._aligned], self._keywords(inputs)
@@ -148,7 +149,7 @@ class BoundLayer:
         unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
         if unknown and not self.layer.takes_unknown:
             return UNKNOWN
-        values = [_as_far_as_known(value) for value in inputs]
+        values = [_as_far_as_known(value) for value in self._meant(inputs)]
         lists = self._unknown_lists(inputs)
         if not lists:
             return self._announced(values, arguments, keywords)
@@ -216,6 +217,20 @@ class BoundLayer:
             return self.layer
         fields = {name: _field(self.signature, name, inputs[index]) for name, index in self.dynamic.items()}
         return dataclasses.replace(self.layer, **fields)
+
+    def _meant(self, inputs: Sequence[object]) -> Sequence[object]:
+        """The inputs; the shape of one that stands where a shape belongs and can be none.
+
+        Where an ONNX file takes the shape of a tensor as a whole, the converter drops the operator that asks for it.
+        """
+        asked = [
+            index
+            for name, index in self.dynamic.items()
+            if name in SHAPE_PARAMETERS and is_dropped_shape(inputs[index])
+        ]
+        if not asked:
+            return inputs
+        return [shape_list(value) if index in asked else value for index, value in enumerate(inputs)]
 
     def _keywords(self, inputs: Sequence[object]) -> dict[str, object]:
         return {name: source.value(inputs) for name, source in self._aligned_keywords.items()}

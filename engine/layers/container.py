@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from engine.errors import ExpressionError, ParameterError, ShapeError
-from engine.expression import Literal, Node, check_arity, evaluate, infer, parse, peak_bytes
+from engine.expression import Call, Literal, Node, check_arity, evaluate, infer, parse, peak_bytes, postorder
+from engine.layers.dropped_shape import is_dropped_shape
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.registry import register
-from engine.tensor import UNKNOWN, Array, TensorSpec
+from engine.tensor import UNKNOWN, Array, DType, TensorSpec
+
+_INT64: DType = np.dtype(np.int64)
 
 
 @register("pnnx.Attribute", positional=("data",))
@@ -48,19 +52,51 @@ class Expression(Layer):
             return Literal(self.expr)
         return parse(self.expr)
 
+    @cached_property
+    def shapes(self) -> frozenset[int]:
+        """Operands that stand for their shape, of which the converter dropped the operator that asks for it (ONNX).
+
+        The result is announced as a vector of integers, which arithmetic never makes of floats or of several axes.
+        """
+        noted = self.annotations.outputs[0]
+        if noted is None or noted.rank != 1 or noted.dtype.kind != "i":
+            return frozenset()
+        calls = [node for node in postorder(self.tree) if isinstance(node, Call)]
+        if not calls or any(_asks_or_casts(node.function) for node in calls):
+            return frozenset()
+        rows = enumerate(self.annotations.inputs)
+        return frozenset(
+            k for k, each in rows if each is not None and is_dropped_shape(each) and each.rank == noted.shape[0]
+        )
+
     def infer(self, *operands: object) -> Any:
-        return infer(self.tree, operands, annotated=self.annotations.outputs[0])
+        return infer(self.tree, self._meant(operands), annotated=self.annotations.outputs[0])
 
     def forward(self, *operands: object) -> Any:
         try:
-            return evaluate(self.tree, operands, annotated=self.annotations.outputs[0])
+            return evaluate(self.tree, self._meant(operands), annotated=self.annotations.outputs[0])
         except ExpressionError as error:  # the text was read long ago: it is the values that do not go with it
             raise ShapeError.like(error) from error.__cause__
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
         """What is computed on the way."""
         result = (output.size or 0) * output.dtype.itemsize
-        return max(0, peak_bytes(self.tree, operands, annotated=self.annotations.outputs[0]) - result)
+        return max(0, peak_bytes(self.tree, self._meant(operands), annotated=self.annotations.outputs[0]) - result)
+
+    def _meant(self, operands: Sequence[Any]) -> Sequence[object]:
+        if not self.shapes:
+            return operands
+        return [_shape_vector(each) if k in self.shapes else each for k, each in enumerate(operands)]
+
+
+def _asks_or_casts(function: str) -> bool:
+    return function in ("size", "int") or function.startswith("torch.")
+
+
+def _shape_vector(tensor: Any) -> Array | TensorSpec:
+    if None in tensor.shape:
+        return TensorSpec((len(tensor.shape),), _INT64)
+    return np.array(tensor.shape, _INT64)
 
 
 class Arrangement(Layer):

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ParameterError
 from engine.layers.filters import Filters, add_bias
+from engine.layers.layer import Layer
 from engine.layers.pad import extend, padded_shape
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
 from engine.layers.spatial import NUMERIC, Operand, image, spread
-from engine.layers.window import Window, columns, counts, windows
+from engine.layers.window import Window, columns, counts, same_pairs, windows
 from engine.limits import check_scratch
 from engine.promotion import cast
 from engine.stopping import wanted
@@ -28,6 +30,35 @@ BLOCK_BYTES: Final = 4 << 20
 """Bytes of columns laid out at a time."""
 
 PADDING_MODES: Final = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
+
+
+class StridedSameConv(Layer):
+    """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
+
+    PyTorch has no such padding. It is what the converter's ``padding=same`` means beside a stride: ONNX's SAME_UPPER.
+    """
+
+    conv: Conv
+
+    def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
+        return self.conv.infer(
+            TensorSpec(padded_shape(input.shape, self._pairs(input, weight)), input.dtype), weight, bias
+        )
+
+    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
+        self.infer(input, weight, bias)
+        return self.conv.forward(extend(input, self._pairs(input, weight)), weight, bias)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return self.conv.flops(output, *operands)
+
+    def _pairs(self, input: Operand, weight: Operand) -> Any:
+        rank = self.conv.spatial_rank
+        sizes, kernel = input.shape[-rank:], weight.shape[-rank:]
+        if None in sizes or None in kernel:
+            return [(None, None)] * rank
+        axes = self.conv.windows_of(tuple(size or 0 for size in kernel))
+        return same_pairs(sizes, [axis.extent for axis in axes], [axis.stride for axis in axes], is_upper=True)
 
 
 @register("nn.Conv1d", "F.conv1d", presets={"spatial_rank": 1}, flags={"bias": ("bias",)})
@@ -42,7 +73,8 @@ class Conv(Filters):
     Dtypes:
         numbers, all operands alike; floating dtypes may differ and meet in the wider one.
     Parameters:
-        padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end).
+        padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end), beside
+            a stride as in ONNX's SAME_UPPER.
         padding_mode: zeros, reflect, replicate or circular.
     Raises:
         ParameterError: when the weight contradicts in_channels, out_channels, kernel_size or groups.
@@ -50,6 +82,8 @@ class Conv(Filters):
     Source:
         torch.nn.Conv2d, torch.nn.functional.conv2d.
     """
+
+    means = (StridedSameConv,)
 
     padding: tuple[int, ...] | str = (0,)
     padding_mode: str = "zeros"
@@ -62,8 +96,13 @@ class Conv(Filters):
             spread(self.padding, self.spatial_rank, "padding", 0)
         elif self.padding not in ("same", "valid"):
             raise ParameterError("unknown padding", found=self.padding, expected="numbers, same or valid")
-        elif self.padding == "same" and set(self.stride) != {1}:
-            raise ParameterError("padding 'same' needs stride 1", found=list(self.stride))
+
+    def settled(self) -> Layer:
+        if self.padding == "same" and set(self.stride) != {1}:
+            if self.padding_mode != "zeros":
+                raise ParameterError("padding 'same' needs stride 1", found=list(self.stride))
+            return StridedSameConv(conv=replace(self, padding="valid"))
+        return self
 
     def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
         spec = image(input, self.spatial_rank, NUMERIC)

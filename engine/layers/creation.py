@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.axes import sizes
 from engine.layers.fitting import check_single
-from engine.layers.layer import Layer
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.registry import register
 from engine.promotion import cast, result_type
@@ -20,18 +20,30 @@ PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_f
 """Parameters that say where a tensor lies; they change no value."""
 
 
+def announced_dtype(annotations: Annotations) -> DType | None:
+    """The dtype the file announces for an operator's only result."""
+    noted = annotations.outputs[0] if len(annotations.outputs) == 1 else None
+    return None if noted is None else noted.dtype
+
+
 class Creation(Layer):
     """Base of layers that make a tensor from its size."""
 
     size: tuple[Dim, ...]
     dtype: DType | None = None
+    annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
         if any(dim is not None and dim < 0 for dim in self.size):
             raise ParameterError("size must not be negative", found=list(self.size))
 
+    @property
+    def wanted(self) -> DType | None:
+        """The dtype asked for; of an ONNX file the converter writes none, and it is told by the annotation."""
+        return self.dtype or announced_dtype(self.annotations)
+
     def infer(self) -> TensorSpec:
-        return TensorSpec(self.size, self.dtype or FLOAT32)
+        return TensorSpec(self.size, self.wanted or FLOAT32)
 
     def flops(self, output: object, *operands: object) -> int:
         return 0
@@ -44,7 +56,7 @@ class Zeros(Creation):
     size: tuple[Dim, ...]
 
     def forward(self) -> Array:
-        return np.zeros(sizes(self.size), self.dtype or FLOAT32)
+        return np.zeros(sizes(self.size), self.wanted or FLOAT32)
 
 
 @register("torch.ones", ignored=PLACEMENT)
@@ -54,7 +66,7 @@ class Ones(Creation):
     size: tuple[Dim, ...]
 
     def forward(self) -> Array:
-        return np.ones(sizes(self.size), self.dtype or FLOAT32)
+        return np.ones(sizes(self.size), self.wanted or FLOAT32)
 
 
 @register("torch.full", ignored=PLACEMENT)
@@ -65,11 +77,11 @@ class Full(Creation):
 
     def infer(self, fill_value: TensorSpec | Number = 0) -> TensorSpec:
         check_single(fill_value)
-        return TensorSpec(self.size, self.dtype or result_type(fill_value))
+        return TensorSpec(self.size, self.wanted or result_type(fill_value))
 
     def forward(self, fill_value: Array | Number = 0) -> Array:
         check_single(fill_value)
-        return np.full(sizes(self.size), cast(fill_value, self.dtype or result_type(fill_value)))
+        return np.full(sizes(self.size), cast(fill_value, self.wanted or result_type(fill_value)))
 
 
 class LikeInput(Layer):

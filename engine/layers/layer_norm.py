@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.axis import may_equal, may_match
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.norm import Norm, mean_square, merged, scaled, standardised
+from engine.layers.precision import widened
 from engine.layers.registry import register
-from engine.tensor import Array, Shape, format_shape
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, spec_of
+
+_FLOAT32: DType = np.dtype(np.float32)
+
+
+class LayerNormStatistics(Layer):
+    """Layer norm with its statistics: the result, the mean and 1 / sqrt(var + eps).
+
+    Shapes:
+        input (..., *normalized_shape)  ->  as input; both statistics (..., 1, ...)
+    """
+
+    normalized_shape: tuple[int, ...]
+    eps: float = 1e-5
+
+    def infer(self, input: TensorSpec, weight: TensorSpec | None = None, bias: TensorSpec | None = None) -> Any:
+        others = (None if each is None else each.shape for each in (weight, bias))
+        _check_trailing(input.shape, self.normalized_shape, *others)
+        lead = input.shape[: input.rank - len(self.normalized_shape)]
+        dtype = input.dtype if input.dtype == np.float64 else _FLOAT32
+        statistics = TensorSpec((*lead, *(1,) * len(self.normalized_shape)), dtype)
+        return TensorSpec(input.shape, float_dtype(input.dtype)), statistics, statistics
+
+    def forward(self, input: Array, weight: Array | None = None, bias: Array | None = None) -> Any:
+        result, statistics, _ = self.infer(*(spec_of(each) for each in (input, weight, bias)))  # type: ignore[arg-type]
+        axes = tuple(range(input.ndim - len(self.normalized_shape), input.ndim))
+        x = widened(input)
+        with np.errstate(all="ignore"):
+            mean = x.mean(axes, keepdims=True)
+            inverse = 1 / np.sqrt(np.square(x - mean).mean(axes, keepdims=True) + x.dtype.type(self.eps))
+            y = (x - mean) * inverse
+            y = y if weight is None else y * cast(weight, x.dtype)
+            y = y if bias is None else y + cast(bias, x.dtype)
+        return cast(y, result.dtype), cast(mean, statistics.dtype), cast(inverse, statistics.dtype)
 
 
 @register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight", "bias")},
@@ -20,8 +59,16 @@ class LayerNorm(Norm):
         input (..., *normalized_shape), weight, bias normalized_shape  ->  as input
     """
 
+    means = (LayerNormStatistics,)
+
     normalized_shape: tuple[int, ...]
     eps: float = 1e-5
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def settled(self) -> Layer:
+        if len(self.annotations.outputs) != 3:
+            return replace(self, annotations=NO_ANNOTATIONS)
+        return LayerNormStatistics(normalized_shape=self.normalized_shape, eps=self.eps)
 
     def forward(self, input: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
         return self._run(input, weight, bias)

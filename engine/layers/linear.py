@@ -20,6 +20,7 @@ class Linear(Layer):
 
     Shapes:
         input (..., I), weight (O, I) or (I,), bias (O,) or ()  ->  (..., O) or (...)
+        A bias of more axes (of ONNX's Gemm, say) is broadcast to the result.
     Dtypes:
         any number; operands of several dtypes (half-precision weights) meet in their common one.
     """
@@ -36,6 +37,8 @@ class Linear(Layer):
         working = working_dtype(dtype)
         shift = None if bias is None else cast(bias, working)
         with np.errstate(all="ignore"):
+            if shift is not None and shift.ndim > 1:
+                return cast(apply_linear(cast(input, working), cast(weight, working)) + shift, dtype)
             return cast(apply_linear(cast(input, working), cast(weight, working), shift), dtype)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
@@ -47,15 +50,27 @@ class Linear(Layer):
         if not input or len(weight) not in (1, 2) or not may_equal(input[-1], weight[-1]):
             found = f"{format_shape(input)} by {format_shape(weight)}"
             raise ShapeError("input does not fit the weight", found=found, expected="[..., I] by [O, I]")
-        if bias not in ((), (1,)):  # these two PyTorch broadcasts
+        result = (*input[:-1], *weight[:-1])
+        if bias is not None and len(bias) > 1:
+            _check_broadcast(bias, result)
+        elif bias not in ((), (1,)):  # these two PyTorch broadcasts
             _check_bias(bias, weight[:-1])
-        return (*input[:-1], *weight[:-1])
+        return result
 
 
 def _check_bias(bias: Shape | None, outputs: Shape) -> None:
     if bias is not None and not may_match(bias, outputs):
         expected = format_shape(outputs)
         raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
+
+
+def _check_broadcast(bias: Shape, result: Shape) -> None:
+    fits = len(bias) <= len(result) and all(
+        size == 1 or may_equal(size, target) for size, target in zip(bias[::-1], result[::-1], strict=False)
+    )
+    if not fits:
+        expected = f"one that broadcasts to {format_shape(result)}"
+        raise ShapeError("bias does not fit the result", found=format_shape(bias), expected=expected)
 
 
 def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:

@@ -55,18 +55,19 @@ class MaxPool(Pool, WithIndices):
         T = (S + 2*padding - dilation*(kernel - 1) - 1) // stride + 1; ceil_mode rounds up, and drops a last window
         that would start after the input and the padding before it.
     Dtypes:
-        floating and integer; indices are int64, into the flattened spatial axes of the input.
+        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole of it
+        where no dilation is written: so the converter marks what it made of an ONNX file, which counts like that.
     Source:
         torch.nn.MaxPool2d, torch.nn.functional.max_pool2d.
     """
 
     padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
+    dilation: tuple[int, ...] = ()
 
     @property
     def windows(self) -> tuple[Window, ...]:
         """The window on each spatial axis."""
-        return self.sliding(self.padding, self.dilation)
+        return self.sliding(self.padding, self.dilation or (1,))
 
     def infer(self, input: Operand) -> Any:
         spec = self.pooled(input)
@@ -81,7 +82,15 @@ class MaxPool(Pool, WithIndices):
             values = cast(maxima(x, self.windows), input.dtype)
             return input.like(values) if isinstance(input, Quantised) else values
         values, indices = maxima_with_indices(x, self.windows)
+        indices = indices if self.dilation else in_whole(indices, input.shape, self.spatial_rank)
         return (cast(values, input.dtype), indices)[self.returns]
+
+
+def in_whole(indices: Array, shape: Sequence[int], spatial_rank: int) -> Array:
+    """Places in the last axes as places in the whole tensor of a shape."""
+    lead, sizes = shape[:-spatial_rank], shape[-spatial_rank:]
+    images = flat_index([np.arange(size) for size in lead], lead)
+    return np.asarray(indices + images.reshape(*images.shape, *(1,) * spatial_rank) * math.prod(sizes))
 
 
 def maxima(x: Array, axes: Sequence[Window]) -> Array:

@@ -38,7 +38,7 @@ class Reduction(Layer):
         shape, dtype = self._reduced(input.shape), self._result_dtype(input.dtype)
         with np.errstate(all="ignore"):
             wide = np.atleast_1d(cast(input, self._working_dtype(input.dtype)))
-            result = self._reduce(wide, self.axes(input.ndim))
+            result = wide if self.is_of_nothing else self._reduce(wide, self.axes(input.ndim))
         return cast(np.asarray(result).reshape(sizes(shape)), dtype)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
@@ -72,12 +72,23 @@ class Reduction(Layer):
         """Whether there is no result of this dtype unless another is asked for."""
         return False
 
+    @property
+    def is_of_nothing(self) -> bool:
+        """Whether an empty dim means no axis, not all of them: the file announces the input's own shape (ONNX)."""
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        target = self.annotations.outputs[0] if self.annotations.outputs else None
+        if self.dim or source is None or target is None:
+            return False
+        return source.shape == target.shape and any(size not in (1, None) for size in source.shape)
+
     def axes(self, rank: int) -> tuple[int, ...]:
         """The axes that are reduced, counted from the front."""
         return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
 
     def _reduced(self, shape: Shape) -> Shape:
         axes = self.axes(len(shape))
+        if self.is_of_nothing:
+            return shape
         if self.keepdim:
             return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
         return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)

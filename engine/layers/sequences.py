@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
-from engine.layers.creation import FLOAT32, PLACEMENT
-from engine.layers.layer import Layer
+from engine.errors import EngineError, ParameterError, ShapeError
+from engine.expression import evaluate, parse
+from engine.layers.creation import FLOAT32, PLACEMENT, announced_dtype
+from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.overload import Overloaded
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
@@ -27,13 +28,25 @@ def number(value: Any) -> Any:
     """
     if isinstance(value, np.ndarray) and value.size == 1:
         return value.item()
+    if isinstance(value, str):
+        value = _computed(value)
     if not isinstance(value, (bool, int, float)):
         raise ShapeError("not a number", found=repr(value)[:40])
     return value
 
 
+def _computed(text: str) -> object:
+    """A number that the converter folded without computing it: ``torch.int,9`` for ``torch.int(9)``."""
+    try:
+        return evaluate(parse(text), ())
+    except EngineError:
+        return text
+
+
 def _known_number(value: Any) -> Any:
     """The one element of a tensor where it is known before a run, else the value itself."""
+    if isinstance(value, str):
+        return _computed(value)
     elements = value.value if isinstance(value, TensorSpec) else None
     return value if elements is None or elements.size != 1 else elements.item()
 
@@ -45,6 +58,7 @@ class ARange(Layer):
     takes_unknown = True
 
     dtype: DType | None = None
+    annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, end: Any, start: Any = 0, step: Any = 1) -> TensorSpec:
         bounds = _known_number(start), _known_number(end), _known_number(step)
@@ -62,8 +76,9 @@ class ARange(Layer):
         return cast(np.asarray(first + np.arange(count) * stride), dtype)
 
     def _result_dtype(self, bounds: tuple[Any, ...]) -> DType:
-        if self.dtype is not None:
-            return self.dtype
+        asked = self.dtype or announced_dtype(self.annotations)
+        if asked is not None:
+            return asked
         return FLOAT32 if dtype_category(result_type(*bounds)) is Category.FLOATING else INT64
 
 

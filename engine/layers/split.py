@@ -23,19 +23,22 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec
 
 
 class _Pieces(Rearrangement):
-    """Base of layers that cut an axis; a subclass says how long the pieces are."""
+    """Base of layers that cut an axis; a subclass says how long the pieces are.
+
+    An ONNX file need not name the axis, which is then the first; the converter writes None.
+    """
 
     annotations: Annotations = NO_ANNOTATIONS
 
-    def _cut_spec(self, input: TensorSpec, dim: int) -> Any:
-        axis = checked_axis(dim, max(input.rank, 1))
+    def _cut_spec(self, input: TensorSpec, dim: int | None) -> Any:
+        axis = checked_axis(dim or 0, max(input.rank, 1))
         lengths = self._lengths(_length(input.shape, axis))
         if lengths is None:
             return UNKNOWN
         return self._arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
 
-    def _cut(self, input: Array, dim: int) -> Any:
-        axis = checked_axis(dim, max(input.ndim, 1))
+    def _cut(self, input: Array, dim: int | None) -> Any:
+        axis = checked_axis(dim or 0, max(input.ndim, 1))
         lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
         lead = (slice(None),) * axis
         starts = self._starts(lengths, input.shape[axis])
@@ -80,7 +83,7 @@ class Split(_Pieces):
     """
 
     split_size_or_sections: int | tuple[Dim, ...] | None
-    dim: int = 0
+    dim: int | None = 0
 
     def infer(self, tensor: TensorSpec) -> Any:
         return self._cut_spec(tensor, self.dim)
@@ -134,7 +137,7 @@ class Chunk(_Pieces):
     """At most so many pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
 
     chunks: int
-    dim: int = 0
+    dim: int | None = 0
 
     def infer(self, input: TensorSpec) -> Any:
         return self._cut_spec(input, self.dim)

@@ -181,3 +181,16 @@ def each_tap(axes: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tu
     places = [axis.taps(count) for axis, count in zip(axes, counts, strict=True)]
     numbers = product(*(range(axis.kernel) for axis in axes))
     return wanted(zip(numbers, product(*places), strict=True))
+
+
+def same_pairs(
+    sizes: Sequence[Dim], extents: Sequence[int], stride: Sequence[int], is_upper: bool
+) -> list[tuple[int, int]]:
+    """So much around each axis that it gives ceil(size / stride) windows; an odd element goes to the end if upper."""
+    pairs = []
+    for size, extent, step in zip(sizes, extents, stride, strict=True):
+        length = size or 0
+        total = max((-(-length // step) - 1) * step + extent - length, 0)
+        less = total // 2
+        pairs.append((less, total - less) if is_upper else (total - less, less))
+    return pairs

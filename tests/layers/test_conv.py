@@ -25,7 +25,10 @@ CONV = {"in_channels": 4, "out_channels": 6, "kernel_size": (3, 3), "groups": 2,
         ({"dilation": (1, 1, 1)}, "dilation does not fit: found [1, 1, 1], expected 2 numbers, at least 1"),
         ({"padding": (-1, 0)}, "padding does not fit: found [-1, 0], expected 2 numbers, at least 0"),
         ({"padding": "full"}, "unknown padding: found full, expected numbers, same or valid"),
-        ({"padding": "same", "stride": (2, 2)}, "padding 'same' needs stride 1: found [2, 2]"),
+        (
+            {"padding": "same", "stride": (2, 2), "padding_mode": "reflect"},
+            "padding 'same' needs stride 1: found [2, 2]",
+        ),
         (
             {"padding_mode": "mirror"},
             "unknown padding_mode: found mirror, expected zeros, reflect, replicate, circular",

@@ -130,6 +130,17 @@ def test_a_maximum_keeps_what_the_file_says_of_its_result(out: str, shape: tuple
     assert engine.Session(made, backend="reference").run([np.zeros((2, 3), np.float32)])[0].shape == shape
 
 
+@pytest.mark.parametrize(("function", "expected"), [("mul", [8, 21, 24]), ("div", [0, 2, 0])])
+def test_a_tensor_among_sizes_stands_for_its_shape(function: str, expected: list[int], tmp_path: Path) -> None:
+    made = graph(
+        tmp_path, "pnnx.Input in0 0 1 0 #0=(2,7,4)f32", "pnnx.Expression c 0 1 1 expr=[4,3,6]",
+        f"pnnx.Expression op 2 1 0 1 2 expr={function}(@0,@1) #0=(2,7,4)f32 #2=(3)i64", "pnnx.Output out0 1 0 2",
+    )  # fmt: skip
+    found = engine.Session(made, backend="reference").run([np.zeros((2, 7, 4), np.float32)])[0]
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.int64
+
+
 def test_every_draw_of_a_certain_bernoulli_is_its_probability() -> None:
     layer: Any = settled("Bernoulli", (4,))
     chances = np.array([0, 1, 1, 0], np.float32)

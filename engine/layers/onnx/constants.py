@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value
 
 
@@ -16,7 +17,8 @@ def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
     Raises:
         ShapeError: for anything but integers.
     """
-    value = known_value(value)
+    is_shape = name in SHAPE_PARAMETERS and is_dropped_shape(value)
+    value = shape_list(value) if is_shape else known_value(value)
     if isinstance(value, TensorSpec) or value is UNKNOWN:
         return None
     if isinstance(value, np.ndarray):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from engine.errors import ParameterError
 from engine.layers.spatial import spread
-from engine.tensor import Dim
+from engine.layers.window import same_pairs
 
 Pair: TypeAlias = tuple[int, int]
+__all__ = ["Pair", "check_auto_pad", "pairs_of", "per_axis", "same_pairs"]
+
 _MODES = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
@@ -36,14 +37,3 @@ def pairs_of(pads: tuple[int, ...], rank: int) -> list[Pair]:
     if len(full) != 2 * rank or min(full) < 0:
         raise ParameterError("pads do not fit", found=list(pads), expected=f"{2 * rank} numbers, at least 0")
     return list(zip(full[:rank], full[rank:], strict=True))
-
-
-def same_pairs(sizes: Sequence[Dim], extents: Sequence[int], stride: Sequence[int], is_upper: bool) -> list[Pair]:
-    """So much around each axis that it gives ceil(size / stride) windows; an odd element goes to the end if upper."""
-    pairs = []
-    for size, extent, step in zip(sizes, extents, stride, strict=True):
-        length = size or 0
-        total = max((-(-length // step) - 1) * step + extent - length, 0)
-        less = total // 2
-        pairs.append((less, total - less) if is_upper else (total - less, less))
-    return pairs

@@ -13,7 +13,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.extremum import AMax
 from engine.layers.layer import Layer
-from engine.layers.max_pool import INDEX, MaxPool, flat_index, maxima, maxima_with_indices
+from engine.layers.max_pool import INDEX, MaxPool, in_whole, maxima, maxima_with_indices
 from engine.layers.onnx.adapter import Adapter, check_fits, present, selected
 from engine.layers.onnx.padding import Pair, check_auto_pad, pairs_of, per_axis, same_pairs
 from engine.layers.pool import AvgPool, sums
@@ -143,8 +143,7 @@ class OnnxMaxPool(_Windows):
         if self.storage_order:
             coordinates = np.unravel_index(places, sizes)
             places = np.ravel_multi_index(coordinates[::-1], sizes[::-1])
-        images = flat_index([np.arange(size) for size in shape[:2]], shape[:2])
-        return np.asarray(places + images.reshape(*images.shape, *(1,) * len(sizes)) * math.prod(sizes))
+        return in_whole(places, shape, len(sizes))
 
 
 class _PlacedAvgPool(AvgPool):

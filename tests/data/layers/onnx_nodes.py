@@ -58,7 +58,10 @@ simple_rnn_defaults simple_rnn_defaults+
 reduce_log_sum_desc_axes+ reduce_log_sum_default
 reduce_max_do_not_keepdims_example+
 reduce_min_do_not_keepdims_example+
-reduce_sum_empty_axes_input_noop_example
+reduce_sum_empty_axes_input_noop_example reduce_sum_empty_axes_input_noop_example+
+gemm_default_matrix_bias+ gemm_default_vector_bias+
+layer_normalization_3d_axis0_epsilon layer_normalization_3d_axis0_epsilon+
+pow_types_int64_int64+ range_int32_type_negative_delta+
 reduce_sum_square_do_not_keepdims_example+
 reversesequence_time+
 rotary_embedding_interleaved rotary_embedding_no_position_ids+
@@ -241,6 +244,12 @@ def number(value: int, name: str) -> onnx.NodeProto:
     return helper.make_node("Constant", [], [name], value=helper.make_tensor("v", TensorProto.INT64, [], [value]))
 
 
+def of_shape(name: str, *nodes: onnx.NodeProto) -> Case:
+    """A model that takes the shape ``s`` of its input first; pnnx drops the operator that does."""
+    inputs = [of(2, 7, 4)]
+    return Case(name, model=model([helper.make_node("Shape", ["x0"], ["s"]), *nodes], inputs, 1), inputs=inputs)
+
+
 STATES = ("y0", "y1", "y2")
 LENGTHS = np.array([5, 2, 3], np.int32)
 BOXES = np.sort(RNG.random((2, 9, 2, 2)).astype(np.float32), axis=2).reshape(2, 9, 4)
@@ -265,6 +274,10 @@ OWN = [
     one("conv_same_lower", "Conv", (of(1, 3, 9, 8), of(4, 3, 4, 3)), auto_pad="SAME_LOWER", strides=[2, 3]),
     one("conv_same_upper_1d", "Conv", (of(1, 3, 9), of(4, 3, 4)), auto_pad="SAME_UPPER", constants=True),
     one("conv_valid_3d", "Conv", (of(1, 2, 5, 6, 4), of(3, 2, 2, 3, 2), of(3)), auto_pad="VALID", constants=True),
+    one("conv_same_strided", "Conv", (of(1, 4, 9, 8), of(6, 2, 3, 4), of(6)), auto_pad="SAME_UPPER", strides=[2, 3],
+        group=2, constants=True, written=False),
+    one("conv_same_strided_signal", "Conv", (of(2, 3, 10), of(4, 3, 3)), auto_pad="SAME_UPPER", strides=[2],
+        constants=True, written=False),
     one("conv_plain", "Conv", (of(1, 3, 9, 8), of(4, 3, 3, 3), of(4)), kernel_shape=[3, 3], pads=[1, 1, 1, 1],
         constants=True),
     one("conv_transpose_asymmetric", "ConvTranspose", (of(1, 4, 5, 4), of(4, 3, 3, 2), of(6)), group=2,
@@ -274,6 +287,9 @@ OWN = [
     one("max_pool_places", "MaxPool", (of(2, 3, 7, 6),), ("y0", "y1"), kernel_shape=[3, 2], strides=[2, 2],
         pads=[1, 0, 0, 1]),
     one("max_pool_columns", "MaxPool", (of(2, 2, 5, 6),), ("y0", "y1"), kernel_shape=[2, 2], storage_order=1),
+    one("max_pool_places_converted", "MaxPool", (of(2, 3, 7, 6),), ("y0", "y1"), kernel_shape=[3, 2], strides=[2, 2],
+        pads=[1, 0, 1, 0], written=False),
+    one("max_pool_places_of_a_signal", "MaxPool", (of(2, 3, 9),), ("y0", "y1"), kernel_shape=[3], written=False),
     one("max_pool_plain", "MaxPool", (of(2, 3, 7, 6),), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
         ceil_mode=1),
     one("average_pool_plain", "AveragePool", (of(2, 3, 7, 6),), kernel_shape=[3, 2], strides=[2, 2]),
@@ -316,6 +332,15 @@ OWN = [
     one("layer_norm_plain", "LayerNormalization", (of(2, 3, 4), of(4), of(4)), axis=-1, constants=True),
     one("layer_norm_statistics", "LayerNormalization", (of(2, 3, 4), of(3, 4)), STATES, axis=1),
     one("gemm_scaled", "Gemm", (of(3, 4), of(5, 3), of(1, 5)[:, :1]), transA=1, transB=1, alpha=0.5, beta=2.0),
+    one("gemm_row_of_biases", "Gemm", (of(3, 4), of(4, 5), of(1, 5)), constants=True, written=False),
+    one("gemm_column_of_biases", "Gemm", (of(3, 4), of(5, 4), of(3, 1)), transB=1, constants=True, written=False),
+    one("split_default_axis", "Split", (of(6, 4), np.array([2, 4])), ("y0", "y1"), constants=True, written=False),
+    one("split_equal_parts", "Split", (of(6, 4),), ("y0", "y1"), num_outputs=2, written=False),
+    one("add_whole_numbers", "Add", (of(2, 3, dtype=np.int32), np.array([4, -5, 6], np.int32)), constants=True,
+        written=False),
+    of_shape("zeros_of_a_shape", helper.make_node("ConstantOfShape", ["s"], ["y0"])),
+    of_shape("numbers_of_a_shape", helper.make_node("ConstantOfShape", ["s"], ["y0"], value=helper.make_tensor(
+        "v", TensorProto.INT32, [1], [3]))),
     one("resize_linear_bytes", "Resize", (of(1, 2, 4, 5), None, np.array([1, 1, 1.6, 0.7], np.float32)), mode="linear",
         coordinate_transformation_mode="pytorch_half_pixel", constants=True),
     one("resize_cubic_f64", "Resize", (of(1, 2, 4, 5), None, None, np.array([1, 2, 7, 9])), mode="cubic",
