@@ -105,9 +105,10 @@ class OpenPicture:
         return found
 
     def _open(self, found: Survey) -> Image.Image:
-        excerpt: Any = Excerpt(found.parts, found.pauses)
         if not found.pauses and sum(map(len, found.parts)) <= _AT_ONCE:
-            excerpt = io.BytesIO(b"".join(found.parts))  # decoders read a byte or two at a time
+            # Decoders read a byte or two at a time.
+            return Image.open(io.BytesIO(b"".join(found.parts)), formats=(found.format,))
+        excerpt: Any = Excerpt(found.parts, found.pauses)
         image: Any = Image.open(excerpt, formats=(found.format,))
         if found.pauses:
             image.load_read = excerpt.read_on
