@@ -22,7 +22,7 @@ _DTYPES: Final = ("not supported for the input types", "Cannot cast", "ufunc '",
 _SIZES: Final = (
     "array is too big", "Maximum allowed dimension exceeded", "dimensions are too large", "too many dimensions",
     "maximum supported dimension", "more dimensions than allowed", "index arrays cannot be above", "supports up to",
-    "number of dimensions must be",
+    "number of dimensions must be", "Maximum allowed size exceeded", "iterator is too large",
 )  # fmt: skip
 _FITS: Final = ("broadcast", "mismatch in its core dimension", "shapes", "not aligned", "into shape ()")
 
@@ -53,6 +53,8 @@ def _problem(exc: Exception) -> str | None:
         return "an index must be of integers"
     if isinstance(exc, OverflowError) or "cannot convert float" in text:
         return "a number among the operands is out of range"
+    if isinstance(exc, ValueError) and "zero-size array to reduction" in text:
+        return "there are no elements to choose from"
     if isinstance(exc, np.linalg.LinAlgError):
         return f"a matrix cannot be computed with ({text[:_SHOWN]})"
     return None

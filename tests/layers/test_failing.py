@@ -24,6 +24,7 @@ ONES = np.ones((1,) * 64)
         (lambda: np.empty((2**62, 2)), "what is computed of these operands is too large"),
         (lambda: np.empty(2**48), "what is computed of these operands is too large"),
         (lambda: ONES[None], "what is computed of these operands is too large"),
+        (lambda: np.empty(0).max(), "there are no elements to choose from"),
         (lambda: int(np.float32("nan")), "a number among the operands is out of range"),
         (lambda: int(np.float32("inf")), "a number among the operands is out of range"),
         (lambda: np.int64(10**30), "a number among the operands is out of range"),
