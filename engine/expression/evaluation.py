@@ -22,7 +22,7 @@ from engine.expression.program import program_of
 from engine.expression.tree import Call, Input, List, Literal, Node, check_arity
 from engine.limits import check_size
 from engine.promotion import Category, category, dtype_category
-from engine.tensor import UNKNOWN, TensorSpec, spec_of
+from engine.tensor import UNKNOWN, TensorSpec, dtype_name, spec_of
 
 Apply: TypeAlias = Callable[[Function, list[object]], object]
 
@@ -144,6 +144,8 @@ def _call(root: Node, node: Node, function: Function, args: list[object], apply:
     try:
         if node is root and function.name == "div" and _is_integral_division(args, annotated):
             function = FUNCTIONS["floor_divide"]
+        if node is root and function.name == "pow" and annotated is not None and _is_integral_power(args, annotated):
+            return apply(FUNCTIONS[f"torch.{dtype_name(annotated.dtype)}"], [apply(function, args)])
         return apply(function, args)
     except EngineError as error:
         text = format(node)
@@ -153,6 +155,13 @@ def _call(root: Node, node: Node, function: Function, args: list[object], apply:
 def _is_integral_division(args: list[object], annotated: TensorSpec | None) -> bool:
     integral = annotated is not None and dtype_category(annotated.dtype) is Category.INTEGER
     return integral and all(category(arg) is Category.INTEGER for arg in with_lists(args))
+
+
+def _is_integral_power(args: list[object], annotated: TensorSpec) -> bool:
+    """Whether a power of integers is announced as integers though the exponent is none: ONNX's, cut towards zero."""
+    integral = dtype_category(annotated.dtype) is Category.INTEGER
+    base, exponent = with_lists(args)
+    return integral and category(base) is Category.INTEGER and category(exponent) is Category.FLOATING
 
 
 def _public(value: object) -> object:

@@ -141,6 +141,17 @@ def test_a_tensor_among_sizes_stands_for_its_shape(function: str, expected: list
     assert found.dtype == np.int64
 
 
+def test_a_power_of_integers_stays_one_where_the_file_announces_it(tmp_path: Path) -> None:
+    made = graph(
+        tmp_path, "pnnx.Input in0 0 1 0 #0=(3)i32", "pnnx.Input in1 0 1 1 #1=(3)f32",
+        "pnnx.Expression op 2 1 0 1 2 expr=pow(@0,@1) #0=(3)i32 #1=(3)f32 #2=(3)i32", "pnnx.Output out0 1 0 2",
+    )  # fmt: skip
+    inputs = [np.array([1, 2, 3], np.int32), np.array([0.5, 0.5, 2], np.float32)]
+    found = engine.Session(made, backend="reference").run(inputs)[0]
+    np.testing.assert_array_equal(found, np.array([1, 1, 9], np.int32))
+    assert found.dtype == np.int32
+
+
 def test_every_draw_of_a_certain_bernoulli_is_its_probability() -> None:
     layer: Any = settled("Bernoulli", (4,))
     chances = np.array([0, 1, 1, 0], np.float32)
