@@ -104,7 +104,7 @@ class Cat(_Join):
 
 def _merged(a: Shape, b: Shape, axis: int) -> Shape:
     """What two shapes to be joined along an axis say together about the other dimensions."""
-    if not agree(replaced(a, axis), replaced(b, axis)):
+    if len(a) != len(b) or not agree(replaced(a, axis), replaced(b, axis)):
         raise ShapeError("shapes cannot be joined", found=f"{format_shape(a)} and {format_shape(b)}",
                          expected=f"equal dimensions but for dim {axis}")  # fmt: skip
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
