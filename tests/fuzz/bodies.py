@@ -174,7 +174,7 @@ def npz_body(chance: random.Random) -> Body:
     method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
     with zipfile.ZipFile(buffer, "w", method) as archive:
         for index in range(chance.choice((1, 1, 2, 5, 300, 3000))):
-            data = _npy(chance) if index < 3 else b"x"
+            data = chance.choice((_npy(chance), _npy(chance), _bomb(chance))) if index < 3 else b"x"
             archive.writestr(chance.choice(("in0.npy", f"in{index}.npy", "\u00e9" * 40, f"{'a' * 400}{index}")), data)
     body = bytearray(buffer.getvalue())
     if chance.random() < 0.4:  # a member that inflates to far more than it says
@@ -308,10 +308,84 @@ def _tiff(chance: random.Random) -> bytes:
     return b"II*\0" + start + rows + struct.pack("<L", chance.choice((0, 8))) + bytes(_size(chance, 1 << 20))
 
 
+def _frames(chance: random.Random) -> bytes:
+    """One of many, of a format that has such."""
+    from PIL import Image
+
+    size, buffer = chance.choice(((1, 1), (6, 4), (64, 48))), io.BytesIO()
+    images = [Image.effect_noise(size, 60).convert("RGB") for _ in range(chance.choice((2, 10, 100)))]
+    images[0].save(buffer, chance.choice(("GIF", "TIFF", "PNG", "WEBP")), save_all=True, append_images=images[1:])
+    return buffer.getvalue()
+
+
+def _webp(chance: random.Random) -> bytes:
+    """Chunks of its container twice, in another order, of other lengths, or gone."""
+    data = _saved(chance, "WEBP", lossless=chance.random() < 0.5, exif=bytes(chance.choice((0, 8, 3000))))
+    chunks, at = [], 12
+    while at + 8 <= len(data):
+        length = struct.unpack_from("<L", data, at + 4)[0]
+        chunks.append(data[at : at + 8 + length + length % 2])
+        at += 8 + length + length % 2
+    for _ in range(chance.choice((0, 1, 3))):
+        other = bytearray(chance.choice(chunks))
+        other[:4] = chance.choice((other[:4], b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANMF", b"ANIM", b"EXIF", b"junk"))
+        struct.pack_into("<L", other, 4, chance.choice((len(other) - 8, len(other) - 8, *NUMBERS)))
+        chunks.insert(
+            chance.randrange(len(chunks) + 1),
+            bytes(other) * (chance.choice((1, 1, 1, 5000)) if len(other) < 1000 else 1),
+        )
+    content = b"WEBP" + b"".join(chunks)
+    return b"RIFF" + struct.pack("<L", chance.choice((len(content), len(content), *NUMBERS))) + content
+
+
+def _gif(chance: random.Random) -> bytes:
+    """Blocks between its head and its end that repeat, lie about their place, or hold codes nobody wrote."""
+    wide, high = (chance.choice((1, 6, 300, 7000, 65_535)) for _ in range(2))
+    head = b"GIF89a" + struct.pack("<2H3B", wide, high, chance.choice((0, 0x80, 0xF7)), 0, 0)
+    head += bytes(3 << (head[10] & 7) + 1) if head[10] & 0x80 else b""
+    blocks = []
+    for _ in range(chance.choice((1, 1, 2, 30, 3000))):
+        place = struct.pack(
+            "<4HB", *(chance.choice((0, 1, 6, wide, high, 65_535)) for _ in range(4)), chance.choice((0, 64))
+        )
+        codes = chance.choice((b"", b"\x02\x44\x01", bytes([255]) + chance.randbytes(255), b"\x01\x04" * 200))
+        frame = b"," + place + bytes([chance.choice((0, 1, 2, 8, 11, 12, 255))]) + codes + b"\0"
+        blocks.append(
+            chance.choice((frame, b"!\xf9\x04\x05\0\0\0\0", b"!\xfe\x01a\0", b"!\xff\x0bNETSCAPE2.0\x03\x01\0\0\0"))
+        )
+    return head + b"".join(blocks) + chance.choice((b";", b""))
+
+
+def _bmp(chance: random.Random) -> bytes:
+    """Every compression and depth, of sizes, offsets, palettes and codes that do not fit each other."""
+    wide, high = (chance.choice((1, 6, 300, 7000, 65_535, -6, 2**31 - 1)) for _ in range(2))
+    depth, packing = chance.choice((1, 4, 8, 16, 24, 32, 2, 0)), chance.choice((0, 0, 1, 2, 3, 4, 6))
+    colours = chance.choice((0, 2, 256, *NUMBERS))
+    head = struct.pack(
+        "<L2i2H6L",
+        chance.choice((40, 40, 12, 108, 124)),
+        wide,
+        high,
+        1,
+        depth,
+        packing,
+        0,
+        0,
+        0,
+        colours & (2**32 - 1),
+        0,
+    )
+    codes = chance.choice((b"\0\x02\xff\xff", b"\0\0", b"\xff\x07", b"\0\xff" + bytes(256), b"\0\x01"))
+    rest = bytes(chance.choice((0, 8, 1024))) + codes * chance.choice((1, 50, 20_000))
+    return (
+        b"BM" + struct.pack("<3L", 14 + len(head) + len(rest), 0, chance.choice((54, 54, 1078, *NUMBERS))) + head + rest
+    )
+
+
 def _picture(chance: random.Random) -> bytes:
     make = chance.choice((
-        _png, _png, _jpeg, _jpeg, _tiff, lambda each: _saved(each, "GIF"), lambda each: _saved(each, "BMP"),
-        lambda each: _saved(each, "WEBP"),
+        _png, _png, _jpeg, _jpeg, _tiff, _webp, _gif, _bmp, _frames, lambda each: _saved(each, "GIF"),
+        lambda each: _saved(each, "BMP"), lambda each: _saved(each, "WEBP"),
     ))  # fmt: skip
     data = make(chance)
     return _patched(chance, data, chance.choice((60, 400, len(data))))
