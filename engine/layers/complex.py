@@ -56,6 +56,7 @@ class Polar(Complex):
         return super().infer(abs, angle)
 
     def forward(self, abs: Array, angle: Array) -> Array:
+        self.infer(TensorSpec(abs.shape, abs.dtype), TensorSpec(angle.shape, angle.dtype))
         with np.errstate(all="ignore"):
             return super().forward(np.asarray(abs * np.cos(angle)), np.asarray(abs * np.sin(angle)))
 

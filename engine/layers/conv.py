@@ -19,7 +19,7 @@ from engine.layers.layer import Layer
 from engine.layers.pad import extend, padded_shape
 from engine.layers.precision import working_dtype
 from engine.layers.registry import register
-from engine.layers.spatial import NUMERIC, Operand, image, spread
+from engine.layers.spatial import NUMERIC, Operand, check_rank, image, spread, tensor
 from engine.layers.window import Window, columns, counts, same_pairs, windows
 from engine.limits import check_scratch
 from engine.promotion import cast
@@ -54,7 +54,8 @@ class StridedSameConv(Layer):
 
     def _pairs(self, input: Operand, weight: Operand) -> Any:
         rank = self.conv.spatial_rank
-        sizes, kernel = input.shape[-rank:], weight.shape[-rank:]
+        check_rank(tensor(weight, "weight", NUMERIC), rank + 2, name="weight")
+        sizes, kernel = image(input, rank, NUMERIC).shape[-rank:], weight.shape[-rank:]
         if None in sizes or None in kernel:
             return [(None, None)] * rank
         axes = self.conv.windows_of(tuple(size or 0 for size in kernel))

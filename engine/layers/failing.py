@@ -24,6 +24,7 @@ _SIZES: Final = (
     "maximum supported dimension", "more dimensions than allowed", "index arrays cannot be above", "supports up to",
     "number of dimensions must be", "Maximum allowed size exceeded", "iterator is too large",
 )  # fmt: skip
+_RANKS: Final = ("of unsized object", "over a 0-d array", "too many indices for array")
 _FITS: Final = ("broadcast", "mismatch in its core dimension", "shapes", "not aligned", "into shape ()")
 
 
@@ -53,8 +54,10 @@ def _problem(exc: Exception) -> str | None:
         return "an index must be of integers"
     if isinstance(exc, OverflowError) or "cannot convert float" in text:
         return "a number among the operands is out of range"
-    if isinstance(exc, ValueError) and "zero-size array to reduction" in text:
+    if isinstance(exc, ValueError) and _says(text, ("zero-size array to reduction", "of an empty sequence")):
         return "there are no elements to choose from"
+    if _says(text, _RANKS):
+        return "an operand has too few dimensions"
     if isinstance(exc, np.linalg.LinAlgError):
         return f"a matrix cannot be computed with ({text[:_SHOWN]})"
     return None

@@ -136,7 +136,8 @@ def _index(slots: Slots) -> tuple[Any, ...]:
 
 def _positions(slot: Any) -> Array:
     """An index as numpy takes it; PyTorch still reads bytes as a mask."""
-    array = np.asarray(slot)
+    # numpy writes in the order of an index's memory: where places repeat, the last one in rows is to win.
+    array = np.asarray(slot, order="C")
     if array.dtype == np.uint8:
         return np.asarray(array != 0)
     if array.dtype.kind not in "biu":

@@ -38,7 +38,8 @@ class Reduction(Layer):
         shape, dtype = self._reduced(input.shape), self._result_dtype(input.dtype)
         with np.errstate(all="ignore"):
             wide = np.atleast_1d(cast(input, self._working_dtype(input.dtype)))
-            result = wide if self.is_of_nothing else self._reduce(wide, self.axes(input.ndim))
+            axes = self.axes(input.ndim)
+            result = self._reduce(wide, axes) if axes else wide
         return cast(np.asarray(result).reshape(sizes(shape)), dtype)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
@@ -82,13 +83,13 @@ class Reduction(Layer):
         return source.shape == target.shape and any(size not in (1, None) for size in source.shape)
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced, counted from the front."""
+        """The axes that are reduced, counted from the front; none where the reduction is of nothing."""
+        if self.is_of_nothing:
+            return ()
         return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
 
     def _reduced(self, shape: Shape) -> Shape:
         axes = self.axes(len(shape))
-        if self.is_of_nothing:
-            return shape
         if self.keepdim:
             return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
         return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)

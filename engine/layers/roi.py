@@ -18,7 +18,8 @@ from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
-_MOST_SAMPLES = 256  # on an axis of a bin, which is a numpy expression each
+MOST_SAMPLES = 256
+"""On an axis of a bin, which is a numpy expression each."""
 _ARGUMENTS = ("input", "rois", "spatial_scale", "output_height", "output_width", "sampling_ratio", "aligned")
 
 
@@ -57,9 +58,9 @@ class RoIAlign(Layer):
 
     def __post_init__(self) -> None:
         _ = self.sizes
-        if self.sampling_ratio > _MOST_SAMPLES:
+        if self.sampling_ratio > MOST_SAMPLES:
             raise ParameterError(
-                "sampling_ratio is too large", found=self.sampling_ratio, expected=f"at most {_MOST_SAMPLES}"
+                "sampling_ratio is too large", found=self.sampling_ratio, expected=f"at most {MOST_SAMPLES}"
             )
         if not math.isfinite(self.spatial_scale):
             raise ParameterError("spatial_scale is not finite", found=self.spatial_scale)
@@ -107,11 +108,9 @@ class RoIAlign(Layer):
         if self.sampling_ratio > 0:
             return np.full(bins.shape, self.sampling_ratio)
         samples = np.maximum(np.ceil(bins), 0)
-        if not (samples.prod(axis=-1) <= _MOST_SAMPLES**2).all():  # of regions that are not finite neither
+        if not (samples.prod(axis=-1) <= MOST_SAMPLES**2).all():  # of regions that are not finite neither
             found = f"up to {samples.max(initial=0):g} on an axis"
-            raise ShapeError(
-                "a roi takes too many samples", found=found, expected=f"at most {_MOST_SAMPLES**2:,} a bin"
-            )
+            raise ShapeError("a roi takes too many samples", found=found, expected=f"at most {MOST_SAMPLES**2:,} a bin")
         return samples.astype(np.int64)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:

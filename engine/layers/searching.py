@@ -161,7 +161,7 @@ class Histogram(Layer):
         self.infer(TensorSpec(input.shape, input.dtype))
         low, high = self._range(input)
         with np.errstate(all="ignore"):
-            edges = np.linspace(low, high, self.bins + 1)
+            edges = np.linspace(low, high, self.bins + 1).astype(np.result_type(input.dtype, np.float32))
         # Bins narrower than numbers are apart, or a range wider than they reach, cannot be told apart by dividing.
         if not (np.isfinite(high - low) and (np.diff(edges) > 0).all()):
             raise ShapeError("no such bins for these values", found=f"{self.bins} from {low} to {high}")

@@ -69,6 +69,8 @@ class ARange(Layer):
     def forward(self, end: Any, start: Any = 0, step: Any = 1) -> Array:
         dtype = self._result_dtype((start, end, step))
         first, last, stride = number(start), number(end), number(step)
+        if any(isinstance(each, complex) for each in (first, last, stride)):
+            raise ShapeError("complex numbers have no order", found=f"arange({first}, {last}, {stride})")
         count = _count(first, last, stride, dtype)
         check_size((count,), dtype)
         if dtype.kind in "iu":

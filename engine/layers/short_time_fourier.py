@@ -58,6 +58,8 @@ class _ShortTime(Layer):
         return self._framing.join(pieces, self._framing.window(window, real_dtype(spectrum.dtype)), length)
 
     def _signal_length(self, frames: Dim, length: int | None) -> Dim:
+        if frames == 0:
+            raise ShapeError("a spectrum without frames has no signal", found="0 frames", expected="1 or more")
         if length is not None or frames is None:
             return length
         return self.n_fft + self._framing.hop * (frames - 1) - 2 * self._framing.margin
@@ -123,7 +125,9 @@ class Istft(_ShortTime):
         return TensorSpec((*input.shape[:-2], self._signal_length(input.shape[-1], self.length)), dtype)
 
     def forward(self, input: Array, window: Array | None = None) -> Array:
-        self._check(TensorSpec(input.shape, input.dtype))
+        self.infer(
+            TensorSpec(input.shape, input.dtype), None if window is None else TensorSpec(window.shape, window.dtype)
+        )
         scaled = input * real_dtype(input.dtype).type(math.sqrt(self.n_fft)) if self.normalized else input
         signals = self._signals(scaled.reshape(-1, *input.shape[-2:]), window, not self.return_complex, self.length)
         return signals.reshape(*input.shape[:-2], signals.shape[-1])

@@ -144,7 +144,7 @@ SHAPES: Final[dict[str, Callable[[Array], Array]]] = {
 }
 LAYOUTS: Final[dict[str, Callable[[Array], Any]]] = {
     "odd strides": _odd_strides,
-    "columns": np.asfortranarray,
+    "columns": lambda x: np.asarray(x, order="F"),
     "big-endian": lambda x: x if x.dtype.kind in "bV" else x.astype(x.dtype.newbyteorder(">")),
     "unaligned": _unaligned,
     "read-only": _read_only,

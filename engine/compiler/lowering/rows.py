@@ -103,7 +103,7 @@ def lower_reduction(lowering: Lowering, op: RuntimeOperator) -> None:
     if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
         emit_global_average(lowering, op, x)
         return
-    if not x.shape or axes != list(range(len(x.shape) - len(axes), len(x.shape))):
+    if not axes or axes != list(range(len(x.shape) - len(axes), len(x.shape))):
         raise NotLoweredError("there is no kernel for a reduction of these dimensions")
     rows = in_rows(lowering, op, x, len(axes))
     target = lowering.place(op.outputs[0], is_image=False)

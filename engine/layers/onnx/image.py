@@ -17,9 +17,11 @@ from engine.layers.pad import extend, padded_shape
 from engine.layers.precision import widened, working_dtype
 from engine.layers.reduction import INT64
 from engine.layers.registry import register
+from engine.layers.roi import MOST_SAMPLES
 from engine.layers.shape import Rearrangement
 from engine.layers.spatial import FLOATING, tensor
 from engine.layers.window import Window, counts, overlap_add
+from engine.limits import check_scratch
 from engine.promotion import cast
 from engine.stopping import check_wanted, wanted
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape, product
@@ -239,9 +241,11 @@ class OnnxRoiAlign(Layer):
             raise ParameterError("unknown mode", found=self.mode, expected="avg or max")
         if self.coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
             raise ParameterError("unknown coordinate_transformation_mode", found=self.coordinate_transformation_mode)
-        if self.sampling_ratio < 0 or min(self.output_height, self.output_width) < 1:
+        if not 0 <= self.sampling_ratio <= MOST_SAMPLES or min(self.output_height, self.output_width) < 1:
             found = f"{self.output_height} x {self.output_width}, {self.sampling_ratio} samples"
-            raise ParameterError("no such bins", found=found, expected="positive sizes")
+            raise ParameterError(
+                "no such bins", found=found, expected=f"positive sizes, at most {MOST_SAMPLES} samples"
+            )
 
     def infer(self, input: TensorSpec, rois: TensorSpec, batch_indices: Any) -> TensorSpec:
         spec = tensor(input, "input", FLOATING)
@@ -273,8 +277,9 @@ class OnnxRoiAlign(Layer):
         extents = extents if is_half else np.maximum(extents, 1)
         rows = _taps(starts[1], extents[1], self.output_height, self.sampling_ratio, image.shape[1])
         columns = _taps(starts[0], extents[0], self.output_width, self.sampling_ratio, image.shape[2])
-        samples = _weighted(image, rows, columns, self.mode)
         c = len(image)
+        check_scratch((c, rows[0].shape[1], columns[0].shape[1]), image.dtype, image.nbytes, "the samples of a region")
+        samples = _weighted(image, rows, columns, self.mode)
         if not samples.size:
             return np.zeros((c, self.output_height, self.output_width), image.dtype)
         blocks = samples.reshape(c, self.output_height, -1, self.output_width, len(columns[0][0]) // self.output_width)

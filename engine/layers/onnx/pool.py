@@ -21,7 +21,7 @@ from engine.layers.precision import working_dtype
 from engine.layers.reduction import Mean, Reduction
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, REAL, Operand, tensor
-from engine.layers.window import Window, counts
+from engine.layers.window import Window, check_padded, check_taps, counts
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.stopping import wanted
@@ -80,7 +80,10 @@ class _Windows(Adapter):
         spec, rank = tensor(input, "input", REAL), len(self.kernel_shape)
         check_fits(spec.rank == rank + 2, "input", spec.shape, f"{rank + 2} axes")
         axes = self.windows_on(spec.shape[2:])
-        return TensorSpec((*spec.shape[:2], *counts(axes, spec.shape[2:])), spec.dtype), axes
+        check_taps(axes)
+        result = TensorSpec((*spec.shape[:2], *counts(axes, spec.shape[2:])), spec.dtype)
+        check_padded(spec, axes, result)
+        return result, axes
 
     def _symmetric(self) -> tuple[int, ...] | None:
         """The padding as PyTorch has it; None where it cannot say it."""
