@@ -29,8 +29,13 @@ class _Scaled(Layer):
     def _compute(self, input: object, other: object, act: str) -> object:
         raise NotImplementedError
 
-    def _scaled(self, operand: object, act: str) -> object:
-        return operand if self.alpha == 1 else getattr(ELEMENTWISE["mul"], act)(operand, self.alpha)
+    def _scaled(self, operand: object, beside: object, act: str) -> object:
+        """alpha * operand, in floating point where what is beside it is: a product of integers would wrap."""
+        if self.alpha == 1:
+            return operand
+        if isinstance(operand, int) and isinstance(beside, (np.ndarray, TensorSpec)) and beside.dtype.kind == "f":
+            operand = float(operand)
+        return getattr(ELEMENTWISE["mul"], act)(operand, self.alpha)
 
 
 @register("torch.add", "aten::add", positional=("input", "other", "alpha"))
@@ -38,7 +43,7 @@ class Add(_Scaled):
     """x + alpha * y"""
 
     def _compute(self, input: object, other: object, act: str) -> object:
-        return getattr(ELEMENTWISE["add"], act)(input, self._scaled(other, act))
+        return getattr(ELEMENTWISE["add"], act)(input, self._scaled(other, input, act))
 
 
 @register("torch.sub", "aten::sub", "aten::subtract", positional=("input", "other", "alpha"))
@@ -46,7 +51,7 @@ class Sub(_Scaled):
     """x - alpha * y"""
 
     def _compute(self, input: object, other: object, act: str) -> object:
-        return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, act))
+        return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, input, act))
 
 
 @register("torch.rsub", "aten::rsub", positional=("input", "other", "alpha"))
@@ -54,7 +59,7 @@ class RSub(_Scaled):
     """y - alpha * x"""
 
     def _compute(self, input: object, other: object, act: str) -> object:
-        return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, act))
+        return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, other, act))
 
 
 @register("torch.div", "aten::div", "aten::divide", positional=("input", "other", "rounding_mode"))

@@ -25,7 +25,14 @@ _SIZES: Final = (
     "number of dimensions must be", "Maximum allowed size exceeded", "iterator is too large",
 )  # fmt: skip
 _RANKS: Final = ("of unsized object", "over a 0-d array", "too many indices for array")
-_FITS: Final = ("broadcast", "mismatch in its core dimension", "shapes", "not aligned", "into shape ()")
+_FITS: Final = (
+    "broadcast",
+    "cannot reshape array",
+    "mismatch in its core dimension",
+    "shapes",
+    "not aligned",
+    "into shape ()",
+)
 
 
 def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
