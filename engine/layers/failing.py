@@ -18,7 +18,15 @@ from engine.tensor import scalar_tensor, spec_of
 _LONGEST: Final = 500
 _SHOWN: Final = 200
 # What numpy says, where its exceptions are of no class of their own.
-_DTYPES: Final = ("not supported for the input types", "Cannot cast", "ufunc '", "data type", "dtype", "numpy boolean")
+_DTYPES: Final = (
+    "not supported for the input types",
+    "Cannot cast",
+    "ufunc '",
+    "data type",
+    "dtype",
+    "numpy boolean",
+    "not 'complex'",
+)
 _SIZES: Final = (
     "array is too big", "Maximum allowed dimension exceeded", "dimensions are too large", "too many dimensions",
     "maximum supported dimension", "more dimensions than allowed", "index arrays cannot be above", "supports up to",
