@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.expression.elementwise import with_lists
 from engine.layers.layer import Layer
 from engine.layers.reduction import check_ordered
 from engine.layers.registry import register
@@ -19,20 +20,23 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
 class Comparison(Layer):
-    """Base of layers that compare two operands element by element."""
+    """Base of layers that compare two operands element by element; lists are vectors of the other's dtype."""
 
     compare: ClassVar[Callable[[Any, Any], Any]]
 
-    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> TensorSpec:
-        self._dtype(input, other)
-        shapes = [each.shape for each in (input, other) if isinstance(each, TensorSpec)]
+    def infer(self, input: TensorSpec | Number | list[Number], other: TensorSpec | Number | list[Number]) -> TensorSpec:
+        x, y = with_lists((input, other))
+        self._dtype(x, y)
+        shapes = [each.shape for each in (x, y) if isinstance(each, (TensorSpec, np.ndarray))]
         return TensorSpec(broadcast_shapes(*shapes), BOOL)
 
-    def forward(self, input: Array | Number, other: Array | Number) -> Array:
-        broadcast_shapes(np.shape(input), np.shape(other))
-        dtype = self._dtype(input, other)
+    def forward(self, input: Array | Number | list[Number], other: Array | Number | list[Number]) -> Array:
+        operands: tuple[Any, ...] = with_lists((input, other))
+        x, y = operands
+        broadcast_shapes(np.shape(x), np.shape(y))
+        dtype = self._dtype(x, y)
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).compare(cast(input, dtype), cast(other, dtype)))
+            return np.asarray(type(self).compare(cast(x, dtype), cast(y, dtype)))
 
     def _dtype(self, input: object, other: object) -> DType:
         dtype = result_type(input, other)

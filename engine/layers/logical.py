@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.expression.elementwise import ELEMENTWISE
+from engine.expression.elementwise import ELEMENTWISE, with_lists
 from engine.layers.comparison import BOOL
 from engine.layers.elementwise import Elementwise
 from engine.layers.layer import Layer
-from engine.layers.pointwise import Binary, define
+from engine.layers.pointwise import Binary, Numbers, define
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, category
-from engine.tensor import Array, Number, TensorSpec, dtype_name
+from engine.tensor import Array, TensorSpec, dtype_name
 
 
 class Logical(Layer):
@@ -23,18 +23,21 @@ class Logical(Layer):
 
     combine: ClassVar[Callable[[Any, Any], Any]]
 
-    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> TensorSpec:
-        for each in (input, other):
+    def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> TensorSpec:
+        operands = with_lists((input, other))
+        for each in operands:
             category(each)
-        shapes = [each.shape for each in (input, other) if isinstance(each, TensorSpec)]
+        shapes = [each.shape for each in operands if isinstance(each, (TensorSpec, np.ndarray))]
         return TensorSpec(broadcast_shapes(*shapes), BOOL)
 
-    def forward(self, input: Array | Number, other: Array | Number) -> Array:
-        broadcast_shapes(np.shape(input), np.shape(other))
-        return np.asarray(type(self).combine(_truth(input), _truth(other)))
+    def forward(self, input: Array | Numbers, other: Array | Numbers) -> Array:
+        operands: tuple[Any, ...] = with_lists((input, other))
+        x, y = operands
+        broadcast_shapes(np.shape(x), np.shape(y))
+        return np.asarray(type(self).combine(_truth(x), _truth(y)))
 
 
-def _truth(value: Array | Number) -> Any:
+def _truth(value: Any) -> Any:
     """Whether each element is not zero; bools as they are, for comparing them with 0 is slow."""
     return value if isinstance(value, bool) or getattr(value, "dtype", None) == BOOL else np.not_equal(value, 0)
 

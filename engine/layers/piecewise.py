@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +16,9 @@ from engine.layers.layer import Layer
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import cast, float_dtype
-from engine.tensor import Array, Shape, TensorSpec, format_shape
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+_MOST_AXES: Final = 8
 
 
 @register("nn.ReLU", "F.relu")
@@ -94,8 +98,11 @@ class RReLU(Curve):
 class PReLU(Layer):
     """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
 
+    Of an ONNX file, whose slope has any shape that broadcasts, the converter keeps the elements and not the shape: as
+    many as neither one nor the channels belong to those axes whose sizes give that number, if there are no two ways.
+
     Shapes:
-        input (N, C, ...), weight (C,) or (1,) or ()  ->  as input
+        input (N, C, ...), weight (C,) or (1,) or () or (product of some axes of the input,)  ->  as input
     """
 
     def infer(self, input: TensorSpec, weight: TensorSpec) -> TensorSpec:
@@ -105,15 +112,33 @@ class PReLU(Layer):
     def forward(self, input: Array, weight: Array) -> Array:
         self._check(input.shape, weight.shape)
         x = widened(input)
-        slope = cast(weight, x.dtype).reshape(weight.size, *[1] * (x.ndim - 2)) if x.ndim > 1 else cast(weight, x.dtype)
+        slope = cast(weight, x.dtype).reshape(self.slope_shape(input.shape, weight.shape))
         with np.errstate(all="ignore"):
             return cast(_bent(x, slope), float_dtype(input.dtype))
 
     def _check(self, input: Shape, weight: Shape) -> None:
+        self.slope_shape(input, weight)
+
+    def slope_shape(self, input: Shape, weight: Shape) -> tuple[int, ...]:
+        """The weight's shape against the input's, all its axes where it is not one weight a channel.
+
+        () stands for a single weight, and for what only a run can tell.
+
+        Raises:
+            ShapeError: it does not fit, or in more than one way.
+        """
         channels = input[1] if len(input) > 1 else 1
-        if weight and (len(weight) != 1 or not (weight[0] == 1 or may_equal(weight[0], channels))):
+        if not weight or weight == (1,):
+            return ()
+        if len(weight) == 1 and may_equal(weight[0], channels):
+            return (weight[0] or 0, *(1,) * (len(input) - 2))
+        ways = _ways(input, weight[0]) if len(weight) == 1 else []
+        if None in input and len(weight) == 1:
+            return ()
+        if len(ways) != 1:
             expected = f"[1] or {format_shape((channels,))}"
             raise ShapeError("weight does not fit the channels", found=format_shape(weight), expected=expected)
+        return ways[0]
 
 
 @register("nn.Hardsigmoid", "F.hardsigmoid")
@@ -156,6 +181,19 @@ class Softshrink(Curve):
         moved = np.where(x > 0, x - self.lambd, x + self.lambd)
         # Times 0, not 0: NaN must stay NaN.
         return np.where(np.abs(x) > self.lambd, moved, x * 0)
+
+
+def _ways(input: Shape, count: Dim) -> list[tuple[int, ...]]:
+    """Shapes of so many elements that broadcast to a shape; over the batch only where there is no other."""
+    sizes = [size or 0 for size in input]
+    for axes in (range(1, len(sizes)), range(len(sizes))):
+        long = [axis for axis in axes if sizes[axis] > 1]
+        chosen = [some for n in range(1, len(long) + 1) for some in combinations(long[:_MOST_AXES], n)]
+        ways = [tuple(size if axis in some else 1 for axis, size in enumerate(sizes)) for some in chosen]
+        fitting = [way for way in ways if math.prod(way) == count]
+        if fitting:
+            return fitting
+    return []
 
 
 def _bent(x: Array, slope: Array | float) -> Array:

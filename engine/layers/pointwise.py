@@ -8,7 +8,7 @@ functions come from their table.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from engine.layers.registry import register
 from engine.promotion import Category
 from engine.tensor import Array, Number, TensorSpec
 
+Numbers: TypeAlias = Number | list[Number]
 REAL: Final = frozenset(Category) - {Category.COMPLEX}
 
 
@@ -36,14 +37,14 @@ class Unary(Layer):
 
 
 class Binary(Layer):
-    """Base of layers that compute a function of every pair of elements, the operands broadcast."""
+    """Base of layers that compute a function of every pair of elements, the operands broadcast, lists as vectors."""
 
     function: ClassVar[Function]
 
-    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
+    def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> object:
         return self.function.infer(input, other)
 
-    def forward(self, input: Array | Number, other: Array | Number) -> object:
+    def forward(self, input: Array | Numbers, other: Array | Numbers) -> object:
         with np.errstate(all="ignore"):
             return self.function.evaluate(input, other)
 

@@ -31,10 +31,11 @@ class Pool(Layer):
 
     def __post_init__(self) -> None:
         check_taps(self.windows)
-        if any(axis.before > axis.kernel // 2 for axis in self.windows):
+        # PyTorch wants no more than half a window, ONNX takes all that leaves an element to every window.
+        if any(axis.before >= axis.extent for axis in self.windows):
             found = f"padding {[axis.before for axis in self.windows]}"
             raise ParameterError(
-                "more padding than half a window", found=found, expected=f"window {list(self.kernel_size)}"
+                "padding as large as a window", found=found, expected=f"window {[axis.extent for axis in self.windows]}"
             )
 
     @property
@@ -73,7 +74,7 @@ class AvgPool(Pool):
     """The mean of each window.
 
     The divisor is divisor_override, or the size of the window as far as it lies on the input (count_include_pad=False)
-    or on the input and its padding.
+    or on the input and its padding. Of a dilated window, which ONNX has and PyTorch has not, its taps are counted.
 
     Shapes:
         as MaxPool.
@@ -84,6 +85,7 @@ class AvgPool(Pool):
     """
 
     padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
     count_include_pad: bool = True
     divisor_override: int | None = None
 
@@ -95,7 +97,7 @@ class AvgPool(Pool):
     @property
     def windows(self) -> tuple[Window, ...]:
         """The window on each spatial axis."""
-        return self.sliding(self.padding)
+        return self.sliding(self.padding, self.dilation)
 
     def infer(self, input: Operand) -> TensorSpec:
         return self.pooled(input)
@@ -120,11 +122,11 @@ class AvgPool(Pool):
         if self.divisor_override is not None:
             return divisors * self.divisor_override
         for window, size in zip(axes, sizes, strict=True):
+            low, high = (-window.before, size + window.after) if self.count_include_pad else (0, size)
             starts = window.starts(size)
-            ends = np.minimum(starts + window.extent, size + window.after)
-            if not self.count_include_pad:
-                starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
-            divisors = divisors[..., None] * np.maximum(ends - starts, 1)
+            first = np.maximum(-((starts - low) // window.dilation), 0)
+            last = np.minimum((high - 1 - starts) // window.dilation, window.kernel - 1)
+            divisors = divisors[..., None] * np.maximum(last - first + 1, 1)
         return divisors
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ShapeError
 from engine.layers.bounds import clamped
 from engine.layers.layer import Layer
 from engine.layers.precision import working_dtype
@@ -34,13 +34,10 @@ def _wide(operand: Array | Number, dtype: DType) -> Array:
 class Clamp(Layer):
     """min(max(x, min), max), in the dtype all promote to; max wins where min is larger. NaN in any gives NaN.
 
-    Raises:
-        ParameterError: neither bound is given.
+    PyTorch wants a bound; an ONNX file may leave out both, and then nothing is done.
     """
 
     def infer(self, input: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:
-        if min is None and max is None:
-            raise ParameterError("clamp needs a bound", found="neither min nor max")
         spec = _common(input, min, max)
         check_ordered(spec.dtype)
         return spec

@@ -13,7 +13,7 @@ from engine import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers import Annotations, bind, registry
 from engine.layers.conv import Conv
 from engine.layers.extremum import AMax
-from engine.layers.layer import Layer
+from engine.layers.layer import NO_ANNOTATIONS, Layer
 from engine.layers.permute import Permute
 from engine.layers.pool import AvgPool
 from engine.layers.reduction import Mean
@@ -156,3 +156,50 @@ def test_every_draw_of_a_certain_bernoulli_is_its_probability() -> None:
     layer: Any = settled("Bernoulli", (4,))
     chances = np.array([0, 1, 1, 0], np.float32)
     np.testing.assert_array_equal(layer.forward(chances), chances)
+
+
+@pytest.mark.parametrize("function", ["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "bitwise_and", "maximum"])
+@pytest.mark.parametrize("words", ["other=(0,2,1) $input=0", "input=(0,2,1) $other=0"])
+def test_a_list_beside_a_tensor_is_a_vector(function: str, words: str, tmp_path: Path) -> None:
+    made = graph(tmp_path, "pnnx.Input in0 0 1 0 #0=(2,3)i32", f"torch.{function} op 1 1 0 1 {words}",
+                 "pnnx.Output out0 1 0 1")  # fmt: skip
+    x, listed = np.array([[0, 1, 2], [2, 2, 0]], np.int32), np.array([0, 2, 1], np.int32)
+    operands = (x, listed) if words.startswith("other") else (listed, x)
+    names = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+    expected = getattr(np, names.get(function, function))(*operands)
+    found = engine.Session(made, backend="reference").run([x])[0]
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_a_slope_whose_axes_are_not_known_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match=r"weight does not fit the channels: found \[4\]"):
+        graph(
+            tmp_path, "pnnx.Input in0 0 1 0 #0=(2,3,4,4)f32", "pnnx.Input in1 0 1 1 #1=(4)f32",
+            "F.prelu op 2 1 0 1 2 $input=0 $weight=1 #0=(2,3,4,4)f32 #1=(4)f32", "pnnx.Output out0 1 0 2",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("head", "second", "found"),
+    [
+        ("LayerNormalization op 2 2 0 1", "(2,1)f32", "the mean or the input normalised, the inverse deviation"),
+        ("Attention op 3 2 0 0 0", "(2,3,4,5)f32", "the keys or the attention, the values"),
+    ],
+)
+def test_a_second_result_that_may_be_either_is_refused_by_name(
+    head: str, second: str, found: str, tmp_path: Path
+) -> None:
+    shape = "(2,3)f32" if head.startswith("Layer") else "(2,3,4,5)f32"
+    with pytest.raises(ParameterError, match=f"does not say which results the outputs are: .*{found}"):
+        graph(
+            tmp_path, f"pnnx.Input in0 0 1 0 #0={shape}", "pnnx.Input in1 0 1 1 #1=(3)f32",
+            f"{head} 2 3 #2={shape} #3={second}", "pnnx.Output out0 1 0 2", "pnnx.Output out1 1 0 3",
+        )  # fmt: skip
+
+
+def test_lengths_of_keys_beside_keys_of_earlier_steps_are_refused() -> None:
+    specs = [TensorSpec((2, 3, 4, 5), F32)] * 5
+    attention = bind(registry["Attention"], n_inputs=6, params={}, attributes={}, annotations=NO_ANNOTATIONS).layer
+    with pytest.raises(ShapeError, match="lengths of padded keys beside keys of earlier steps"):
+        attention.infer(*specs, TensorSpec((2,), np.dtype(np.int64)))

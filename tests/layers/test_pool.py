@@ -38,14 +38,14 @@ VALUES, INDICES = tensor(1, 2, 2, 2), tensor(1, 2, 2, 2, dtype="int64")
         ),
         (
             "nn.MaxPool2d",
-            {"kernel_size": 3, "padding": 2},
-            "more padding than half a window: found padding [2, 2], expected window [3]",
+            {"kernel_size": 3, "padding": 3},
+            "padding as large as a window: found padding [3, 3], expected window [3, 3]",
         ),
         (
             "nn.AvgPool2d",
-            {"kernel_size": 3, "dilation": 2},
-            "unknown parameter 'dilation', expected ceil_mode, count_include_pad, divisor_override, input, "
-            "kernel_size, padding, spatial_rank, stride",
+            {"kernel_size": 3, "return_indices": False},
+            "unknown parameter 'return_indices', expected ceil_mode, count_include_pad, dilation, divisor_override, "
+            "input, kernel_size, padding, spatial_rank, stride",
         ),
         ("F.avg_pool2d", {"kernel_size": 3, "divisor_override": 0}, "divisor_override must not be zero: found 0"),
         (

@@ -90,7 +90,10 @@ def rrelu(layer: piecewise.RReLU, x: Expr) -> Expr:
 
 @prepares(piecewise.PReLU)
 def prelu_arguments(layer: piecewise.PReLU, x: Argument, weight: Argument) -> Sequence[Argument] | None:
-    """One weight for all, or one for every channel."""
+    """One weight for all, or one for every channel; a constant of the elements of other axes in its shape."""
+    shape = layer.slope_shape(x.shape, weight.shape)
+    if len(shape) == len(x.shape):
+        return None if weight.array is None else (x, Argument(weight.array.reshape(shape)))
     weight_ = per_channel(weight, len(x.shape))
     return None if weight_ is None else (x, weight_)
 

@@ -41,6 +41,8 @@ def lower_pool(lowering: Lowering, op: RuntimeOperator) -> None:
         for size, count, window in zip(x.shape[2:], out, layer.windows, strict=True)
     ]
     if isinstance(layer, AvgPool):
+        if any(axis.dilation != 1 for axis in axes):
+            raise NotLoweredError("there is no kernel for the mean of dilated windows")
         counts_padding, divisor = layer.count_include_pad, layer.divisor_override
         _emit(lowering, op, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
     else:

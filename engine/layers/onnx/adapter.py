@@ -51,15 +51,42 @@ def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple
     The first selection, in order, that has the annotated dtypes and shapes, or else ranks; the first ones where the
     file says nothing.
     """
+    fitting = _fitting(candidates, annotations)
+    return fitting[0] if fitting else tuple(range(len(annotations.outputs)))
+
+
+def only_present(candidates: Sequence[TensorSpec], annotations: Annotations, names: Sequence[str]) -> tuple[int, ...]:
+    """The same where two results look alike and either may be left out.
+
+    Args:
+        names: of the results.
+
+    Raises:
+        ParameterError: the file does not say which of them an output is.
+    """
+    fitting = _fitting(candidates, annotations) or [*combinations(range(len(candidates)), len(annotations.outputs))]
+    if len(fitting) > 1 and len(annotations.outputs) > 1:
+        first, second = ([names[index] for index in chosen] for chosen in fitting[:2])
+        found = f"{', '.join(first)} or {', '.join(second)}"
+        expected = f"all of {', '.join(names)}, or the first alone: the converter leaves out the others without a trace"
+        raise ParameterError("the file does not say which results the outputs are", found=found, expected=expected)
+    return fitting[0]
+
+
+def _fitting(candidates: Sequence[TensorSpec], annotations: Annotations) -> list[tuple[int, ...]]:
+    """The selections that have the annotated dtypes and shapes, or else ranks."""
     outputs = annotations.outputs
     if len(outputs) > len(candidates):
         raise ParameterError("too many outputs", found=len(outputs), expected=f"at most {len(candidates)}")
     for suits in (_has_shape, _has_rank):
+        found = []
         for chosen in combinations(range(len(candidates)), len(outputs)):
             pairs = zip((candidates[index] for index in chosen), outputs, strict=True)
             if all(note is None or suits(spec, note) for spec, note in pairs):
-                return chosen
-    return tuple(range(len(outputs)))
+                found.append(chosen)
+        if found:
+            return found
+    return []
 
 
 def _has_shape(spec: TensorSpec, note: TensorSpec) -> bool:

@@ -9,13 +9,16 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.attention import exponentials
+from engine.layers.axis import may_equal
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.onnx.adapter import check_fits, present, selected
+from engine.layers.onnx.adapter import check_fits, only_present, selected
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.layers.spatial import FLOATING, tensor
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape
+
+_RESULTS = ("the attention", "the keys", "the values", "the scores")
 
 
 @register("Attention", ignored=("softmax_precision",))
@@ -24,8 +27,9 @@ class OnnxAttention(Layer):
 
     Shapes:
         query (B, H, L, E), key (B, G, S, E), value (B, G, S, V), or (B, L, H*E) and so on with q_num_heads and
-        kv_num_heads; first to third, of those that are given: attn_mask broadcast to (B, H, L, P + S), past_key
-        (B, G, P, E), past_value (B, G, P, V)
+        kv_num_heads; first to fourth, of those that are given: attn_mask broadcast to (B, H, L, P + S), past_key
+        (B, G, P, E), past_value (B, G, P, V); or attn_mask and lengths (B,), integers: of the keys, what lies behind
+        so many is padding
         ->  as query with V; present_key, present_value (B, G, P + S, ...); scores (B, H, L, P + S)
     Parameters:
         softcap: softcap * tanh(scores / softcap) in place of the scores.
@@ -55,7 +59,7 @@ class OnnxAttention(Layer):
         fourth: TensorSpec | None = None,
     ) -> Any:
         results = self._specs(query, key, value, _given(first, second, third, fourth))
-        return selected(results, present(results, self.annotations))
+        return selected(results, only_present(results, self.annotations, _RESULTS))
 
     def forward(
         self,
@@ -70,19 +74,21 @@ class OnnxAttention(Layer):
         others = _given(first, second, third, fourth)
         q_spec, k_spec, v_spec = self._told((query, key, value))
         specs = self._specs(q_spec, k_spec, v_spec, self._told(others))
-        mask, past = _told_apart(others)
+        mask, past, lengths = _told_apart(others)
         q = _by_heads(widened(query), self.q_num_heads)
         k, v = (_by_heads(widened(x), self.kv_num_heads) for x in (key, value))
         if past:
             k, v = (np.concatenate([widened(old), new], axis=2) for old, new in zip(past, (k, v), strict=True))
         with np.errstate(all="ignore"):
-            y, scores = self._attend(q, k, v, mask, past[0].shape[2] if past else 0)
+            y, scores = self._attend(q, k, v, mask, lengths, past[0].shape[2] if past else 0)
         if query.ndim == 3:
             y = y.swapaxes(1, 2).reshape(*query.shape[:2], -1)
         results = [cast(each, query.dtype) for each in (y, k, v, scores)]
-        return selected(results, present(specs, self.annotations))
+        return selected(results, only_present(specs, self.annotations, _RESULTS))
 
-    def _attend(self, q: Array, k: Array, v: Array, mask: Array | None, past: int) -> tuple[Array, Array]:
+    def _attend(
+        self, q: Array, k: Array, v: Array, mask: Array | None, lengths: Array | None, past: int
+    ) -> tuple[Array, Array]:
         scale = math.sqrt(1 / math.sqrt(max(q.shape[-1], 1)) if self.scale is None else self.scale)
         groups = q.shape[1] // max(k.shape[1], 1)
         keys, values = (np.repeat(x, groups, axis=1) for x in (k, v))
@@ -91,10 +97,14 @@ class OnnxAttention(Layer):
         capped = self.softcap * np.tanh(scores / self.softcap) if self.softcap else scores
         stages.append(capped)
         masked = capped + _bias(mask, scores.shape, scores.dtype)
+        places, rows = np.arange(scores.shape[-1]), np.arange(scores.shape[-2])[:, None]
+        ends = None if lengths is None else lengths.astype(np.int64).reshape(-1, 1, 1, 1)
+        if ends is not None:
+            masked = np.where(places < ends, masked, -np.inf)
         if self.is_causal:
-            # Position l sees all that came before this call, and the l + 1 first of it.
-            seen = np.arange(scores.shape[-1]) <= np.arange(scores.shape[-2])[:, None] + past
-            masked = np.where(seen, masked, -np.inf)
+            # Position l sees all that came before this call, and the l + 1 first of it; with lengths, the last
+            # position sees all keys that count.
+            masked = np.where(places <= rows + (past if ends is None else ends - len(rows)), masked, -np.inf)
         stages.append(masked)
         weights, totals = exponentials(np.array(masked))
         weights /= totals
@@ -109,7 +119,10 @@ class OnnxAttention(Layer):
             tensor(each, "operand", FLOATING)
         q = _head_shape(query, self.q_num_heads)
         k, v = (_head_shape(each, self.kv_num_heads) for each in (key, value))
-        mask, past = _told_apart(others)
+        mask, past, lengths = _told_apart(others)
+        if lengths is not None:
+            count = lengths.shape[0] if lengths.shape else 1  # the converter writes one number without its axis
+            check_fits(may_equal(count, q[0]), "lengths of padded keys", lengths.shape, format_shape(q[:1]))
         if q[1] is not None and k[1] is not None and (not k[1] or q[1] % k[1]):
             raise ShapeError("heads do not divide into groups", found=f"{q[1]} by {k[1]}")
         fits = all(None in pair or pair[0] == pair[1] for pair in ((q[3], k[3]), (k[2], v[2]), (k[1], v[1])))
@@ -131,13 +144,19 @@ def _given(*operands: Any) -> list[Any]:
     return [each for each in operands if each is not None]
 
 
-def _told_apart(others: Any) -> tuple[Any, Any]:
-    """The mask, and the earlier keys and values: those come in pairs."""
-    if len(others) > 3 or any(each.dtype.kind == "i" for each in others):
-        raise ShapeError("lengths of padded keys are not supported", found=f"{3 + len(others)} operands")
+def _told_apart(others: Any) -> tuple[Any, Any, Any]:
+    """The mask; the earlier keys and values, which come in pairs; the lengths of padded keys, a vector of integers."""
+    *front, last = others or [None]
+    if last is not None and last.dtype.kind == "i" and len(last.shape) < 2:
+        if len(front) > 1:
+            found = f"{3 + len(others)} operands"
+            raise ShapeError("lengths of padded keys beside keys of earlier steps", found=found, expected="one of them")
+        return (front[0] if front else None), (), last
+    if len(others) > 3:
+        raise ShapeError("too many operands", found=3 + len(others), expected="the fourth of the others an i64 vector")
     if len(others) in (2, 3):
-        return (others[0] if len(others) == 3 else None), others[-2:]
-    return (others[0] if others else None), ()
+        return (others[0] if len(others) == 3 else None), others[-2:], None
+    return (others[0] if others else None), (), None
 
 
 def _bias(mask: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:

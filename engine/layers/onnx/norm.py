@@ -12,13 +12,14 @@ from engine.layers.axis import checked_axis, may_equal, may_match
 from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.layer_norm import LayerNorm, RMSNorm
 from engine.layers.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
-from engine.layers.onnx.adapter import Adapter, check_fits, present, selected, shape_of
+from engine.layers.onnx.adapter import Adapter, check_fits, only_present, selected, shape_of
 from engine.layers.precision import widened
 from engine.layers.registry import register
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: DType = np.dtype(np.float32)
+_RESULTS = ("the input normalised", "the mean", "the inverse deviation")
 
 
 @register("BatchNormalization", ignored=("momentum", "spatial", "is_test", "consumed_inputs"))
@@ -143,7 +144,7 @@ class OnnxLayerNorm(Layer):
             _broadcasts(weight, input)
         statistics = TensorSpec((*input.shape[:axis], *(1,) * (input.rank - axis)), _statistics_dtype(input.dtype))
         results = (input, statistics, statistics)
-        return selected(results, present(results, self.annotations))
+        return selected(results, only_present(results, self.annotations, _RESULTS))
 
     def forward(self, input: Array, scale: Any, bias: Any = None) -> Any:
         spec = TensorSpec(input.shape, input.dtype)
@@ -157,7 +158,7 @@ class OnnxLayerNorm(Layer):
             y = centred * inverse * cast(scale, x.dtype)
             y = y if bias is None else y + cast(bias, x.dtype)
         specs = (spec, *(TensorSpec(each.shape, each.dtype) for each in (mean, inverse)))
-        return selected((cast(y, input.dtype), mean, inverse), present(specs, self.annotations))
+        return selected((cast(y, input.dtype), mean, inverse), only_present(specs, self.annotations, _RESULTS))
 
 
 def _statistics_dtype(dtype: DType) -> DType:

@@ -163,16 +163,6 @@ class _PlacedAvgPool(AvgPool):
     def __post_init__(self) -> None:
         pass
 
-    def _divisors(self, sizes: Sequence[int], axes: Sequence[Window]) -> Array:
-        divisors = np.ones((), np.int64)
-        for window, size in zip(axes, sizes, strict=True):
-            low, high = (-window.before, size + window.after) if self.count_include_pad else (0, size)
-            starts = window.starts(size)
-            first = np.maximum(-(-(low - starts) // window.dilation), 0)
-            last = np.minimum((high - 1 - starts) // window.dilation, window.kernel - 1)
-            divisors = divisors[..., None] * np.maximum(last - first + 1, 1)
-        return divisors
-
 
 @register("AveragePool")
 class OnnxAveragePool(_Windows):

@@ -88,6 +88,9 @@ affine_grid_2d affine_grid_2d+
 argmax_default_axis_example_select_last_index
 argmin_default_axis_example_select_last_index
 attention_4d attention_4d+ attention_4d_scaled attention_4d_scaled+ attention_4d_causal
+attention_4d_diff_heads_mask4d_padded_kv attention_4d_diff_heads_mask4d_padded_kv+
+attention_4d_gqa_causal_nonpad_decode+ attention_4d_causal_nonpad_continued_prefill
+attention_4d_causal_nonpad_negative_offset_structural_empty+ attention_4d_causal_nonpad_attn_mask_composition
 averagepool_2d_precomputed_pads averagepool_2d_precomputed_pads_count_include_pad
 batchnorm_example batchnorm_example+
 bitshift_right_uint8 bitshift_right_uint8+
@@ -360,6 +363,30 @@ OWN = [
              helper.make_node("SequenceLength", ["t"], ["y1"]), outputs=2),
     sequence("sequence_split", helper.make_node("SplitToSequence", ["x0"], ["t"], axis=1, keepdims=0), number(1, "p"),
              helper.make_node("SequenceAt", ["t", "p"], ["y0"])),
+    one("average_pool_dilated_converted", "AveragePool", (of(1, 2, 9, 8),), kernel_shape=[2, 3], dilations=[2, 2],
+        pads=[1, 1, 1, 1], strides=[2, 2], ceil_mode=1, written=False),
+    one("average_pool_dilated_with_padding", "AveragePool", (of(1, 2, 9),), kernel_shape=[3], dilations=[2],
+        pads=[2, 2], count_include_pad=1, written=False),
+    one("average_pool_dilated_volume", "AveragePool", (of(1, 2, 5, 6, 7),), kernel_shape=[2, 2, 2],
+        dilations=[2, 1, 2], pads=[1] * 6, written=False),
+    one("average_pool_wide_padding", "AveragePool", (of(2, 3, 9, 8),), kernel_shape=[3, 3], pads=[2] * 4,
+        written=False),
+    one("average_pool_wide_padding_counted", "AveragePool", (of(2, 3, 9, 8),), kernel_shape=[3, 4],
+        pads=[2, 3, 2, 3], strides=[2, 3], count_include_pad=1, written=False),
+    one("max_pool_wide_padding", "MaxPool", (of(2, 3, 9, 8),), kernel_shape=[3, 3], pads=[2] * 4, written=False),
+    one("max_pool_wide_padding_dilated", "MaxPool", (of(2, 3, 9, 8),), kernel_shape=[3, 3], pads=[2] * 4,
+        dilations=[2, 2], strides=[2, 1], written=False),
+    *(one(f"{kind.lower()}_a_list", kind, (of(4, 3, dtype=np.int64) % 3, np.array([0, 1, 2])), constants=True,
+          written=False) for kind in ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "BitwiseAnd",
+                                      "BitwiseOr", "BitwiseXor")),
+    one("equal_a_list_i32", "Equal", (of(4, 3, dtype=np.int32) % 3, np.array([0, 1, 2], np.int32)), constants=True,
+        written=False),
+    one("clip_without_bounds", "Clip", (of(2, 3),), written=False),
+    *(one(f"prelu_of_{'x'.join(map(str, slope))}", "PRelu", (of(2, 3, 5, 4), of(*slope)), constants=True,
+          written=False) for slope in ((4,), (5, 1), (5, 4), (3, 1, 4), (3, 5, 4), (2, 3, 5, 4))),
+    one("prelu_of_a_vector", "PRelu", (of(3), of(3)), constants=True, written=False),
+    one("prelu_of_a_given_row", "PRelu", (of(2, 3, 5, 4), of(4)), written=False),
+    one("layer_norm_of_all", "LayerNormalization", (of(2, 3, 4), of(4), of(4)), STATES, written=False),
 ]  # fmt: skip
 
 
@@ -377,6 +404,7 @@ def named(names: str, written: bool) -> list[Case]:
 
 
 # What onnxruntime does not know, or answers otherwise than the standard's own reference.
-UNKNOWN = ("bitcast", "cumprod", "maxunpool_export_with_output_shape", "roialign")
+UNKNOWN = (
+    "attention_4d_causal_nonpad", "attention_4d_diff_heads_mask4d_padded", "attention_4d_gqa_causal_nonpad", "bitcast", "cumprod", "maxunpool_export_with_output_shape", "roialign")
 
 CASES = [*named(LEFT, False), *named(WRITTEN, True), *OWN]
