@@ -22,9 +22,11 @@ log = logging.getLogger(__name__)
 
 # Connections beyond the limit that may ask for the health.
 RESERVE: Final = 16
-# Of the file descriptors there are, those that connections may take, and those that may wait to be looked at.
+# Of the file descriptors there are, those that connections may take.
 _SHARE: Final = 5 / 8
+# Connections that wait to be accepted take none: there may be as many as come while the loop is at work.
 _BURST: Final = 1 / 8
+_QUEUE: Final = (128, 2048)
 # What one peer may take of what there is: there must be room for another one.
 _PEER_SHARE: Final = 3 / 4
 _TICKS: Final = 4
@@ -98,7 +100,7 @@ class Limits:
             answer_timeout_s=settings.answer_timeout_s,
             connections=connections,
             per_peer=min(settings.max_connections_per_peer, max(1, int(connections * _PEER_SHARE))),
-            backlog=max(16, min(2048, int(descriptors * _BURST))),
+            backlog=max(_QUEUE[0], min(_QUEUE[1], int(descriptors * _BURST))),
             retry_after_s=settings.retry_after_s,
         )
 

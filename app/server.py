@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 # Models that take longer to load are shown as they are then.
 ANNOUNCE_S: Final = 60.0
+# libuv accepts one connection in a turn of the loop for each handle of the listening socket. Turns are long where much
+# is to be done, and what finds the kernel's queue full is dropped, and comes again after 1, 3, 7 seconds.
+ACCEPTED_AT_ONCE: Final = 8
 # How often a worker looks whether it should listen.
 _LOOK_S: Final = 0.05
 
@@ -57,11 +60,14 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and print the banner once the models are loaded, or when that takes long."""
         self._loop = asyncio.get_running_loop()
-        if self._standby is None or not sockets:
+        if not sockets:
             await super().startup(sockets)
         else:
             await super().startup([])
-            self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
+            if self._standby is None:
+                await self._listen(sockets[0])
+            else:
+                self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
         self._announcement = asyncio.create_task(self._announce())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -85,9 +91,10 @@ class Server(uvicorn.Server):
             readiness.set(index, self._standing())
             if not self.servers:
                 if readiness.open(index):
-                    self.servers.append(await self._listen(listener))
+                    await self._listen(listener)
             elif not readiness.may_accept(index):
-                self.servers.pop().close()
+                while self.servers:
+                    self.servers.pop().close()
                 for connection in list(self.server_state.connections):
                     connection.shutdown()  # its client's next request goes to a worker that is ready
                 readiness.close(index)
@@ -98,16 +105,19 @@ class Server(uvicorn.Server):
             return Standing.READY
         return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
 
-    async def _listen(self, listener: socket.socket) -> asyncio.Server:
+    async def _listen(self, listener: socket.socket) -> None:
         def connection() -> asyncio.Protocol:
             return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        # Of its own: closing a server closes its socket.
-        return await asyncio.get_running_loop().create_server(
-            connection, sock=listener.dup(), backlog=self.config.backlog
-        )
+        for _ in range(ACCEPTED_AT_ONCE):
+            # Handles of its own: closing a server closes its socket.
+            self.servers.append(
+                await asyncio.get_running_loop().create_server(
+                    connection, sock=listener.dup(), backlog=self.config.backlog
+                )
+            )
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):

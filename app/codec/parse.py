@@ -39,9 +39,7 @@ def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Mes
     """
     if not body:
         raise InvalidRequestError("the body is empty")
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type in _UNTYPED:
-        media_type = _guess(body) or media_type
+    media_type = _media_type(body, content_type)
     if media_type == JSON:
         return parse_json_body(body, settings)
     if media_type == FORM:
@@ -53,6 +51,16 @@ def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Mes
     if media_type in _PICTURE_TYPES:
         return Message(decode=partial(_picture, body))
     raise _unsupported(media_type, body)
+
+
+def reads_all(body: bytes | bytearray, content_type: str) -> bool:
+    """Whether ``parse`` goes through the body; of arrays and pictures that is left to the message's ``decode``."""
+    return _media_type(body, content_type) in (JSON, FORM)
+
+
+def _media_type(body: bytes | bytearray, content_type: str) -> str:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return _guess(body) or media_type if media_type in _UNTYPED else media_type
 
 
 def _picture(body: bytes | bytearray, signature: Signature) -> Inputs:

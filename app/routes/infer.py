@@ -21,7 +21,7 @@ from app.codec.answers import dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npz
-from app.codec.parse import JSON, NPZ, PNG, parse
+from app.codec.parse import JSON, NPZ, PNG, parse, reads_all
 from app.dataplane import Answer, DataPlane
 from app.errors import InvalidRequestError
 from app.memory import Allowance
@@ -34,7 +34,7 @@ from app.wording import brief, cut, did_you_mean
 
 router = APIRouter(tags=["inference"])
 
-# Smaller bodies are parsed where they arrive: a thread costs more than that.
+# Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
 _INLINE_BYTES: Final = 64 * 1024
 _QUERY: Final = ("model", "version", "outputs")
 _PARAMETERS: Final = parameter_names()
@@ -83,7 +83,8 @@ async def _content(request: Request, name: str | None, allowance: Allowance) -> 
 
 async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
     work = partial(parse, body, content_type, plane.settings)
-    return work() if len(body) <= _INLINE_BYTES else await plane.offload(work, deadline)
+    is_short = len(body) <= _INLINE_BYTES or not reads_all(body, content_type)
+    return work() if is_short else await plane.offload(work, deadline)
 
 
 def _query(request: Request) -> Mapping[str, str]:

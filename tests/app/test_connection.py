@@ -272,7 +272,7 @@ def test_health_answers_when_all_connections_are_at_work(store: Path) -> None:
 def test_the_limits_leave_files_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (256, 256))
     limits = Limits.of(Settings())
-    assert (limits.connections, limits.per_peer, limits.backlog) == (160, 120, 32)
+    assert (limits.connections, limits.per_peer, limits.backlog) == (160, 120, 128)
 
 
 @pytest.mark.parametrize(

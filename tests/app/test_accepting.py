@@ -1,0 +1,46 @@
+"""Connections come in as fast as clients come, however long a turn of the loop takes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from app.server import build
+from app.settings import Settings
+
+CLIENTS = 96
+# Eight connections in a turn, and some turns until the first is there.
+TURNS = CLIENTS // 8 + 8
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_crowd_is_let_in_within_a_few_turns_of_the_loop_and_none_is_sent_away_by_the_kernel(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 256))
+    server = build(Settings(store=tmp_path), None)
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+
+    async def let_in() -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        await server.startup([listener])
+        with ExitStack() as crowd:
+            for _ in range(
+                CLIENTS
+            ):  # while the loop stands still; one the kernel drops would come again after a second
+                crowd.enter_context(socket.create_connection(listener.getsockname(), timeout=0.5))
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            found = len(server.server_state.connections)
+        await server.shutdown([listener])
+        return found
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(let_in()) == CLIENTS
