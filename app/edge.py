@@ -87,8 +87,8 @@ class _Exchange:
     def _headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """The answer's headers with those every answer has."""
         own = [*headers, (b"x-request-id", self.id.encode()), _ALWAYS]
-        is_drawing = any(key == b"content-type" and value.startswith(b"image/svg") for key, value in own)
-        return [*own, _DRAWING] if is_drawing else own
+        kinds = [value for key, value in own if key == b"content-type"]
+        return [*own, _DRAWING] if any(kind.startswith(b"image/svg") for kind in kinds) else own
 
     async def fail(self) -> None:
         """Answer 500, if nothing was sent yet."""

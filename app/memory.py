@@ -11,8 +11,8 @@ that decodes says ``charge(bytes)`` and ``check()``, and does not know of server
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from typing import Final, Self
 
@@ -157,18 +157,17 @@ class Allowance:
         with self._lock:
             self._users += 1
 
-    @contextmanager
-    def working(self, is_void: Callable[[], bool]) -> Iterator[None]:
+    def working(self, is_void: Callable[[], bool]) -> AbstractContextManager[None]:
         """A thread works for the request: what it holds stays counted until the thread is done, whoever went away.
 
         is_void: whether the work may stop.
         """
+        return _Work(self, is_void)
+
+    def begin(self, is_void: Callable[[], bool]) -> None:
+        """What ``working`` does first."""
         self.share()
         self._is_void = is_void
-        try:
-            yield
-        finally:
-            self.close()
 
     def check(self) -> None:
         """Stop the work of a request that nobody waits for.
@@ -188,6 +187,40 @@ class Allowance:
             held, self._held = self._held, 0
             arriving, self._arriving = self._arriving, 0
         self._budget.give_back(held, arriving=arriving, held=self._most)
+
+
+# Classes, for generators would cost every request several calls more.
+
+
+class _Work:
+    __slots__ = ("_allowance", "_is_void")
+
+    def __init__(self, allowance: Allowance, is_void: Callable[[], bool]) -> None:
+        self._allowance = allowance
+        self._is_void = is_void
+
+    def __enter__(self) -> None:
+        self._allowance.begin(self._is_void)
+
+    def __exit__(self, *exc: object) -> None:
+        self._allowance.close()
+
+
+class _Charge:
+    __slots__ = ("_allowance", "_count")
+
+    def __init__(self, allowance: Allowance, count: int) -> None:
+        self._allowance = allowance
+        self._count = count
+
+    def __enter__(self) -> None:
+        self._allowance.charge(self._count)
+
+    def __exit__(self, *exc: object) -> None:
+        self._allowance.return_(self._count)
+
+
+_NOTHING: Final = nullcontext()
 
 
 def current() -> Allowance | None:
@@ -217,22 +250,14 @@ def would_fit(count: int) -> None:
         allowance.would_fit(count)
 
 
-@contextmanager
-def charged(count: int) -> Iterator[None]:
+def charged(count: int) -> AbstractContextManager[None]:
     """Hold so many bytes for a while.
 
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
     """
     allowance = _current.get()
-    if allowance is None:
-        yield
-        return
-    allowance.charge(count)
-    try:
-        yield
-    finally:
-        allowance.return_(count)
+    return _NOTHING if allowance is None else _Charge(allowance, count)
 
 
 def check() -> None:

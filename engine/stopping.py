@@ -7,8 +7,8 @@ function between them has to hand the question on, and none that is written late
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from typing import Final, TypeAlias, TypeVar
 
 from engine.errors import RunCancelledError
@@ -22,23 +22,35 @@ _TURNS: Final = 256
 _current: ContextVar[Cancelled | None] = ContextVar("cancelled", default=None)
 
 
-@contextmanager
-def cancelling(cancelled: Cancelled | None) -> Iterator[Cancelled | None]:
+class _Cancelling:
+    """As a class, for a generator would cost every run several calls more."""
+
+    __slots__ = ("_cancelled", "_token")
+
+    def __init__(self, cancelled: Cancelled | None) -> None:
+        self._cancelled = cancelled
+        self._token: Token[Cancelled | None] | None = None
+
+    def __enter__(self) -> Cancelled | None:
+        cancelled, outer = self._cancelled, _current.get()
+        if cancelled is None or cancelled == outer:
+            return outer
+        both = cancelled if outer is None else lambda: cancelled() or outer()
+        self._token = _current.set(both)
+        return both
+
+    def __exit__(self, *exc: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+def cancelling(cancelled: Cancelled | None) -> AbstractContextManager[Cancelled | None]:
     """Ask this, and what was to be asked before, while the block runs in this thread; gives what asks both.
 
     Args:
         cancelled: whether nobody wants it any more; None asks nothing new.
     """
-    outer = _current.get()
-    if cancelled is None or cancelled == outer:
-        yield outer
-        return
-    both = cancelled if outer is None else lambda: cancelled() or outer()
-    token = _current.set(both)
-    try:
-        yield both
-    finally:
-        _current.reset(token)
+    return _Cancelling(cancelled)
 
 
 def is_asked() -> bool:

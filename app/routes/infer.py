@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from app.accept import choose
 from app.body import read_body, until_disconnect
-from app.codec.answers import dump_pieces, json_tensors
+from app.codec.answers import dump_json, dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npz
@@ -127,7 +127,8 @@ def _as_json(answer: Answer) -> list[bytes]:
         body["predictions"] = result.predictions[0] if len(result.predictions) == 1 else result.predictions
     if result.outputs or result.predictions is None:
         body["outputs"] = json_tensors(result.outputs)
-    return dump_pieces({**body, "timing": result.timing.as_ms()})
+    body["timing"] = result.timing.as_ms()
+    return dump_pieces(body) if result.outputs else [dump_json(body)]
 
 
 def _as_npz(answer: Answer) -> list[bytes]:
