@@ -15,10 +15,11 @@ import torch
 
 import engine
 from exporter.conversion import BIN, ONNX, PARAM, SCRIPT, convert
-from exporter.errors import ConversionError, ExportError
+from exporter.errors import ConversionError, DivergenceError, ExportError
 from exporter.inputs import InputSpec, check_second
 from exporter.onnx_model import OnnxModel
 from exporter.recording import record
+from exporter.remedy import with_remedy
 from exporter.tensors import answer, examples, flatten
 from exporter.tracing import plain_attention, trace
 from exporter.verification import cases, verify
@@ -76,7 +77,7 @@ def export(
         SourceError: the model does not take the inputs.
         TracingError, ConversionError: it cannot be traced or converted.
         UnsupportedOperatorError: the engine lacks operators of the graph.
-        DivergenceError: the answers differ.
+        DivergenceError: the answers differ; says which level of simplification helps.
     """
     if second:
         check_second(inputs, second)
@@ -92,12 +93,24 @@ def export(
             remarks += trace(model, tensors, result, script)
         with progress("converting"):
             convert(script, folder, inputs, second, opt_level=opt_level, module_operators=module_operators)
-    graph = _load(folder)
-    if reference is not None:
-        with open(reference, "wb") as file:
-            np.savez(file, allow_pickle=False, **record(model, tensors, graph))
-    with progress("comparing with PyTorch"):
-        verdicts = list(verify(model, graph, cases(inputs, second), rtol))
+        graph = _load(folder)
+        if reference is not None:
+            with open(reference, "wb") as file:
+                np.savez(file, allow_pickle=False, **record(model, tensors, graph))
+        trials = cases(inputs, second)
+
+        def attempt(level: int) -> None:
+            other = Path(scratch, f"level-{level}")
+            convert(script, other, inputs, second, opt_level=level, module_operators=module_operators)
+            list(verify(model, _load(other), trials, rtol))
+
+        try:
+            with progress("comparing with PyTorch"):
+                verdicts = list(verify(model, graph, trials, rtol))
+        except DivergenceError as error:
+            with progress("trying less simplification"):
+                told = with_remedy(error, range(opt_level - 1, -1, -1), attempt)
+            raise told from None
     return Exported(
         folder=folder,
         graph=graph,

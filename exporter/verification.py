@@ -10,6 +10,7 @@ import engine
 from exporter.errors import DivergenceError, SourceError
 from exporter.inputs import InputSpec, third
 from exporter.recording import record
+from exporter.remedy import own_constants
 from exporter.tensors import examples
 
 
@@ -64,16 +65,18 @@ def verify(
                 raise
             yield case, error.found
         else:
-            _check(engine.compare(session, recorded, rtol=rtol), case)
+            _check(engine.compare(session, recorded, rtol=rtol), case, graph)
             yield case, None
 
 
-def _check(comparison: engine.Comparison, case: Case) -> None:
+def _check(comparison: engine.Comparison, case: Case, graph: engine.RuntimeGraph) -> None:
     worst = comparison.worst_output
     if worst is None or not worst.difference.diverges:
         return
-    difference, first = worst.difference, comparison.first
-    at = f", first at {first.operator} ({first.type})" if first is not None and first.output is None else ""
+    difference, first, constants = worst.difference, comparison.first, own_constants(graph)
+    at = f", with constants that the converter computed itself ({constants})" if constants else ""
+    if first is not None and first.output is None:
+        at = f", first at {first.operator} ({first.type})"
     problem = f"the answers differ from PyTorch's at {case.shapes}{at}: {worst.output}: "
     if difference.problem is not None:
         raise DivergenceError(problem + difference.problem)

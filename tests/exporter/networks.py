@@ -119,6 +119,34 @@ class Gated(nn.Module):
         return total.unsqueeze(-1) * 2 + gated
 
 
+class Cells(nn.Module):
+    """A cell called step by step from a state of zeros, of which pnnx computes the first product wrongly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros(x.shape[0], 5)
+        for step in range(x.shape[1]):
+            state = self.cell(x[:, step], state)
+        return state
+
+
+class Appends(nn.Module):
+    """A list that grows in a loop: scripted, pnnx makes a constant of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = []
+        for step in range(3):
+            parts.append(x[:, step] * step)
+        return torch.stack(parts, 1)
+
+
+def scripted_appends() -> nn.Module:
+    return torch.jit.script(Appends())
+
+
 def make_classifier() -> nn.Module:
     torch.manual_seed(0)
     return Classifier()

@@ -83,6 +83,20 @@ def test_a_slice_that_the_converter_lost_is_found_and_the_pair_left_for_a_look(n
     assert sorted(np.load(tmp_path / "ref.npz").files) == ["in_0", "out_0"]
 
 
+def test_where_less_simplification_helps_the_error_says_so_and_it_does(networks: str, tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match="converter computed itself .pnnx_fold.* agree with --opt-level 1$"):
+        export(f"{networks}:Cells", ["2,3,4"], tmp_path)
+    assert export(f"{networks}:Cells", ["2,3,4"], tmp_path, opt_level=1).tried == ("[2,3,4]f32",)
+
+
+def test_where_no_level_helps_the_error_says_so(networks: str, tmp_path: Path) -> None:
+    with (
+        warnings.catch_warnings(action="ignore"),
+        pytest.raises(DivergenceError, match="pnnx_fold.* nor do they agree with --opt-level 1 or 0$"),
+    ):
+        export(f"{networks}:scripted_appends", ["2,5,4"], tmp_path)
+
+
 def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "my-net.pt"
     model = exporter.load_source(f"{networks}:make_classifier")

@@ -47,7 +47,7 @@ FORMS: Final = ("written", "open", "bare")
 _OFTEN: Final = ("written", "open", "bare", "bare")
 _MOST_ELEMENTS: Final = 1 << 18
 _FLOATS: Final = {
-    "nan": np.nan, "inf": np.inf, "-inf": -np.inf, "large": 1e30, "denormal": 1e-42, "-0": -0.0, "-1.5": -1.5,
+    "nan": np.nan, "inf": np.inf, "-inf": -np.inf, "large": 3e38, "denormal": 1e-42, "-0": -0.0, "-1.5": -1.5,
 }  # fmt: skip
 _WHOLE: Final = {
     "2^31-1": 2**31 - 1, "-2^31": -(2**31), "2^63-1": 2**63 - 1, "-2^63": -(2**63), "-1": -1, "0": 0, "1": 1, "7": 7,

@@ -23,12 +23,17 @@ def leaky_relu(f: Function, x: Value, slope: Value) -> Value:
 
 def hardsigmoid(f: Function, x: Value) -> Value:
     """min(max(x + 3, 0), 6) / 6 within 1.5 ulp."""
-    return f.fmul(between(f, f.fadd(x, like(x, 3.0)), 0.0, 6.0), like(x, 1 / 6))
+    return f.fmul(_gate(f, x), like(x, 1 / 6))
 
 
 def hardswish(f: Function, x: Value) -> Value:
-    """x * min(max(x + 3, 0), 6) / 6 within 2.5 ulp."""
-    return f.fmul(x, hardsigmoid(f, x))
+    """x * min(max(x + 3, 0), 6) / 6 within 2.5 ulp; from left to right, for the product overflows in PyTorch, too."""
+    return f.fmul(f.fmul(x, _gate(f, x)), like(x, 1 / 6))
+
+
+def _gate(f: Function, x: Value) -> Value:
+    """min(max(x + 3, 0), 6)"""
+    return between(f, f.fadd(x, like(x, 3.0)), 0.0, 6.0)
 
 
 def threshold(f: Function, x: Value, limit: Value, value: Value) -> Value:

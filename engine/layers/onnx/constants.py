@@ -24,7 +24,7 @@ def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "iub" or value.ndim > 1:
             raise ShapeError(f"{name} is not a list of integers", found=f"{value.dtype} of {value.ndim} dimensions")
-        return tuple(np.atleast_1d(value).tolist())
+        return tuple(map(int, np.atleast_1d(value).tolist()))
     items = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(item, TensorSpec) or item is UNKNOWN for item in items):
         return None

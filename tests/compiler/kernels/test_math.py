@@ -82,7 +82,7 @@ APPROXIMATED = (
     Row("selu", forward(activation.SELU())),
     Row("celu", lambda x: np.where(x > 0, x, ALPHA * np.expm1(single(x / ALPHA))), (ALPHA,)),
     Row("hardsigmoid", forward(piecewise.Hardsigmoid())),
-    Row("hardswish", forward(piecewise.Hardswish())),
+    Row("hardswish", forward(piecewise.Hardswish()), high=5e37),
     Row("softsign", forward(activation.Softsign())),
     Row("sin", np.sin, low=-4e8, high=4e8),
     Row("cos", np.cos, low=-4e8, high=4e8),
@@ -292,6 +292,14 @@ def test_tails_fade_as_pytorchs(layer: Layer, level: str) -> None:
     with np.errstate(all="ignore"):
         expected = layer.forward(x)
     np.testing.assert_allclose(computed(row, level, (x,)), expected, rtol=1e-6, atol=1e-36)
+
+
+@every_level
+def test_hardswish_overflows_where_pytorchs_product_does(level: str) -> None:
+    row = next(row for row in ROWS if row.name == "hardswish")
+    x: Array = np.array([5.6e37, 5.7e37, 3e38, INF, -3e38], np.float32)
+    largest = np.float32(5.6e37)
+    np.testing.assert_allclose(computed(row, level, (x,)), [largest, INF, INF, INF, 0], rtol=1e-6)
 
 
 @every_level
