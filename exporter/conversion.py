@@ -40,7 +40,7 @@ def convert(
     """Convert a TorchScript or ONNX file and put the pair into a folder, as model.pnnx.param and model.pnnx.bin.
 
     Args:
-        script: the file; what lies beside it may belong to it.
+        script: the file.
         inputs, second: shapes and dtypes; dimensions that differ between the two become dynamic.
         opt_level: how far the converter simplifies, 0 to 2.
         module_operators: classes (``package.module.Class``) that stay one operator each.
@@ -51,9 +51,6 @@ def convert(
     with tempfile.TemporaryDirectory(prefix="pnnx-") as scratch:
         name = ONNX if script.suffix == ".onnx" else SCRIPT
         shutil.copyfile(script, Path(scratch, name))
-        for beside in script.parent.iterdir() if name == ONNX else ():
-            if beside.is_file() and beside != script:
-                shutil.copyfile(beside, Path(scratch, beside.name))
         said = _run([find_converter(), name, *arguments(inputs, second, opt_level, module_operators)], scratch)
         if not (Path(scratch, PARAM).is_file() and Path(scratch, BIN).is_file()):
             raise ConversionError("pnnx wrote no pair", found=telling_line(said))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import mmap
 import shutil
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,30 @@ class OnnxModel(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by 
 
 
 def copy(model: OnnxModel, target: Path) -> None:
-    """Put the file where the converter is to read it, and beside it what it may keep its weights in."""
-    shutil.copyfile(model.path, target)
-    for beside in model.path.parent.glob(f"{_escaped(model.path.stem)}*"):
-        if beside.is_file() and beside != model.path and beside.suffix in (".data", ".bin", ".weights"):
-            shutil.copyfile(beside, target.parent / beside.name)
+    """Put the file where the converter is to read it, with the weights that it keeps in other files inside.
+
+    The converter reads nothing but the file itself: weights beside it become whatever memory holds.
+
+    Raises:
+        SourceError: the weights lie elsewhere and there is no onnx to put them in, or they are too large for one file.
+    """
+    if not _keeps_weights_elsewhere(model.path):
+        shutil.copyfile(model.path, target)
+        return
+    advice = "a file with its weights inside: onnx.save(onnx.load('x.onnx'), 'whole.onnx')"
+    try:
+        onnx = importlib.import_module("onnx")
+    except ImportError:
+        problem = "the weights lie in other files, and onnx, which could put them in, is missing"
+        raise SourceError(problem, where=model.path.name, expected=f"pip install onnx, or {advice}") from None
+    try:
+        onnx.save_model(onnx.load_model(str(model.path)), str(target), save_as_external_data=False)
+    except Exception as exc:
+        problem = "the weights in other files cannot be put into one"
+        raise SourceError(problem, where=model.path.name, found=describe(exc), expected=advice) from exc
 
 
-def _escaped(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+def _keeps_weights_elsewhere(path: Path) -> bool:
+    """Whether a tensor of the file says where its data are: an entry of external_data with the key "location"."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b"\x0a\x08location") >= 0

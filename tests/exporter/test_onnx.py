@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -40,6 +41,31 @@ def test_an_onnx_file_becomes_a_pair(
     said = capsys.readouterr().out
     assert "same answers as onnxruntime at [1,1,8,8]f32 and [2,1,12,10]f32" in said
     assert "in0 [?, 1, ?, ?] float32" in said
+
+
+@pytest.fixture
+def scattered(onnx_file: Path) -> Path:
+    """The same with its weights in a file of another name."""
+    import onnx
+
+    path = onnx_file.with_name("scattered.onnx")
+    onnx.save(onnx.load(onnx_file), path, save_as_external_data=True, location="weights", size_threshold=0)
+    return path
+
+
+def test_weights_in_other_files_are_put_in(scattered: Path, tmp_path: Path) -> None:
+    model = exporter.load_source(str(scattered))
+    exported = exporter.export(model, exporter.parse_inputs(["1,1,8,8"]), tmp_path / "out")
+    assert exported.tried == ("[1,1,8,8]f32",)
+
+
+def test_without_onnx_weights_in_other_files_are_refused_with_what_to_do(
+    scattered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = exporter.load_source(str(scattered))
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(SourceError, match=r"scattered\.onnx: the weights lie in other files.*pip install onnx, or"):
+        exporter.export(model, exporter.parse_inputs(["1,1,8,8"]), tmp_path / "out")
 
 
 def test_another_number_of_inputs_is_refused(onnx_file: Path, tmp_path: Path) -> None:
