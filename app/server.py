@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
         else:
             await super().startup([])
             if self._standby is None:
-                await self._listen(sockets[0])
+                await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
         self._announcement = asyncio.create_task(self._announce())
@@ -91,7 +91,7 @@ class Server(uvicorn.Server):
             readiness.set(index, self._standing())
             if not self.servers:
                 if readiness.open(index):
-                    await self._listen(listener)
+                    await self._listen(listener, 1)  # the others shall have some of a crowd too
             elif not readiness.may_accept(index):
                 while self.servers:
                     self.servers.pop().close()
@@ -105,13 +105,13 @@ class Server(uvicorn.Server):
             return Standing.READY
         return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
 
-    async def _listen(self, listener: socket.socket) -> None:
+    async def _listen(self, listener: socket.socket, at_once: int) -> None:
         def connection() -> asyncio.Protocol:
             return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(at_once):
             # Handles of its own: closing a server closes its socket.
             self.servers.append(
                 await asyncio.get_running_loop().create_server(
