@@ -19,7 +19,7 @@ from exporter.errors import ConversionError, DivergenceError, ExportError
 from exporter.inputs import InputSpec, check_second
 from exporter.onnx_model import OnnxModel
 from exporter.recording import record
-from exporter.remedy import with_remedy
+from exporter.remedy import unfit, with_remedy
 from exporter.tensors import answer, examples, flatten
 from exporter.tracing import plain_attention, trace
 from exporter.verification import cases, verify
@@ -93,10 +93,6 @@ def export(
             remarks += trace(model, tensors, result, script)
         with progress("converting"):
             convert(script, folder, inputs, second, opt_level=opt_level, module_operators=module_operators)
-        graph = _load(folder)
-        if reference is not None:
-            with open(reference, "wb") as file:
-                np.savez(file, allow_pickle=False, **record(model, tensors, graph))
         trials = cases(inputs, second)
 
         def attempt(level: int) -> None:
@@ -104,12 +100,22 @@ def export(
             convert(script, other, inputs, second, opt_level=level, module_operators=module_operators)
             list(verify(model, _load(other), trials, rtol))
 
+        lower = range(opt_level - 1, -1, -1)
+        try:
+            graph = _load(folder)
+        except (engine.ParameterError, engine.ShapeError) as error:
+            with progress("trying less simplification"):
+                refused = with_remedy(unfit(error), lower, attempt)
+            raise refused from error
+        if reference is not None:
+            with open(reference, "wb") as file:
+                np.savez(file, allow_pickle=False, **record(model, tensors, graph))
         try:
             with progress("comparing with PyTorch"):
                 verdicts = list(verify(model, graph, trials, rtol))
         except DivergenceError as error:
             with progress("trying less simplification"):
-                told = with_remedy(error, range(opt_level - 1, -1, -1), attempt)
+                told = with_remedy(error, lower, attempt)
             raise told from None
     return Exported(
         folder=folder,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import engine
-from exporter.errors import DivergenceError
+from exporter.errors import ConversionError
 
+E = TypeVar("E", bound=engine.EngineError)
 _MOST_NAMED = 3
 
 
-def with_remedy(error: DivergenceError, levels: Iterable[int], attempt: Callable[[int], object]) -> DivergenceError:
+def unfit(error: engine.EngineError) -> ConversionError:
+    """What the engine says of a pair whose operators do not fit each other: PyTorch's did."""
+    return ConversionError(f"pnnx wrote a pair that cannot be run: {error}")
+
+
+def with_remedy(error: E, levels: Iterable[int], attempt: Callable[[int], object]) -> E:
     """The error, and the first of these levels of simplification at which the answers agree, or that there is none.
 
     Args:
@@ -29,10 +36,10 @@ def with_remedy(error: DivergenceError, levels: Iterable[int], attempt: Callable
     return _with(error, f"nor do they agree with --opt-level {' or '.join(tried)}") if tried else error
 
 
-def _with(error: DivergenceError, remedy: str) -> DivergenceError:
+def _with(error: E, remedy: str) -> E:
     if error.found is None:
-        return DivergenceError(f"{error.problem}; {remedy}", where=error.where)
-    return DivergenceError(error.problem, where=error.where, found=error.found, expected=f"{error.expected}; {remedy}")
+        return type(error)(f"{error.problem}; {remedy}", where=error.where)
+    return type(error)(error.problem, where=error.where, found=error.found, expected=f"{error.expected}; {remedy}")
 
 
 def own_constants(graph: engine.RuntimeGraph) -> str:

@@ -143,6 +143,20 @@ class Appends(nn.Module):
         return torch.stack(parts, 1)
 
 
+class ClearedBias(nn.Module):
+    """A part of a bias is cleared before it is used, as SwinV2 does; pnnx then takes the part for the whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = self.linear.bias.clone()
+        length = bias.numel() // 3
+        bias[length : 2 * length].zero_()
+        return nn.functional.linear(x, self.linear.weight, bias)
+
+
 def scripted_appends() -> nn.Module:
     return torch.jit.script(Appends())
 

@@ -97,6 +97,12 @@ def test_where_no_level_helps_the_error_says_so(networks: str, tmp_path: Path) -
         export(f"{networks}:scripted_appends", ["2,5,4"], tmp_path)
 
 
+def test_a_pair_whose_operators_do_not_fit_is_the_converters_error(networks: str, tmp_path: Path) -> None:
+    message = r"pnnx wrote a pair that cannot be run: .*bias does not fit the weight.*; .*--opt-level"
+    with pytest.raises(exporter.ConversionError, match=message):
+        export(f"{networks}:ClearedBias", ["2,4"], tmp_path)
+
+
 def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "my-net.pt"
     model = exporter.load_source(f"{networks}:make_classifier")
