@@ -124,7 +124,8 @@ def _attempt(case: list[Any], run_graph: Callable[[engine.RuntimeGraph, Sample],
         outputs = run_graph(graph, sample)
     except engine.EngineError as error:
         return f"{refusal(error)}: {changed}: {error}"[:600]
-    return f"result: {changed} -> {[output.shape for output in outputs]}"
+    made = max((output.nbytes for output in outputs), default=0)
+    return f"{'large' if made > _LARGE else 'result'}: {changed} -> {[output.shape for output in outputs]}"
 
 
 def _by_reference(graph: engine.RuntimeGraph, sample: Sample) -> list[Any]:
