@@ -13,6 +13,8 @@ from tests.layers.samples import Sample
 
 # Of the largest element of an output: what sums in another order may change.
 _LARGEST_ERROR: Final = 1e-4
+# Why machine code need not answer where the reference does.
+_NOT_COMPILED: Final = ("no operator of the graph has a kernel", "is too large to be kept")
 # What the last bits of float32 operands may change where an output is far smaller than they are, as tails are.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _WIDEST_TAIL: Final = 16.0
@@ -39,7 +41,7 @@ def agreed(graph: engine.RuntimeGraph, inputs: list[Any]) -> list[Any]:
     """The same for any inputs."""
     expected = _tried(engine.Session(graph, backend="reference"), inputs)
     found = _tried(engine.Session(graph, backend="compiled", threads=1, cache=None), inputs)
-    if isinstance(found, engine.CompileError) and "no operator of the graph has a kernel" in str(found):
+    if isinstance(found, engine.CompileError) and any(reason in str(found) for reason in _NOT_COMPILED):
         found = expected
     if isinstance(expected, engine.EngineError):
         if not isinstance(found, engine.EngineError):
