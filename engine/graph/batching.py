@@ -18,6 +18,7 @@ from engine.graph.batch_axes import Axes, InputAxes, example, output_axes, readi
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.layers.known import is_repeatable
 from engine.tensor import Array, TensorSpec, format_shape
 
 Run = Callable[[Sequence[Array]], list[Array]]
@@ -65,15 +66,14 @@ def decide(graph: RuntimeGraph) -> Batching:
         reasons.append((reading, found))
     if not reasons:
         return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
+    for reading, reason in reasons:
+        outputs = output_axes(graph, reading.exported)
+        if outputs is not None and _keeps_items_apart(graph, reading, outputs):
+            return Batching(
+                mode="split", exported=reading.exported, reason=reason, inputs=reading.axes, outputs=outputs
+            )
     reading, reason = reasons[0]
-    outputs = output_axes(graph, reading.exported)
-    return Batching(
-        mode="fixed" if outputs is None else "split",
-        exported=reading.exported,
-        reason=reason,
-        inputs=reading.axes,
-        outputs=outputs,
-    )
+    return Batching(mode="fixed", exported=reading.exported, reason=reason, inputs=reading.axes)
 
 
 _NO_BATCH = "the inputs have no common fixed batch"
@@ -104,6 +104,24 @@ def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outp
     except EngineError:
         return False
     return len(together) == len(apart) and all(_close(a, b) for a, b in zip(together, apart, strict=True))
+
+
+def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
+    """Whether items in another order give their answers in that order, as steps of time do not."""
+    draws = any(op.layer is not None and not is_repeatable(op.layer.layer) for op in graph.operators)
+    if reading.exported == 1 or draws:
+        return True
+    random = np.random.default_rng(0)
+    inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
+    rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
+    try:
+        before, after = execute(graph.plan, inputs), execute(graph.plan, rolled)
+    except RunCancelledError:
+        raise
+    except EngineError:
+        return True
+    expected = [each if axis is None else np.roll(each, 1, axis) for each, axis in zip(before, outputs, strict=True)]
+    return all(_close(a, b) for a, b in zip(after, expected, strict=True))
 
 
 def _close(a: Array, b: Array) -> bool:

@@ -34,6 +34,7 @@ class Client:
 def test_a_run_stops_between_kernels() -> None:
     net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
     session = Session(net, backend="compiled", cache=None)
+    session.prepare()
     client = Client(2)
     with pytest.raises(RunCancelledError, match=r"pool\d: the run was cancelled"):
         session.run([X], cancelled=client.is_gone)
@@ -52,6 +53,7 @@ def test_a_run_stops_before_an_operator_of_the_reference() -> None:
         _0=(1, 3),
     )
     session = Session(net, backend="compiled", cache=None)
+    session.prepare()
     x = np.array([[1, -2, 3]], F32)
     for patience, place in enumerate(("relu", r"sums \(torch.cumsum\)", "sigmoid")):
         with pytest.raises(RunCancelledError, match=f"^{place}: the run was cancelled"):

@@ -247,3 +247,12 @@ def test_an_output_without_a_dimension_for_the_batch_takes_no_other() -> None:
     assert session.batching.mode == "fixed"
     with pytest.raises(InputError, match="takes no other batch"):
         session.run([np.ones((2, 4, 6), F32)])
+
+
+@pytest.mark.parametrize("steps", [3, 12, 18])
+def test_steps_of_time_are_not_taken_for_items(steps: int) -> None:
+    session = Session(chain(op("torch.cumsum", "sums", "0", "1", dim=0), _0=(6, 1, 4)), backend="reference")
+    x = np.random.default_rng(0).standard_normal((steps, 1, 4)).astype(F32)
+    with pytest.raises(InputError, match="takes no other batch"):
+        session.run([x])
+    np.testing.assert_allclose(session.run([x[:1].repeat(6, 0)])[0], x[:1].repeat(6, 0).cumsum(0), rtol=1e-5)
