@@ -31,7 +31,7 @@ _TRACE: Final = 64_000
 
 
 class TextFormatter(logging.Formatter):
-    """``12:00:00 INFO app.store: model 'digits' is ready [request id]``."""
+    """``12:00:00 INFO app.models.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and those of the exception; the request id only where there is one."""

@@ -21,8 +21,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
-from engine.compiler import machine
-from engine.compiler.background import BACKGROUND
+from engine.compiler.codegen import machine
+from engine.compiler.runtime.background import BACKGROUND
 from engine.graph import RuntimeGraph
 from engine.pnnx import Attribute, Graph, Operator
 from engine.tensor import Array, TensorSpec

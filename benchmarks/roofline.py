@@ -20,10 +20,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
-from engine.compiler.allocation import allocate
-from engine.compiler.host import Host, detect
-from engine.compiler.ir import Function, Module, Value, constant, vector
-from engine.compiler.machine import Code, assemble
+from engine.compiler.codegen.host import Host, detect
+from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
+from engine.compiler.codegen.machine import Code, assemble
+from engine.compiler.runtime.allocation import allocate
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (16 * KIB, 512 * KIB, 8 * MIB, 256 * MIB)

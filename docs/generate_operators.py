@@ -18,12 +18,13 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
-from engine.compiler.lowering import rearrange, terms
-from engine.compiler.lowering.rules import RULES, SPATIAL_RANKS
-from engine.layers.container import Constant
-from engine.layers.kinds import describe as describe_kind
-from engine.layers.layer import Layer
-from engine.layers.signature import REQUIRED, Signature
+from engine.compiler.lowering.rules import rearrange
+from engine.compiler.lowering.rules.registry import RULES, SPATIAL_RANKS
+from engine.compiler.lowering.terms import registry as terms
+from engine.layers.creation.container import Constant
+from engine.layers.definition.kinds import describe as describe_kind
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.signature import REQUIRED, Signature
 
 PAGE: Final = Path(__file__).with_name("operators.md")
 _LAYERS: Final = "engine.layers."
@@ -82,7 +83,7 @@ def _family(signature: Signature) -> str:
 
 def _section(module: str, signatures: list[Signature]) -> str:
     summary = (importlib.import_module(module).__doc__ or "").strip().split("\n\n")[0]
-    title = module.removeprefix(_LAYERS).removeprefix(_ONNX).replace("_", " ").capitalize()
+    title = module.rpartition(".")[2].replace("_", " ").capitalize()
     title = f"ONNX: {title.lower()}" if module.startswith(_LAYERS + _ONNX) else title
     lines = [f"## {title}", "", _prose(summary), "", _line(_TITLES), _line(["---"] * len(_TITLES))]
     return "\n".join([*lines, *map(_line, _rows(signatures)), ""])

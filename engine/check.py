@@ -7,7 +7,7 @@ import os
 from engine import pnnx
 from engine.errors import EngineError, ModelFormatError
 from engine.graph import GraphWarning, RuntimeGraph
-from engine.graph.linking import BOUNDARY_TYPES, bind_operator
+from engine.graph.building.linking import BOUNDARY_TYPES, bind_operator
 from engine.layers import Registry, registry
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from engine import expression
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.graph.lifetime import lifetimes
-from engine.layers.container import Expression
+from engine.graph.planning.lifetime import lifetimes
+from engine.layers.creation.container import Expression
 from engine.session import Session
 from engine.tensor import Array, TensorSpec, format_shape
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from engine.errors import CompileError, EngineError, ParameterError
 from engine.graph import RuntimeGraph, execute
-from engine.graph.inference import UnforeseenResultError
-from engine.graph.watch import Watch
+from engine.graph.building.inference import UnforeseenResultError
+from engine.graph.running.watch import Watch
 from engine.passes import LOWERING_PASSES, PASSES
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
-    from engine.compiler.instance import Instance
+    from engine.compiler.runtime.instance import Instance
 
 Backend = Literal["auto", "compiled", "reference"]
 Winograd = Literal["auto", "off"]
@@ -164,7 +164,7 @@ class Machine:
         """Weights were read that machine code does not need: the system may have their pages, as far as it can."""
         if self.failure is None:
             try:
-                from engine.compiler.pages import release
+                from engine.compiler.runtime.pages import release
             except ImportError:  # no compiler: the layers will want them again
                 return
             release(graph)
@@ -280,7 +280,7 @@ def measure_peak(seconds: float = 0.2) -> float:
         CompileError: there is no compiler, or none for this processor.
     """
     try:
-        from engine.compiler import peak
+        from engine.compiler.codegen import peak
     except ImportError as exc:
         raise _no_compiler(exc) from exc
     return peak.measure_peak(seconds)

@@ -12,10 +12,10 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, InputError, ParameterError, from_foreign
 from engine.graph import RuntimeGraph, execute
-from engine.graph.batching import Batching, aligned, decide, is_other_batch, refuse, split
-from engine.graph.feeding import feed
+from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
 from engine.graph.footprint import Footprint, Footprints
-from engine.graph.watch import Watch
+from engine.graph.running.feeding import feed
+from engine.graph.running.watch import Watch
 from engine.machine import (
     CACHE_MAX_BYTES,
     Backend,

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(exc: Exception) -> int:
-    from app.cli.failure import explain  # imports numpy
+    from app.cli.wording.failure import explain  # imports numpy
 
     message, status = explain(exc)
     print(f"{_PROGRAM}: error: {message}", file=sys.stderr)

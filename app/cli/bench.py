@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from app.cli.numbers import duration, positive
-from app.cli.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+from app.cli.arguments.numbers import duration, positive
+from app.cli.arguments.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
 from app.progress import compiling, progress, rounds
 
 if TYPE_CHECKING:
     import engine
-    from app.cli.contest import Contest
-    from app.cli.rivals import Array
-    from app.model import Model
+    from app.cli.measuring.contest import Contest
+    from app.cli.measuring.rivals import Array
+    from app.models.model import Model
     from app.settings import Settings
 
 SUMMARY: Final = "measure a model: latency, throughput, every kernel"
@@ -53,9 +53,10 @@ def execute(args: argparse.Namespace) -> int:
     if unknown := [name for name in names if name not in _RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(_RIVALS)}")
     import engine  # imports numpy, and so do these
-    from app.cli import figures, models
-    from app.cli.contest import Contest
-    from app.cli.rivals import RivalError
+    from app.cli.arguments import models
+    from app.cli.measuring import figures
+    from app.cli.measuring.contest import Contest
+    from app.cli.measuring.rivals import RivalError
 
     found = models.find(args.model, settings)
     version = models.newest(found)
@@ -107,14 +108,14 @@ def _inputs(model: Model, batch: int | None) -> list[Array]:
 
 
 def _reference(model: Model, settings: Settings) -> engine.Session:
-    from app.sessions import open_session
+    from app.models.sessions import open_session
 
     return open_session(model.session.graph, settings.model_copy(update={"backend": "reference"}), None)
 
 
 def _challenge(name: str, param: Path, args: argparse.Namespace, contest: Contest, model: Model) -> None:
     """Let another engine take part, or say why it cannot."""
-    from app.cli import rivals
+    from app.cli.measuring import rivals
     from app.render.wording import printable
 
     try:
@@ -126,7 +127,7 @@ def _challenge(name: str, param: Path, args: argparse.Namespace, contest: Contes
 
 def _kernels(model: Model, inputs: list[Array]) -> list[dict[str, Any]]:
     """The kernels of a run, or the operators where the reference runs it, each with the least time of several runs."""
-    from app.cli.timing import fastest_kernels
+    from app.cli.measuring.timing import fastest_kernels
 
     profiles = []
     for _ in range(_PROFILES):

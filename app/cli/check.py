@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from app.cli.options import MODEL_HELP, add_setting, read_settings
+from app.cli.arguments.options import MODEL_HELP, add_setting, read_settings
 from app.progress import progress
 
 SUMMARY: Final = "say whether models can be served, and if not, every reason"
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """1 when a model cannot be served."""
     settings = read_settings(args)
-    from app.cli.inspection import inspect  # imports numpy
+    from app.cli.wording.inspection import inspect  # imports numpy
 
     failed = False
     for name in args.model:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from app.cli.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+from app.cli.arguments.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
 from app.progress import progress
 from app.threads import thread_budget
 
@@ -44,8 +44,9 @@ def execute(args: argparse.Namespace) -> int:
         if value is not None and not value >= 0:
             raise UsageError(f"--{name}: found {value}, expected a number that is not negative")
     import engine  # imports numpy, and so do these
-    from app.cli import divergence, models, recording
-    from app.sessions import open_session
+    from app.cli.arguments import models, recording
+    from app.cli.wording import divergence
+    from app.models.sessions import open_session
 
     recorded = recording.read(args.reference)
     found = models.find(args.model, settings)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from app.cli.numbers import positive
-from app.cli.options import MODEL_HELP, add_setting, read_settings
+from app.cli.arguments.numbers import positive
+from app.cli.arguments.options import MODEL_HELP, add_setting, read_settings
 from app.progress import compiling
 
 if TYPE_CHECKING:
-    from app.repository import ModelFiles, VersionFiles
+    from app.models.repository import ModelFiles, VersionFiles
     from app.settings import Settings
 
 SUMMARY: Final = "compile models ahead of time, for later starts"
@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
     """A line for each model and batch; 1 when one of them should be in the cache afterwards and is not."""
     settings = read_settings(args).model_copy(update={"backend": "compiled", "cache": True})
     import engine  # imports numpy, and so do these
-    from app.cli import models
+    from app.cli.arguments import models
     from app.errors import ConfigError, ServiceError
     from app.render.wording import printable
 
@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) -> Iterator[tuple[bool, str]]:
     """What was done for every version and batch, and whether that is all that can be done."""
-    from app.cli import models
+    from app.cli.arguments import models
 
     models.newest(files)  # a folder that is not what it should be is refused here
     for version in files.versions:
@@ -70,7 +70,7 @@ def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) ->
 def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[bool, str]]:
-    from app.cli import models
+    from app.cli.arguments import models
 
     model = models.prepare(files, models.load(version), settings)
     for batch in args.batch:

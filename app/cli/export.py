@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.cli.options import UsageError, add_setting, read_settings
+from app.cli.arguments.options import UsageError, add_setting, read_settings
 from app.progress import progress
 
 if TYPE_CHECKING:

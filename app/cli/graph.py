@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.cli.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
-from app.cli.terminal import write_result
+from app.cli.arguments.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+from app.cli.wording.terminal import write_result
 from app.progress import compiling, progress
 from app.threads import thread_budget
 
@@ -43,9 +43,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.explain and (args.profile or args.format != "text"):
         raise UsageError("--explain: a text of its own, expected neither --profile nor --format")
     import engine  # imports numpy, and so do these
-    from app.cli import models
+    from app.cli.arguments import models
+    from app.models.sessions import open_session
     from app.render import render, with_times
-    from app.sessions import open_session
 
     found = models.find(args.model, settings)
     version = models.newest(found)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from app.cli.options import COMPUTING, MODEL_HELP, add_setting, read_settings
+from app.cli.arguments.options import COMPUTING, MODEL_HELP, add_setting, read_settings
 from app.progress import progress
 
 SUMMARY: Final = "run a model once, without a server"
@@ -42,9 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Load, run, report."""
     settings = read_settings(args)
-    from app.cli import files, models, report  # these import numpy
+    from app.cli.arguments import files, models
+    from app.cli.wording import report
     from app.codec.numpy_files import write_npz
-    from app.model import InferRequest
+    from app.models.model import InferRequest
 
     settings = files.without_limits(settings)
     found = models.find(args.model, settings)

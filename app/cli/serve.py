@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.cli.options import add_setting, read_settings
+from app.cli.arguments.options import add_setting, read_settings
 from app.settings import Settings
 
 SUMMARY: Final = "serve the models of a store over HTTP"
@@ -23,6 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     settings = read_settings(args, concurrent=True)
-    from app.server import serve  # imports numpy
+    from app.process.server import serve  # imports numpy
 
     return serve(settings)

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.numpy_files import portable
-from app.memory import charge, check
+from app.memory.budget import charge, check
 
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000

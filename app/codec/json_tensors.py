@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
-from app.memory import charge, check
+from app.memory.budget import charge, check
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature, describe
 from app.wording import brief, cut, did_you_mean, quoted

@@ -12,7 +12,7 @@ import orjson
 from app.codec.json_cost import Measure, measure
 from app.codec.json_pieces import loads_in_pieces, non_finite
 from app.errors import InvalidRequestError
-from app.memory import charge
+from app.memory.budget import charge
 
 # Other threads wait for the parser and for the release of what it made. Texts are parsed at once up to so many bytes,
 # or up to so many more that become so much: numbers are spelt in three characters or in twenty.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory import charge
+from app.memory.budget import charge
 from app.settings import Settings
 from app.wording import cut
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from app.memory import check
+from app.memory.budget import check
 
 
 class Excerpt(io.RawIOBase):

@@ -22,7 +22,7 @@ from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
-from app.memory import charge, charged, check
+from app.memory.budget import charge, charged, check
 from app.settings import Settings
 
 _INTERPOLATION: Final = {

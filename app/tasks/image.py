@@ -17,7 +17,7 @@ from app.config import ImageConfig
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.images.png import encode_png, from_text, to_text
-from app.memory import charge, charged
+from app.memory.budget import charge, charged
 from app.tasks.task import Outputs, Prediction, TaskContext, overlay
 
 _COLORS: Final = {1: ("grey",), 3: ("rgb", "bgr")}

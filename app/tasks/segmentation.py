@@ -20,7 +20,7 @@ from app.images.drawing import blend
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
 from app.images.png import decode_png, encode_png, from_text, to_text
-from app.memory import charged, check
+from app.memory.budget import charged, check
 from app.tasks.class_maps import MAX_CLASSES, NOTHING, ClassMap, areas, classes_of_indices, classes_of_scores
 from app.tasks.classification import activate
 from app.tasks.masks import encode_mask

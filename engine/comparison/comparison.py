@@ -11,8 +11,8 @@ from engine.comparison.difference import ATOL, Difference, measure
 from engine.comparison.reference import Reference, sort_out
 from engine.errors import InputError, ParameterError
 from engine.graph import RuntimeGraph, RuntimeOperand
-from engine.graph.batching import is_other_batch
-from engine.graph.feeding import feed
+from engine.graph.batch.batching import is_other_batch
+from engine.graph.running.feeding import feed
 from engine.session import Outputs, Session
 from engine.tensor import Array
 

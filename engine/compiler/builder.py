@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.compiler import machine
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.cache import DEFAULT_MAX_BYTES, Cache
-from engine.compiler.fingerprint import graph_digest, program_key
-from engine.compiler.host import Host, detect
-from engine.compiler.pages import release
-from engine.compiler.program import Origin, Program
+from engine.compiler.cache.cache import DEFAULT_MAX_BYTES, Cache
+from engine.compiler.cache.fingerprint import graph_digest, program_key
+from engine.compiler.cache.version import is_unchanged
+from engine.compiler.codegen import machine
+from engine.compiler.codegen.host import Host, detect
 from engine.compiler.progress import Progress, asking, silent
-from engine.compiler.version import is_unchanged
+from engine.compiler.runtime.pages import release
+from engine.compiler.runtime.program import Origin, Program
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.layers.container import Constant
+from engine.layers.creation.container import Constant
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known, known_value
@@ -130,7 +130,7 @@ class Builder:
 
     def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
-        from engine.compiler.generation import RefusedError
+        from engine.compiler.assembly.generation import RefusedError
 
         # First by itself, without what it was fused with; then not at all.
         alone: set[str] = set()
@@ -149,7 +149,7 @@ class Builder:
         self, specs: Sequence[TensorSpec], alone: Collection[str], refused: Mapping[str, str], progress: Progress
     ) -> Blueprint:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
-        from engine.compiler.generation import make_blueprint
+        from engine.compiler.assembly.generation import make_blueprint
         from engine.compiler.lowering import Lowering, Options, lower
 
         graph = self._optimise(progress)

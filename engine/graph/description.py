@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine import expression
-from engine.graph.inference import Mismatch
+from engine.graph.building.inference import Mismatch
+from engine.graph.building.warning import GraphWarning
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port
-from engine.graph.warning import GraphWarning
-from engine.layers.container import Expression
+from engine.layers.creation.container import Expression
 from engine.stopping import wanted
 from engine.tensor import TensorSpec, dtype_name
 

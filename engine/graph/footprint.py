@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from engine.errors import EngineError
-from engine.graph.inference import follow
-from engine.graph.lifetime import counts, lifetimes
+from engine.graph.building.inference import follow
 from engine.graph.operator import RuntimeOperator
+from engine.graph.planning.lifetime import counts, lifetimes
 from engine.graph.port import flatten
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import TensorSpec

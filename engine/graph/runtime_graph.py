@@ -11,17 +11,17 @@ from typing import Any
 from engine import pnnx
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
+from engine.graph.building.generalise import BatchError, generalise_batch
+from engine.graph.building.inference import propagate
+from engine.graph.building.linking import link
+from engine.graph.building.warning import GraphWarning, find_warnings, refusal
 from engine.graph.description import describe
-from engine.graph.generalise import BatchError, generalise_batch
-from engine.graph.inference import propagate
-from engine.graph.linking import link
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.graph.order import OrderName, arrange, kahn
-from engine.graph.plan import Plan, make_plan
+from engine.graph.planning.order import OrderName, arrange, kahn
+from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
 from engine.graph.sharing import shared_layers
-from engine.graph.warning import GraphWarning, find_warnings, refusal
 from engine.layers import BoundLayer, Registry, registry
 from engine.tensor import UNKNOWN, TensorSpec
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from engine.layers.binding import BoundLayer, bind
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.registry import Registry, register, registry
-from engine.layers.signature import Signature
+from engine.layers.definition.binding import BoundLayer, bind
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import Registry, register, registry
+from engine.layers.definition.signature import Signature
 
 # Every module of the package registers the layers it defines; a new family is a new file, nothing else.
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)
 
 __all__ = [
     "NO_ANNOTATIONS",

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.passes.facts import is_pure
-from engine.passes.rewriting import Rewriter
+from engine.passes.support.facts import is_pure
+from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph
 from engine.pnnx.graph import as_bytes
 from engine.stopping import wanted_quick

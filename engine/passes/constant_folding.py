@@ -12,14 +12,14 @@ import numpy as np
 from engine.errors import RunCancelledError
 from engine.expression import List, Literal, Node, format
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.graph.inference import computed_outputs
-from engine.layers.container import Expression
-from engine.passes.budget import Budget, work_of
-from engine.passes.constant_subtrees import folded_subtrees
-from engine.passes.facts import Facts, is_pure, stored_tensor
-from engine.passes.rewriting import Rewriter
-from engine.passes.static_arguments import with_known_arguments
-from engine.passes.storage import bytes_of, is_small_enough, tensor
+from engine.graph.building.inference import computed_outputs
+from engine.layers.creation.container import Expression
+from engine.passes.support.budget import Budget, work_of
+from engine.passes.support.constant_subtrees import folded_subtrees
+from engine.passes.support.facts import Facts, is_pure, stored_tensor
+from engine.passes.support.rewriting import Rewriter
+from engine.passes.support.static_arguments import with_known_arguments
+from engine.passes.support.storage import bytes_of, is_small_enough, tensor
 from engine.pnnx import Graph, Operator
 from engine.stopping import wanted_quick
 from engine.tensor import CODES, UNKNOWN, spec_of
@@ -31,7 +31,7 @@ def constant_folding(graph: RuntimeGraph, before_each: Callable[[], None] | None
     """Compute what is known before a run through the reference layers.
 
     Tensors become stored ones, Python values parameters of the operators that take them. Random operators stay, and so
-    does what would grow too large (engine/passes/storage.py) or cost too much (engine/passes/budget.py).
+    does what would grow too large (support/storage.py) or cost too much (support/budget.py).
 
     Args:
         before_each: called before every operator; what it raises ends the pass.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.graph import RuntimeGraph
-from engine.passes.rewriting import Rewriter
+from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 

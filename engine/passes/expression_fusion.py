@@ -7,12 +7,12 @@ from typing import Final
 
 from engine.expression import Call, Input, List, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.layers.container import Expression
-from engine.passes.algebra import rounds_down, simplified
-from engine.passes.expressing import tree_of
-from engine.passes.facts import Facts, only_consumer
-from engine.passes.rewriting import Rewriter
-from engine.passes.trees import reading, renumbered, replaced, uses
+from engine.layers.creation.container import Expression
+from engine.passes.support.algebra import rounds_down, simplified
+from engine.passes.support.expressing import tree_of
+from engine.passes.support.facts import Facts, only_consumer
+from engine.passes.support.rewriting import Rewriter
+from engine.passes.support.trees import reading, renumbered, replaced, uses
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 
@@ -32,7 +32,7 @@ REPEATED: Final = 3
 def expression_fusion(graph: RuntimeGraph) -> Graph:
     """Merge element-wise operators into their only user, where both give tensors of one shape and dtype.
 
-    The expression has the name of the last of them. Every expression is simplified; see engine/passes/algebra.py.
+    The expression has the name of the last of them. Every expression is simplified; see support/algebra.py.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     maps: dict[str, _Map] = {}

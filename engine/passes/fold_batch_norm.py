@@ -8,11 +8,11 @@ from dataclasses import replace as with_fields
 import numpy as np
 
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.layers.norm import BatchNorm
-from engine.passes.facts import Facts, input_named, is_static, only_consumer
-from engine.passes.rewriting import Rewriter
-from engine.passes.storage import tensor
-from engine.passes.weights import FLOAT64, FOLDABLE, channels_of, weighted
+from engine.layers.normalisation.norm import BatchNorm
+from engine.passes.support.facts import Facts, input_named, is_static, only_consumer
+from engine.passes.support.rewriting import Rewriter
+from engine.passes.support.storage import tensor
+from engine.passes.support.weights import FLOAT64, FOLDABLE, channels_of, weighted
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 from engine.tensor import Array, DType, TensorSpec

@@ -8,10 +8,10 @@ import numpy as np
 
 from engine.expression import Call, Input, Literal, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.passes.expressing import tree_of
-from engine.passes.facts import Facts, only_consumer
-from engine.passes.rewriting import Rewriter
-from engine.passes.weights import FLOAT64, Weighted, weighted
+from engine.passes.support.expressing import tree_of
+from engine.passes.support.facts import Facts, only_consumer
+from engine.passes.support.rewriting import Rewriter
+from engine.passes.support.weights import FLOAT64, Weighted, weighted
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 from engine.tensor import Array

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.layers.join import Stack
-from engine.passes.containers import unpacked
-from engine.passes.facts import Facts, is_static
-from engine.passes.identities import unchanged
-from engine.passes.rewriting import Rewriter
+from engine.layers.shape.join import Stack
+from engine.passes.support.containers import unpacked
+from engine.passes.support.facts import Facts, is_static
+from engine.passes.support.identities import unchanged
+from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
 from engine.stopping import wanted_quick
 

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.layers.conv import Conv
-from engine.layers.pad import Pad
-from engine.layers.pool import AvgPool
-from engine.passes.facts import Facts, input_named, is_static, only_consumer
-from engine.passes.rewriting import Rewriter
+from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.pad import Pad
+from engine.layers.pooling.pool import AvgPool
+from engine.passes.support.facts import Facts, input_named, is_static, only_consumer
+from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
 from engine.stopping import wanted_quick
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import httpx
 from fastapi import FastAPI
 
-from app.dataplane import DataPlane
-from app.main import create_app
+from app.http.main import create_app
+from app.serving.dataplane import DataPlane
 from app.settings import Settings
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.client import Client, serving
-from tests.app.models import write_zoo
+from tests.app.sample_models import write_zoo
 
 
 @pytest.fixture(scope="package")

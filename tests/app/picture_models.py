@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.app.models import F32, elementwise, write_model
+from tests.app.sample_models import F32, elementwise, write_model
 
 COLOURS = '["red", "green", "blue"]'
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.server import Server, build
+from app.process.server import Server, build
 from app.settings import Settings
 
 HOST = b"host: x\r\n"

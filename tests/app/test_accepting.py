@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.server import build
+from app.process.server import build
 from app.settings import Settings
 
 CLIENTS = 96

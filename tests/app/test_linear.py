@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import engine
-from app.accept import choose
 from app.codec.message import Message
 from app.codec.multipart import parameters
 from app.codec.parse import parse
 from app.errors import ServiceError
+from app.http.accept import choose
 from app.settings import Settings
 from app.signature import Signature
 from app.wording import brief, cut, did_you_mean, printable

@@ -18,10 +18,11 @@ import pytest
 
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
-from tests.app import test_connection, test_server
 from tests.app.client import serving
-from tests.app.models import TURNSTILE, elementwise, through, write_classifier, write_model
+from tests.app.http import test_connection
 from tests.app.pictures import npy, png
+from tests.app.process import test_server
+from tests.app.sample_models import TURNSTILE, elementwise, through, write_classifier, write_model
 
 ONES = {"inputs": [[1.0, 1.0]]}
 

@@ -10,7 +10,7 @@ import pytest
 import engine
 from exporter.errors import ExportError
 from exporter.placement import config_text, model_name, place
-from tests.graph.build import built, op
+from tests.engine.graph.build import built, op
 
 
 def graph(*shape: int | None) -> engine.RuntimeGraph:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from engine.layers.known import RANDOM_MODULES
-from tests.layers.samples import Sample
+from engine.layers.definition.known import RANDOM_MODULES
+from tests.engine.layers.samples import Sample
 
 # Of the largest element of an output: what sums in another order may change.
 _LARGEST_ERROR: Final = 1e-4
@@ -18,7 +18,7 @@ _NOT_COMPILED: Final = ("no operator of the graph has a kernel", "is too large t
 # What the last bits of float32 operands may change where an output is far smaller than they are, as tails are.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _WIDEST_TAIL: Final = 16.0
-# Beyond these no float32 tells its angle from the next; kernels/trigonometric.py says so too.
+# Beyond these no float32 tells its angle from the next; kernels/functions/trigonometric.py says so too.
 _LARGEST_ANGLE: Final = 4e8
 _ANGLES: Final = re.compile(r"\b(sin|cos|tan)\b", re.IGNORECASE)
 

@@ -62,8 +62,8 @@ def attempt(case: dict[str, Any]) -> str:
 def _client() -> Any:
     """One app for all cases of a process, with a small budget."""
     from tests.app.client import serving
-    from tests.app.models import elementwise, through, write_model
     from tests.app.picture_models import write_enlarger, write_segmenter
+    from tests.app.sample_models import elementwise, through, write_model
 
     store = Path(tempfile.mkdtemp())
     write_model(store, "canvas", elementwise("mul(@0,1)", "(1,3,4,6)f32"))

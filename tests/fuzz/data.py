@@ -29,19 +29,19 @@ import numpy as np
 
 import engine
 from engine import pnnx
-from engine.layers.attention import ScaledDotProductAttention
-from engine.layers.conv import Conv, StridedSameConv
-from engine.layers.conv_transpose import ConvTranspose
-from engine.layers.encoder import TransformerEncoderLayer
-from engine.layers.layer_norm import LayerNorm, RMSNorm
-from engine.layers.linear import Linear
-from engine.layers.matmul import AddMatmul, Matmul
-from engine.layers.multihead import MultiheadAttention
+from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.layers.attention.encoder import TransformerEncoderLayer
+from engine.layers.attention.multihead import MultiheadAttention
+from engine.layers.convolution.conv import Conv, StridedSameConv
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.linear.linear import Linear
+from engine.layers.linear.matmul import AddMatmul, Matmul
+from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
 from engine.tensor import TensorSpec
+from tests.engine.layers.samples import Sample, all_samples
 from tests.fuzz.agreement import agreed, compare, is_random
 from tests.fuzz.child import Limits, run
 from tests.fuzz.parameters import refusal, report
-from tests.layers.samples import Sample, all_samples
 
 Array = np.ndarray[Any, Any]
 

@@ -29,12 +29,12 @@ import numpy as np
 
 import engine
 from engine import pnnx
-from engine.layers.known import is_repeatable
+from engine.layers.definition.known import is_repeatable
+from tests.engine.layers.samples import Sample, all_samples
+from tests.engine.pnnx.build import save
+from tests.engine.pnnx.fuzz import mangle
 from tests.fuzz.child import Limits, Result, run
 from tests.fuzz.parameters import report
-from tests.layers.samples import Sample, all_samples
-from tests.pnnx.build import save
-from tests.pnnx.fuzz import mangle
 
 FRONT_END: Final = "tests.fuzz.files:attempt"
 LIMITS: Final = Limits(cpu_s=10.0, case_bytes=3 << 29)

@@ -29,9 +29,9 @@ from typing import Any, Final
 import engine
 from engine import pnnx
 from engine.pnnx.param import parse_param
+from tests.engine.layers.samples import Sample, all_samples
 from tests.fuzz.agreement import by_both
 from tests.fuzz.child import Result, run
-from tests.layers.samples import Sample, all_samples
 
 FRONT_END: Final = "tests.fuzz.parameters:attempt"
 FRONT_ENDS: Final = {"reference": FRONT_END, "compiled": f"{FRONT_END}_compiled"}

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from tests.app.models import elementwise, write_model
+from tests.app.sample_models import elementwise, write_model
 
 ROOT = Path(__file__).parent.parent.parent
 # What the server may take: address space, resident memory at its most, files, and time for its health when it is busy.

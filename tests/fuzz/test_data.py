@@ -6,9 +6,9 @@ import json
 from itertools import islice
 from pathlib import Path
 
+from tests.engine.layers.samples import all_samples
 from tests.fuzz import data
 from tests.fuzz.child import Limits, run
-from tests.layers.samples import all_samples
 
 # A busy machine may be slow; that a case ends at all is what a test can claim.
 LIMITS = Limits(cpu_s=20)

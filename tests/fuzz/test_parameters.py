@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from tests.engine.layers.samples import all_samples
 from tests.fuzz.child import Limits, run
 from tests.fuzz.parameters import FRONT_ENDS, cases, first_of_each
-from tests.layers.samples import all_samples
 
 # A busy machine may be slow; that a case ends at all is what a test can claim.
 LIMITS = Limits(cpu_s=20)

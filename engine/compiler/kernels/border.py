@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Module, Value, as_value, constant, vector
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
 
 # So many vectors are cleared without a loop.

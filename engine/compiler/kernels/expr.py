@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.compiler.ir import Function, Value, constant
-from engine.compiler.kernels import math
+from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions import math
 
 # Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
 DEEPEST = 80

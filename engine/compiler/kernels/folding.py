@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TypeAlias
 
-from engine.compiler.ir import Function, Index, Value, constant, element_of, lanes_below, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Value, constant, element_of, lanes_below, lanes_of, vector
 
 Fold: TypeAlias = Callable[[Function, Sequence[Value]], Value]
 

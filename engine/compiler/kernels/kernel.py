@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, lanes_of
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of
 from engine.compiler.kernels.expr import Expr, Operand, emit
 
 # What a chunk should at least take, in floating-point operations: some 5 µs of a core.

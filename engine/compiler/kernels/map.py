@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.expr import Expr, emit, weight
 from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
 

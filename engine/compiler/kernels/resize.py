@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.kernel import (
     CHUNK_BYTES,
     Epilogue,

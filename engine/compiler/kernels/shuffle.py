@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.ir import FLOAT_BYTES, Function, Value, lanes_of
+from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Value, lanes_of
 
 # Lanes of a 128-bit part, across which instructions are dearer.
 PART = 4

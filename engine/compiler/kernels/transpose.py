@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from engine.compiler.host import Host
-from engine.compiler.ir import Function, Index, Module, Value, as_value, vector
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, vector
 from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, start
 from engine.compiler.kernels.shuffle import gather, store_where, transpose_block
 

@@ -1,7 +1,7 @@
 """From operators to kernels: a rule a layer, and the walk that applies them."""
 
-from engine.compiler.lowering import conv, conv_transpose, linear, map, normalising, pool, rearrange, resize, rows
 from engine.compiler.lowering.lowering import Lowering, Options
+from engine.compiler.lowering.rules import conv, conv_transpose, linear, map, normalising, pool, rearrange, resize, rows
 from engine.compiler.lowering.walk import lower
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Number, Operand, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue
-from engine.compiler.lowering.rules import FLOAT32, NotFusedError, NotLoweredError
+from engine.compiler.lowering.rules.registry import FLOAT32, NotFusedError, NotLoweredError
 from engine.compiler.lowering.steps import Pointer, image_strides, pointer
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand

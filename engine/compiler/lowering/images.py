@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.layers.layer import Layer
+from engine.layers.definition.layer import Layer
 from engine.tensor import TensorSpec
 
 

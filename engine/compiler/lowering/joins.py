@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.layers.join import Cat
+from engine.layers.shape.join import Cat
 from engine.tensor import TensorSpec
 
 MAX_NESTING: Final = 32

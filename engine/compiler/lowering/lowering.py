@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.compiler.blueprint import Home
-from engine.compiler.host import Host
+from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.copying import make_transpose
-from engine.compiler.lowering.elementwise import Lowered, expression_of, settled
 from engine.compiler.lowering.joins import MAX_NESTING, Place
-from engine.compiler.lowering.rules import (
+from engine.compiler.lowering.rules.registry import (
     BORDERS,
     FLOAT32,
     NO_BORDER,
@@ -31,12 +30,13 @@ from engine.compiler.lowering.rules import (
     NotLoweredError,
 )
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
+from engine.compiler.lowering.terms.elementwise import Lowered, expression_of, settled
 from engine.compiler.storage import View, alarm, channels_last, constant, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.layers.binding import BoundLayer
-from engine.layers.join import Cat
-from engine.layers.layer import Layer
+from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.layer import Layer
+from engine.layers.shape.join import Cat
 from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known, known_value
 
 L = TypeVar("L", bound=Layer)

@@ -14,11 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from engine.compiler.blueprint import Home
-from engine.compiler.lowering.elementwise import RULES as ELEMENTWISE_RULES
 from engine.compiler.lowering.images import find_images
 from engine.compiler.lowering.joins import find_places
 from engine.compiler.lowering.lowering import Lowering, kind_of, layer_of
-from engine.compiler.lowering.rules import (
+from engine.compiler.lowering.rules.registry import (
     FLOAT32,
     IMAGE_LAYERS,
     RULES,
@@ -29,17 +28,18 @@ from engine.compiler.lowering.rules import (
     check_spatial_rank,
 )
 from engine.compiler.lowering.steps import ReferenceStep
+from engine.compiler.lowering.terms.elementwise import RULES as ELEMENTWISE_RULES
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError
 from engine.graph.operator import RuntimeOperator
-from engine.layers.container import Constant
-from engine.layers.join import Cat
-from engine.layers.layer import Layer
+from engine.layers.creation.container import Constant
+from engine.layers.definition.layer import Layer
+from engine.layers.shape.join import Cat
 from engine.passes import JOINS, RESIDUALS
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
-QUANTISING = ("engine.layers.quantise", "engine.layers.quantised_product")
+QUANTISING = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
 
 _log = logging.getLogger("pnnx_serve.engine")
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.activation import CELU, ELU, GELU, SELU, Mish, Softplus, Softsign
-from engine.layers.axis import checked_axis
-from engine.layers.elementwise import Curve, Elementwise
-from engine.layers.identity import Identity
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.activation import CELU, ELU, GELU, SELU, Mish, Softplus, Softsign
+from engine.layers.elementwise.elementwise import Curve, Elementwise
+from engine.layers.elementwise.identity import Identity
+from engine.layers.elementwise.piecewise import Hardswish, LeakyReLU, ReLU
+from engine.layers.elementwise.ternary import Clamp
+from engine.layers.normalisation.softmax import LogSoftmax, Softmax
 from engine.layers.onnx.adapter import Adapter, as_tensor, present, selected, shape_of
-from engine.layers.piecewise import Hardswish, LeakyReLU, ReLU
-from engine.layers.precision import widened
-from engine.layers.registry import register
-from engine.layers.softmax import LogSoftmax, Softmax
-from engine.layers.ternary import Clamp
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
 

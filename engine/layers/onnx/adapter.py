@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import may_match
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.operands.axis import may_match
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name, format_shape, spec_of
 

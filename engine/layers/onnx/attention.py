@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.attention import exponentials
-from engine.layers.axis import may_equal
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.attention.attention import exponentials
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits, only_present, selected
-from engine.layers.precision import widened
-from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, tensor
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
+from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value
 
 

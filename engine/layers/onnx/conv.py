@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.conv import Conv
-from engine.layers.conv_transpose import ConvTranspose
-from engine.layers.deform import DeformConv2d
-from engine.layers.layer import Layer
+from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.convolution.deform import DeformConv2d
+from engine.layers.convolution.pad import extend, padded_shape
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, shape_of
 from engine.layers.onnx.padding import Pair, check_auto_pad, pairs_of, per_axis, same_pairs
-from engine.layers.pad import extend, padded_shape
-from engine.layers.registry import register
-from engine.layers.spatial import Operand, spread
+from engine.layers.operands.spatial import Operand, spread
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
 

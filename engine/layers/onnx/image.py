@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes
-from engine.layers.grid import AffineGrid, GridSample
-from engine.layers.layer import Layer
+from engine.layers.convolution.pad import extend, padded_shape
+from engine.layers.convolution.window import Window, counts, overlap_add
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, check_fits
 from engine.layers.onnx.constants import needed, real_number, whole_numbers
 from engine.layers.onnx.padding import pairs_of, per_axis
-from engine.layers.pad import extend, padded_shape
-from engine.layers.precision import widened, working_dtype
-from engine.layers.reduction import INT64
-from engine.layers.registry import register
-from engine.layers.roi import MOST_SAMPLES
-from engine.layers.shape import Rearrangement
-from engine.layers.spatial import FLOATING, tensor
-from engine.layers.window import Window, counts, overlap_add
+from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.precision import widened, working_dtype
+from engine.layers.operands.spatial import FLOATING, tensor
+from engine.layers.reduction.reduction import INT64
+from engine.layers.shape.shape import Rearrangement
+from engine.layers.vision.grid import AffineGrid, GridSample
+from engine.layers.vision.roi import MOST_SAMPLES
 from engine.limits import check_scratch
 from engine.promotion import cast
 from engine.stopping import check_wanted, wanted

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.layer import Layer
-from engine.layers.matmul import Matmul
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor
-from engine.layers.precision import working_dtype
-from engine.layers.registry import register
+from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape
 

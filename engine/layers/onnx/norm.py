@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes
-from engine.layers.axis import checked_axis, may_equal, may_match
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.layer_norm import LayerNorm, RMSNorm
-from engine.layers.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
+from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
 from engine.layers.onnx.adapter import Adapter, check_fits, only_present, selected, shape_of
-from engine.layers.precision import widened
-from engine.layers.registry import register
+from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.axis import checked_axis, may_equal, may_match
+from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, format_shape
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes
-from engine.layers.layer import Layer
+from engine.layers.convolution.pad import extend, padded_shape
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import as_tensor
 from engine.layers.onnx.constants import needed, whole_numbers
-from engine.layers.pad import extend, padded_shape
-from engine.layers.registry import register
-from engine.layers.spatial import tensor
+from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.spatial import tensor
 from engine.tensor import Array, Number, TensorSpec
 
 _MODES: Final = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}

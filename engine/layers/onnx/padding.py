@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from engine.errors import ParameterError
-from engine.layers.spatial import spread
-from engine.layers.window import same_pairs
+from engine.layers.convolution.window import same_pairs
+from engine.layers.operands.spatial import spread
 
 Pair: TypeAlias = tuple[int, int]
 __all__ = ["Pair", "check_auto_pad", "pairs_of", "per_axis", "same_pairs"]

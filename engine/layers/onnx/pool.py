@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
-from engine.layers.extremum import AMax
-from engine.layers.layer import Layer
-from engine.layers.max_pool import INDEX, MaxPool, in_whole, maxima, maxima_with_indices
+from engine.layers.convolution.window import Window, check_padded, check_taps, counts
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, check_fits, present, selected
 from engine.layers.onnx.padding import Pair, check_auto_pad, pairs_of, per_axis, same_pairs
-from engine.layers.pool import AvgPool, sums
-from engine.layers.precision import working_dtype
-from engine.layers.reduction import Mean, Reduction
-from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, REAL, Operand, tensor
-from engine.layers.window import Window, check_padded, check_taps, counts
+from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.spatial import FLOATING, REAL, Operand, tensor
+from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
+from engine.layers.pooling.max_pool import INDEX, MaxPool, in_whole, maxima, maxima_with_indices
+from engine.layers.pooling.pool import AvgPool, sums
+from engine.layers.reduction.extremum import AMax
+from engine.layers.reduction.reduction import Mean, Reduction
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.stopping import wanted

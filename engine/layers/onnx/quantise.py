@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import checked_axis
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.matmul import Matmul
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present, selected
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.conv import _Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
-from engine.layers.precision import widened
-from engine.layers.registry import register
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.distribution import Multinomial
-from engine.layers.layer import Layer
+from engine.layers.creation.distribution import Multinomial
+from engine.layers.creation.randomness import generator
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.arithmetic import onnx_dtype
-from engine.layers.randomness import generator
-from engine.layers.registry import register
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import may_match
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import present, selected
-from engine.layers.precision import working_dtype
-from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, tensor
+from engine.layers.operands.axis import may_match
+from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from engine.layers.axes import checked_axes
-from engine.layers.extremum import AMax, AMin
-from engine.layers.layer import Layer
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter
-from engine.layers.reduction import LogSumExp, Mean, Prod, Reduction, Sum
-from engine.layers.registry import register
+from engine.layers.operands.axes import checked_axes
+from engine.layers.reduction.extremum import AMax, AMin
+from engine.layers.reduction.reduction import LogSumExp, Mean, Prod, Reduction, Sum
 from engine.tensor import Array, DType, TensorSpec
 
 

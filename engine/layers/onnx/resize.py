@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes
-from engine.layers.interpolation import Taps, keys_kernel, resample, triangle_kernel
-from engine.layers.layer import Layer
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.constants import whole_numbers
-from engine.layers.precision import widened
-from engine.layers.registry import register
-from engine.layers.spatial import REAL, tensor
+from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import REAL, tensor
+from engine.layers.vision.interpolation import Taps, keys_kernel, resample, triangle_kernel
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape

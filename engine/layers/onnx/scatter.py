@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axis import checked_axis, may_match
-from engine.layers.layer import Layer
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.indexing.selection import at_least_1d, check_covers, flat_places, open_grid
 from engine.layers.onnx.adapter import as_tensor, dtype_of
 from engine.layers.onnx.gather import counted, index_array, index_spec
-from engine.layers.precision import working_dtype
-from engine.layers.registry import register
-from engine.layers.selection import at_least_1d, check_covers, flat_places, open_grid
+from engine.layers.operands.axis import checked_axis, may_match
+from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import UNKNOWN, Array, Number, Shape, TensorSpec, dtype_name, format_shape

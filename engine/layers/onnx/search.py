@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.axes import replaced
-from engine.layers.axis import checked_axis
-from engine.layers.extremum import ArgMax, ArgMin
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, present, selected, shape_of
 from engine.layers.onnx.constants import needed, whole_number
 from engine.layers.onnx.gather import index_array
-from engine.layers.precision import working_dtype
-from engine.layers.reduction import INT64
-from engine.layers.registry import register
-from engine.layers.shape import Rearrangement
-from engine.layers.sorting import top_places
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import working_dtype
+from engine.layers.order.sorting import top_places
+from engine.layers.reduction.extremum import ArgMax, ArgMin
+from engine.layers.reduction.reduction import INT64
+from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, product

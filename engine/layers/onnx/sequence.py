@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.axes import replaced
-from engine.layers.axis import checked_axis
-from engine.layers.container import Arrangement
-from engine.layers.join import Cat, Stack
-from engine.layers.layer import Layer
+from engine.layers.creation.container import Arrangement
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import shape_of
 from engine.layers.onnx.constants import whole_number, whole_numbers
-from engine.layers.reduction import INT64
-from engine.layers.registry import register
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.reduction.reduction import INT64
+from engine.layers.shape.join import Cat, Stack
 from engine.tensor import UNKNOWN, Array, TensorSpec
 
 _BOOL = np.dtype(np.bool_)

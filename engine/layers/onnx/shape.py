@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import checked_axes, checked_order
-from engine.layers.expand import Tile
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, whole_number, whole_numbers
-from engine.layers.permute import Permute
-from engine.layers.reduction import INT64
-from engine.layers.registry import register
-from engine.layers.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
+from engine.layers.operands.axes import checked_axes, checked_order
+from engine.layers.reduction.reduction import INT64
+from engine.layers.shape.expand import Tile
+from engine.layers.shape.permute import Permute
+from engine.layers.shape.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
 from engine.limits import check_results, check_size
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, DType, Number, TensorSpec, format_shape, product

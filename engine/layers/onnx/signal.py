@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.axes import replaced
-from engine.layers.axis import checked_axis
-from engine.layers.fourier import never_empty
-from engine.layers.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, real_number, whole_number
-from engine.layers.precision import widened
-from engine.layers.registry import register
-from engine.layers.spatial import FLOATING, tensor
-from engine.layers.views import sliding
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import FLOATING, tensor
+from engine.layers.operands.views import sliding
+from engine.layers.signal.fourier import never_empty
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec

@@ -18,7 +18,7 @@ from app.codec.numpy_files import read_npy, read_npz, write_npz
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from app.settings import Settings
 from tests.app.pictures import npy, npz
-from tests.pnnx import build
+from tests.engine.pnnx import build
 
 SETTINGS = Settings(max_elements=1000, max_body_bytes=10_000)
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

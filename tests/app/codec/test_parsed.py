@@ -17,8 +17,8 @@ from app.codec import json_pieces, parsed
 from app.codec.json_body import parse_json_body
 from app.codec.parsed import Parsed
 from app.errors import InvalidRequestError, ServiceError
-from app.lane import Lane
-from app.memory import MemoryBudget
+from app.memory.budget import MemoryBudget
+from app.models.lane import Lane
 from app.settings import Settings
 from app.signature import Signature
 

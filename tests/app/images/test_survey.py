@@ -18,7 +18,7 @@ from app.images.decode import OpenPicture, Picture
 from app.images.excerpt import Excerpt
 from app.images.resize import resized
 from app.images.survey import format_of, survey
-from app.memory import MemoryBudget
+from app.memory.budget import MemoryBudget
 from tests.app.pictures import encoded, gradient
 
 WHITE = (255, 255, 255)

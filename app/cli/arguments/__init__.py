@@ -1,0 +1,1 @@
+"""What is named on a command line: models, files, numbers, settings."""

@@ -1,0 +1,79 @@
+"""MODEL on a command line: the name of a model in the store, or the path of a .pnnx.param file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import engine
+from app.cli.arguments.wrong_files import advice
+from app.config import ModelConfig
+from app.errors import ConfigError, ModelNotFoundError
+from app.models.model import Model
+from app.models.repository import ModelFiles, VersionFiles, scan
+from app.settings import Settings
+from app.threads import thread_budget
+from app.wording import did_you_mean, quoted
+
+_PARAM = ".param"
+
+
+def find(model: str, settings: Settings) -> ModelFiles:
+    """The files of a model. One given by its path has the default config, and one version.
+
+    Raises:
+        ModelNotFoundError: the store has no such model, or there is no such file.
+        ConfigError: the store cannot be read.
+    """
+    if not model:
+        raise ModelNotFoundError("no model is named, expected a .pnnx.param file or the name of a model in the store")
+    if model.endswith(_PARAM) or os.sep in model:
+        return _at_path(Path(model))
+    try:
+        known = {files.name: files for files in scan(settings.store)}
+    except ConfigError:
+        if said := advice(Path(model)):
+            raise ModelNotFoundError(said) from None
+        raise
+    if model not in known:
+        if said := advice(Path(model)):
+            raise ModelNotFoundError(said)
+        hint = did_you_mean(model, known)
+        raise ModelNotFoundError(f"no model '{model}'{hint}: the store '{settings.store}' has {quoted(known)}")
+    return known[model]
+
+
+def newest(files: ModelFiles) -> VersionFiles:
+    """The version that answers when none is named.
+
+    Raises:
+        ConfigError: the model's config or folder is not what it should be.
+    """
+    if files.problem is not None:
+        raise ConfigError(f"model '{files.name}': {files.problem}")
+    return files.versions[-1]
+
+
+def load(version: VersionFiles) -> engine.RuntimeGraph:
+    """The built graph of a version."""
+    return engine.load(version.param, version.bin)
+
+
+def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
+    """The model as the server would run it.
+
+    Raises:
+        ConfigError: the config does not fit the graph.
+    """
+    threads = thread_budget(settings.threads).threads
+    return Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)
+
+
+def _at_path(param: Path) -> ModelFiles:
+    if not param.name.endswith(_PARAM) or not param.is_file():
+        if said := advice(param):
+            raise ModelNotFoundError(said)
+        raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
+    name = param.name.removesuffix(_PARAM).removesuffix(".pnnx")
+    version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
+    return ModelFiles(name=name, folder=param.parent, config=ModelConfig(), versions=(version,))

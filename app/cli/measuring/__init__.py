@@ -1,0 +1,1 @@
+"""Engines that take turns, and what they took."""

@@ -1,0 +1,128 @@
+"""What ``bench`` measured, in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import engine
+from app.cli.measuring.timing import Times
+from app.render.wording import count_text, percent_text, printable, time_text
+
+_TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
+_ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What there is to tell.
+
+    Args:
+        name, session: of the model.
+        items: of the batch.
+        times, errors: of every engine, ours first.
+        kernels: of one run.
+        peak: floating-point operations a second of one core; None where it cannot be measured.
+    """
+
+    name: str
+    session: engine.Session
+    items: int
+    times: Mapping[str, Times]
+    errors: Mapping[str, float]
+    kernels: Sequence[Mapping[str, Any]]
+    peak: float | None
+
+    def text(self) -> str:
+        """All of it."""
+        lines = [self._about(), "", *self._summary(), "", *self._kernels()]
+        if len(self.times) > 1:
+            lines += ["", *self._engines()]
+        return "\n".join([*map(printable, lines), ""])
+
+    @property
+    def _threads(self) -> int:
+        return self.session.threads or 1
+
+    @property
+    def _ours(self) -> str:
+        return next(iter(self.times))
+
+    def _about(self) -> str:
+        parts = [self.name, _count(self.items, "item"), f"{self.session.backend} back end"]
+        error = self.errors[self._ours]
+        return " · ".join([*parts, _count(self._threads, "thread"), f"within {error:.0e} of the reference"])
+
+    def _summary(self) -> list[str]:
+        """Latency, throughput and arithmetic, a line each."""
+        times = self.times[self._ours]
+        figures = ("min", times.least_s), ("median", times.median_s), ("p99", times.p99_s)
+        shown = " · ".join(f"{name} {time_text(seconds * 1e6)}" for name, seconds in figures)
+        throughput = self.items / times.median_s
+        per_second = f"{throughput:,.0f}" if throughput >= 1000 else f"{throughput:.3g}"
+        lines = [f"latency     {shown} · {times.runs} runs", f"throughput  {per_second} items/s"]
+        flops = sum(each.get("flops", 0) for each in self.kernels)
+        if flops:
+            rate = flops / times.least_s
+            lines.append(f"arithmetic  {count_text(flops, 'FLOP')} · {count_text(rate, 'FLOP/s')}{self._of_peak(rate)}")
+        return lines
+
+    def _of_peak(self, rate: float) -> str:
+        if self.peak is None:
+            return ""
+        cores = "one core" if self._threads == 1 else f"{self._threads} cores"
+        return f" · {self._share(rate)} of the peak of {cores} ({count_text(self.peak, 'FLOP/s')} each)"
+
+    def _share(self, rate: float) -> str:
+        return "" if self.peak is None else percent_text(rate / (self.peak * self._threads))
+
+    def _kernels(self) -> list[str]:
+        """A row for each kernel, in the order they run, and one for all of them."""
+        total_us = sum(each["time_us"] for each in self.kernels)
+        total = (f"{total_us:.1f}", "", "", "", "", f"in {_count(len(self.kernels), 'kernel')}")
+        return _table([_TITLES, *map(self._kernel, self.kernels), total], words=2)
+
+    def _kernel(self, each: Mapping[str, Any]) -> tuple[str, ...]:
+        time_us, flops, moved = each["time_us"], each.get("flops", 0), each.get("bytes", 0)
+        rate = flops / time_us * 1e6 if time_us else 0.0
+        return (
+            f"{time_us:.1f}",
+            f"{rate / 1e9:.1f}" if rate else "",
+            self._share(rate) if rate else "",
+            f"{moved / time_us / 1e3:.1f}" if moved and time_us else "",
+            each["kernel"],
+            ", ".join(each["operators"]),
+        )
+
+    def _engines(self) -> list[str]:
+        """A row for each engine, ours first."""
+        best = self.times[self._ours].least_s
+        rows = [
+            (
+                *(time_text(seconds * 1e6) for seconds in (each.least_s, each.median_s, each.p99_s)),
+                f"{each.least_s / best:.2f}",
+                f"{self.errors[name]:.0e}",
+                name,
+            )
+            for name, each in self.times.items()
+        ]
+        return _table([_ENGINE_TITLES, *rows], words=1)
+
+
+def _table(rows: Sequence[Sequence[str]], words: int) -> list[str]:
+    """Columns of one width, numbers to the right; the last columns are words."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first_word = len(widths) - words
+    return [
+        "  ".join(
+            cell.rjust(width) if place < first_word else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

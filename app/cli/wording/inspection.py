@@ -1,0 +1,64 @@
+"""What keeps a model from being served: faults of its files, operators without a layer, a config that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import engine
+from app.cli.arguments.models import find, load, prepare
+from app.errors import ConfigError, ServiceError
+from app.models.repository import ModelFiles, VersionFiles
+from app.models.trial import NotTriedError, try_out
+from app.render.wording import printable
+from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line about a model; problem is None when all is well."""
+
+    place: str
+    problem: str | None = None
+    is_error: bool = False
+
+    def __str__(self) -> str:
+        kind = "error: " if self.is_error else "warning: "
+        return printable(f"{self.place}: " + ("ok" if self.problem is None else f"{kind}{self.problem}"))
+
+
+def inspect(model: str, settings: Settings) -> list[Finding]:
+    """Everything there is to say about a model; it can be served when no finding is an error."""
+    try:
+        files = find(model, settings)
+    except (ServiceError, ConfigError) as exc:
+        return [Finding(place=model, problem=str(exc), is_error=True)]
+    if files.problem is not None:
+        return [Finding(place=model, problem=files.problem, is_error=True)]
+    many = len(files.versions) > 1
+    return [
+        finding
+        for version in files.versions
+        for finding in _version(f"{model} version {version.number}" if many else model, files, version, settings)
+    ]
+
+
+def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Finding]:
+    strict = files.config.is_strict(settings.strict)
+    findings = [
+        Finding(place=place, problem=str(problem), is_error=isinstance(problem, engine.EngineError))
+        for problem in engine.check(version.param, version.bin, strict=strict)
+    ]
+    if not any(finding.is_error for finding in findings):
+        findings += _trial(place, files, version, settings)
+    return findings if any(finding.is_error for finding in findings) else [*findings, Finding(place=place)]
+
+
+def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Finding]:
+    """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
+    try:
+        try_out(prepare(files, load(version), settings))
+    except NotTriedError as exc:
+        yield Finding(place=place, problem=str(exc))
+    except (engine.EngineError, ConfigError, ServiceError) as exc:
+        yield Finding(place=place, problem=str(exc), is_error=True)

@@ -1,0 +1,383 @@
+"""One connection: uvicorn's protocol with bounds on what a client may send, how slowly, and how slowly it may read.
+
+Bytes are counted before the parser sees them, so that no head is collected that is too long to be answered. Every
+refusal, and every fault of the protocol, is an error in the service's one shape; it is sent after the answers to the
+requests that came before it, and then the connection ends. On the way of a good request there is a handful of
+additions and comparisons for each piece that arrives, and no timer of its own: the door looks after all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from app.codec.answers import dump_json
+from app.errors import (
+    HeadersTooLargeError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestTimeoutError,
+    ServiceError,
+    TooManyConnectionsError,
+    UrlTooLongError,
+)
+from app.http.door import Door, Pass
+
+log = logging.getLogger(__name__)
+
+# What a host may be written with (RFC 3986 section 3.2.2), and a port.
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5})?")
+_HEALTH: Final = b"/health/"
+_VERSIONS: Final = ("1.0", "1.1")
+# How long, and for how many bytes, a refused client may go on sending: an end in the midst of it could lose the answer.
+_LINGER_S: Final = 2.0
+_LINGER_BYTES: Final = 4 * 2**20
+# What the framing of a chunk may take beside its bytes: its length, and an extension nobody needs.
+_FRAMING: Final = 16
+_TRAILERS: Final = 16 * 1024
+
+
+class Connection(HttpToolsProtocol):
+    """A connection, from accept to close."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        door: Door,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.peer: str | None = None
+        self._door = door
+        self._limits = door.limits
+        self._pass = Pass.WELCOME
+        # Where the request is: its head, from the first byte on or still without one; or its body.
+        self._in_head = True
+        self._head_bytes = 0
+        self._since = 0.0
+        # Of a body: all bytes, those that were its own, and in how many pieces they came.
+        self._raw = self._payload = self._pieces = 0
+        # Set once nothing that comes is read any more: the error to end with, and when to stop waiting for the client.
+        self._is_deaf = False
+        # Before the first byte of a request there is a head already, that of none: line ends alone may fill it.
+        self.url, self.headers = b"", []
+        self._active: RequestResponseCycle = None  # type: ignore[assignment]  # as uvicorn has its cycle
+        self._error: ServiceError | None = None
+        self._farewell: ServiceError | None = None
+        self._lingers_until = 0.0
+        # Of an answer that its client has yet to take: since when, how much it took, and what was left when it was told
+        # to wait for that.
+        self._slow_since = 0.0
+        self._taken = self._paused_at = 0
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Come in, if there is room."""
+        super().connection_made(transport)
+        self.peer = self.client[0] if self.client else None
+        self._since = self.loop.time()
+        self._pass = self._door.admit(self)
+        if self._pass is Pass.REFUSED:
+            self.cut_off()
+        else:
+            self._door.waits(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        self._door.forget(self)
+        super().connection_lost(exc)
+        if self._active is not None:  # another one than the last that came, where requests were sent ahead
+            self._active.disconnected = True
+            self._active.message_event.set()
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Count a piece, and give it to the parser, of a head no more than a head may have."""
+        self._unset_keepalive_if_required()
+        if self._is_deaf:
+            self._raw += len(data)
+            if self._raw > _LINGER_BYTES:
+                self.cut_off()
+            return
+        while data and self._in_head:
+            if not self._head_bytes:
+                self._since = self.loop.time()
+            piece, data = data, b""
+            room = self._limits.head_bytes - self._head_bytes
+            if len(piece) > room:
+                piece, data = piece[:room], piece[room:]
+            self._head_bytes += len(piece)
+            self._feed(piece)
+            if self._is_deaf:
+                return
+            if self._in_head and self._head_bytes >= self._limits.head_bytes:
+                self._refuse(self._head_error())
+                return
+        if data:
+            self._raw += len(data)
+            self._feed(data)
+            if self._raw - self._payload > _TRAILERS + _FRAMING * self._pieces and not self._in_head:
+                self._refuse(InvalidRequestError("the request's chunks have more around them than in them"))
+
+    def pause_writing(self) -> None:
+        """The client takes its answer more slowly than it is made."""
+        super().pause_writing()
+        self._paused_at = self.transport.get_write_buffer_size()
+        if not self._slow_since:
+            self._slow_since, self._taken = self.loop.time(), 0
+
+    def resume_writing(self) -> None:
+        """It has taken most of what there was."""
+        super().resume_writing()
+        self._taken += self._paused_at - self.transport.get_write_buffer_size()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request; it may have come with the end of the one before."""
+        self._head_bytes = self._head_bytes or 1
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: is it one to be answered?"""
+        self._error = self._head_fault()
+        if self._error is not None:
+            raise ValueError  # the parser stops; whoever fed it looks at the error
+        super().on_headers_complete()
+        self._in_head = False
+        self._head_bytes = self._raw = self._payload = self._pieces = 0
+        self._since = self.loop.time()
+        self._door.works(self)
+        # Fields behind a chunked body are headers to the parser, but must not become any: they go nowhere.
+        self.headers = []
+        if self._pass is Pass.HEALTH_ONLY:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._payload += len(body)
+        self._pieces += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is complete; the next one may begin."""
+        self._in_head = True
+        self._head_bytes = 0
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._wait()
+
+    def on_response_complete(self) -> None:
+        """A request is answered: wait for the next one, or say why there will be none."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        self._since = self.loop.time()
+        if self.cycle.response_complete:  # the last one that came
+            if self._farewell is not None:
+                self._say(self._farewell)
+            elif self._in_head:
+                self._wait()
+                if self._head_bytes:  # the next head has begun: it has its own time
+                    self._unset_keepalive_if_required()
+
+    # What the door calls
+
+    def check(self, now: float) -> None:
+        """End what takes too long: a head, a body, an answer that is not taken."""
+        if self._is_reading_too_slowly(now):
+            self.cut_off()
+        elif self._lingers_until:
+            if self._slow_since:
+                self._lingers_until = now + _LINGER_S
+            elif now > self._lingers_until:
+                self.cut_off()
+        elif self.transport.is_closing() or self._farewell is not None:
+            return
+        elif self._in_head:
+            self._check_head(now)
+        else:
+            self._check_body(now)
+
+    def leave(self) -> None:
+        """Make room for another connection."""
+        if self._lingers_until or self.is_taking_its_answer:
+            self.cut_off()
+        else:
+            self.transport.close()
+
+    def cut_off(self) -> None:
+        """End at once, and drop what was not sent."""
+        self._is_deaf = True
+        self.transport.abort()
+
+    @property
+    def is_taking_its_answer(self) -> bool:
+        """Whether there are bytes for the client on their way."""
+        return self.transport.get_write_buffer_size() > 0
+
+    # Inside
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        self._slow_since = 0.0
+
+        async def send(message: Any) -> None:
+            # Its end is told a turn of the loop after the connection has ended, and it must not be written to before.
+            if self.flow.write_paused:
+                await self.flow.drain()
+            cycle.disconnected = cycle.disconnected or self.transport.is_closing()
+            await cycle.send(message)
+
+        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, send))
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing is upgraded to: the request is answered as it is, and what follows is in a language not spoken.
+            self._is_deaf, self._raw = True, 0
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError as exc:
+            self._refuse(self._error or _protocol_error(exc))
+
+    def _head_fault(self) -> ServiceError | None:
+        """What is wrong with a complete head; None for a good one."""
+        if len(self.url) > self._limits.url_bytes or len(self.headers) > self._limits.headers:
+            return self._head_error()
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            return InvalidRequestError("the request is of another HTTP version, expected 1.1")
+        if len(self.pipeline) >= self._limits.pipelined:
+            return QueueFullError(
+                f"too many requests wait on this connection, at most {self._limits.pipelined} may",
+                retry_after_s=self._limits.retry_after_s,
+            )
+        if self._pass is Pass.HEALTH_ONLY and not self.url.startswith(_HEALTH):
+            return TooManyConnectionsError("too many open connections", retry_after_s=self._limits.retry_after_s)
+        return _header_fault(self.headers, version)
+
+    def _head_error(self) -> ServiceError:
+        limits = self._limits
+        if len(self.url) > limits.url_bytes:
+            return UrlTooLongError(f"the URL is too long, expected at most {limits.url_bytes} bytes")
+        if len(self.headers) > limits.headers:
+            return HeadersTooLargeError(f"too many headers, expected at most {limits.headers}")
+        allowed = limits.head_bytes - limits.url_bytes
+        return HeadersTooLargeError(f"the headers are too long, expected at most {allowed} bytes")
+
+    def _wait(self) -> None:
+        self._since = self.loop.time()
+        self._door.waits(self)
+
+    def _check_head(self, now: float) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # a request that came before is being answered
+        is_between = not self._head_bytes and self.cycle is not None
+        if now - self._since <= (self._limits.keep_alive_s if is_between else self._limits.header_timeout_s):
+            return
+        if self._head_bytes:
+            self._refuse(RequestTimeoutError("the request's headers did not arrive in time"))
+        else:
+            self.transport.close()
+
+    def _check_body(self, now: float) -> None:
+        took = now - self._since
+        if self.flow.read_paused:  # it is the server that does not read
+            self._since = now
+            self._raw = self._payload = self._pieces = 0
+        elif self.cycle.response_complete:
+            # The answer did not need the rest of the body; what is left of it must come soon.
+            if took > self._limits.header_timeout_s:
+                self.cut_off()
+        elif took > self._limits.body_timeout_s or (
+            took > self._limits.header_timeout_s
+            and self._raw < (took - self._limits.header_timeout_s) * self._limits.rate
+        ):
+            self._refuse(RequestTimeoutError("the request's body did not arrive in time"))
+
+    def _is_reading_too_slowly(self, now: float) -> bool:
+        """Whether the client has taken less of its answer than it should have by now."""
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent:
+            if self.cycle is None or self.cycle.response_complete:
+                self._slow_since = 0.0
+            return False
+        if not self._slow_since:
+            self._slow_since, self._taken = now, 0
+        took = now - self._slow_since
+        allowed = took - self._limits.header_timeout_s
+        taken = self._taken + (self._paused_at - unsent if self.flow.write_paused else 0)
+        return took > self._limits.answer_timeout_s or (allowed > 0 and taken < allowed * self._limits.rate)
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Read nothing more, and end with this error: now, or after the answers that are due before it."""
+        self._is_deaf, self._raw, self._farewell = True, 0, error
+        log.debug("refused: %s", error.message)
+        if not self._in_head:  # the last request is the one that is broken
+            if self.pipeline:
+                self.pipeline.popleft()  # it has not begun, and another one is being answered
+                self.cycle = self.pipeline[0][0] if self.pipeline else self._active
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+        elif self.cycle is not None and not self.cycle.response_complete:
+            return
+        self._say(error)
+
+    def _say(self, error: ServiceError) -> None:
+        """Send the error as the last answer, and wait a little for the client to take it before the connection ends."""
+        body = dump_json(error.body())
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "x-request-id": secrets.token_hex(8),
+            "x-content-type-options": "nosniff",
+            **error.headers,
+            "connection": "close",
+        }
+        lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
+        self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", body]))
+        self._unset_keepalive_if_required()
+        self._door.waits(self)
+        self._lingers_until = self.loop.time() + _LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+
+
+def _protocol_error(exc: httptools.HttpParserError) -> ServiceError:
+    # What the parser says of a fault in one of our own callbacks, as for a target that is no URL, names Python.
+    is_target = isinstance(exc, (httptools.HttpParserCallbackError, httptools.HttpParserInvalidURLError))
+    return InvalidRequestError(f"the request is not HTTP/1.1: {'its target is no path' if is_target else exc}")
+
+
+def _header_fault(headers: list[tuple[bytes, bytes]], version: str) -> ServiceError | None:
+    """What RFC 9112 tells a server to refuse, so that nobody on the way reads the request differently."""
+    hosts = 0
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+            if not _HOST.fullmatch(value):
+                return InvalidRequestError("the Host header names no host")
+        elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
+            return InvalidRequestError("the Transfer-Encoding is not one this server takes, expected chunked")
+    if hosts > 1 or (not hosts and version == "1.1"):
+        return InvalidRequestError(f"found {hosts} Host headers, expected one")
+    return None

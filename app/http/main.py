@@ -1,0 +1,72 @@
+"""The app: wiring, and nothing else. Importing this module does nothing; ``create_app`` builds everything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from app.http.edge import Edge
+from app.http.openapi import install_openapi
+from app.http.responses import install_error_handlers
+from app.http.routes import graph, health, infer, models, pages
+from app.models.plugins import load_plugins
+from app.serving.dataplane import DataPlane
+from app.settings import Settings
+
+DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.
+
+Every error is `{"error": {"code", "message", "detail"?}}`."""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """An app that serves the models of settings.store; without settings those of the environment.
+
+    Models begin to load when the app's lifespan starts, and all work ends with it.
+    """
+    settings = settings if settings is not None else Settings.from_env()
+    load_plugins(settings.plugins)
+    # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
+    app = FastAPI(
+        title="pnnx-serve",
+        version=_version(),
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+    )
+    app.state.settings = settings
+    app.state.dataplane = DataPlane(settings)
+    for room in (health, infer, models, graph, pages):
+        app.include_router(room.router)
+    install_error_handlers(app)
+    install_openapi(app)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
+    app.add_middleware(Edge, access_log=settings.access_log)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    plane: DataPlane = app.state.dataplane
+    await plane.start()
+    try:
+        yield
+    finally:
+        await plane.close()
+
+
+def _version() -> str:
+    try:
+        return version("pnnx-serve")
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return "0"

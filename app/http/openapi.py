@@ -1,0 +1,192 @@
+"""The OpenAPI document: what FastAPI cannot know of routes that read their body raw, with examples that work.
+
+The examples are made from the models that are being served, so that each can be sent as it stands: its name begins
+with the status it gets, ``x-status`` says it for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
+from app.http.example_answers import ANSWERS, PIXEL
+from app.http.schemas import ErrorBody, InferBody
+from app.models.model import Model
+from app.models.store import Version
+from app.serving.dataplane import DataPlane
+
+_MAX_EXAMPLE_ELEMENTS: Final = 512
+_MAX_EXAMPLE_MODELS: Final = 8
+
+_TENSOR: Final = {
+    "oneOf": [
+        {"type": "array", "items": {}, "description": "nested lists of numbers"},
+        {"type": "number"},
+        {
+            "type": "object",
+            "properties": {
+                "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                "dtype": {"type": "string", "example": "float32"},
+                "data": {"type": "array", "items": {}, "description": "flat or nested"},
+                "b64": {"type": "string", "description": "base64 of the raw little-endian bytes, instead of data"},
+            },
+        },
+        {
+            "type": "object",
+            "properties": {"image": {"type": "string", "description": "base64 of an encoded picture"}},
+            "required": ["image"],
+        },
+    ]
+}
+_JSON_BODY: Final = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "model": {"type": "string"},
+        "version": {"type": "integer"},
+        "inputs": {
+            "description": "one tensor for a model with one input, or an object of tensors by input name",
+            "anyOf": [*_TENSOR["oneOf"], {"type": "object", "additionalProperties": _TENSOR}],
+        },
+        "outputs": {"type": "array", "items": {"type": "string"}, "description": "names of the outputs wanted"},
+        "parameters": {"type": "object", "description": "as the query parameters of the model's task"},
+    },
+}
+_FILE: Final = {"type": "string", "format": "binary"}
+
+
+def _query(name: str, kind: str, text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": {"type": kind}, "description": text}
+
+
+_ERRORS: Final = {
+    400: "malformed request", 404: "unknown model or version", 406: "no answer of the kind Accept asks for",
+    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
+    429: "too many requests are waiting", 500: "our fault", 503: "the model is not ready", 504: "too late",
+}  # fmt: skip
+
+# What FastAPI's route decorator is told of both routes.
+INFER_DOCUMENTATION: Final[dict[str, Any]] = {
+    "responses": {
+        200: {
+            "model": InferBody,
+            "description": "the result; a picture of it where the task has one",
+            "content": {JSON: {"examples": ANSWERS}, NPZ: {"schema": _FILE}, PNG: {"schema": _FILE}},
+        },
+        **{status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()},
+    },
+    "openapi_extra": {
+        "parameters": [
+            _query("model", "string", "name of the model; may be left out when there is one, or a default"),
+            _query("version", "integer", "version of the model; the highest one without it"),
+            _query("outputs", "string", "raw outputs: true, false, or names by comma; for pictures none by default"),
+            _query("top_k", "integer", "classification: how many classes"),
+            _query("activation", "string", "classification: softmax, sigmoid, none or auto"),
+            _query("score_threshold", "number", "detection: least score"),
+            _query("iou_threshold", "number", "detection: most overlap of two boxes of a class"),
+            _query("max_detections", "integer", "detection: how many boxes"),
+            _query("threshold", "number", "segmentation: least probability of a class"),
+            _query("min_area", "integer", "segmentation: least pixels of a class"),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": _JSON_BODY},
+                FORM: {
+                    "schema": {
+                        "type": "object",
+                        "properties": {
+                            "file": {"type": "array", "items": _FILE, "description": "pictures, .npy or .npz"}
+                        },
+                    }
+                },
+                "image/*": {"schema": _FILE},
+                NPY: {"schema": _FILE},
+                NPZ: {"schema": _FILE},
+            },
+        },
+    },
+}
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Let the app make its document when asked for it, and anew when other models are ready: examples follow them."""
+    made: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
+
+    def document() -> dict[str, Any]:
+        ready = _ready(app.state.dataplane)
+        key = tuple((version.name, version.number) for version in ready)
+        if key not in made:
+            made.clear()
+            made[key] = _document(app, ready)
+        return made[key]
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _ready(plane: DataPlane) -> list[Version]:
+    """The newest version of every model, where it runs."""
+    newest = [entry.versions[-1] for entry in plane.store.entries if entry.versions]
+    return [version for version in newest if version.model is not None]
+
+
+def _document(app: FastAPI, ready: list[Version]) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
+    )
+    paths = document["paths"]
+    _drop_validation_errors(document)
+    _add_examples(paths["/infer"], ready[:_MAX_EXAMPLE_MODELS], named=True)
+    if ready:
+        _add_examples(paths["/models/{name}/infer"], ready[:1], named=False)
+        for path, operations in paths.items():
+            for operation in operations.values() if "{name}" in path else ():
+                operation["parameters"][0]["example"] = ready[0].name
+    return document
+
+
+def _drop_validation_errors(document: dict[str, Any]) -> None:
+    """Take out the 422 FastAPI promises for parameters of the wrong type: here they get 400, in the one shape."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+
+
+def _add_examples(path: dict[str, Any], versions: list[Version], *, named: bool) -> None:
+    examples = {
+        f"{status} {title}": {"summary": title, "x-status": status, "value": value}
+        for version in versions
+        if version.model is not None
+        for title, status, value in _examples(version.model, named)
+    }
+    if named:
+        unknown = {"model": "no-such-model", "inputs": [[0]]}
+        examples["404 unknown model"] = {"summary": "unknown model", "x-status": 404, "value": unknown}
+    path["post"]["requestBody"]["content"][JSON]["examples"] = examples
+
+
+def _examples(model: Model, named: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    name = {"model": model.name} if named else {}
+    title = f"{model.name}: " if named else ""
+    zeros = model.example_inputs()
+    if zeros is not None and sum(array.size for array in zeros.values()) <= _MAX_EXAMPLE_ELEMENTS:
+        inputs = {key: array.tolist() for key, array in zeros.items()}
+        yield f"{title}tensors", 200, {**name, "inputs": inputs}
+        flat = {k: {"shape": [*a.shape], "dtype": a.dtype.name, "data": a.ravel().tolist()} for k, a in zeros.items()}
+        yield f"{title}flat tensors with shape and dtype", 200, {**name, "inputs": flat}
+    takes_any_size = model.preprocessor is not None and model.preprocessor.config.resize != "none"
+    if takes_any_size and len(model.signature.inputs) == 1:
+        yield f"{title}picture", 200, {**name, "inputs": {"image": PIXEL}}
+    yield f"{title}inputs missing", 400, name
+    yield (
+        f"{title}wrong shape",
+        422,
+        {**name, "inputs": {port.name: [[[[[[[0]]]]]]] for port in model.signature.inputs}},
+    )

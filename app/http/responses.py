@@ -1,0 +1,97 @@
+"""Answers of the service's own kind: JSON through orjson, and errors in their one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.codec.answers import dump_json
+from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
+from app.memory.budget import Allowance
+from app.wording import brief, cut
+
+# A slow client's answer waits here, where it is counted, and not in the socket's buffer.
+_PIECE: Final = 1 << 20
+
+
+class ChargedResponse(Response):
+    """An answer whose request holds memory until it is sent.
+
+    Args:
+        pieces: its body, whole or cut anywhere.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], allowance: Allowance, media_type: str) -> None:
+        length = sum(map(len, pieces))
+        super().__init__(headers={"content-length": str(length)}, media_type=media_type)
+        self._pieces = pieces
+        self._allowance = allowance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, a large one in pieces: each waits until those before it are on their way."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            *others, last = [*_cut(self._pieces)] or [b""]
+            for piece in others:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": last})
+        finally:
+            self._allowance.close()
+
+
+def _cut(pieces: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    for piece in pieces:
+        if len(piece) <= _PIECE:
+            yield piece
+        else:
+            whole = memoryview(piece)  # no copies of all of it while it waits
+            yield from (whole[start : start + _PIECE] for start in range(0, len(piece), _PIECE))
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(dump_json(value), status, headers=headers, media_type="application/json")
+
+
+def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+    """An error in its one shape."""
+    return json_response(error.body(), error.status, {**(headers or {}), **error.headers})
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Give the service's own errors, and those of FastAPI and Starlette, their one shape."""
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+
+
+async def _service_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, ServiceError)
+    return error_response(exc)
+
+
+async def _http_exception(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    headers = dict(exc.headers or {})
+    path = request.scope["path"]  # not request.url: that is made with what the client says its Host is
+    if exc.status_code == NotFoundError.status:
+        return error_response(NotFoundError(f"no such path: {cut(path)}; /docs has all there are"))
+    if exc.status_code == MethodNotAllowedError.status:
+        allowed = headers.get("Allow", "")
+        message = f"{cut(path)} does not take {cut(request.method)}, expected {allowed or 'another method'}"
+        return error_response(MethodNotAllowedError(message), headers)
+    return error_response(http_error(exc.status_code, str(exc.detail)), headers)
+
+
+async def _validation_error(request: Request, exc: Exception) -> Response:
+    """A query or path parameter that is not of its type: the request is malformed, whatever the model is."""
+    assert isinstance(exc, RequestValidationError)
+    problems = [f"{error['loc'][-1]}: {error['msg']}, found {brief(error.get('input'))}" for error in exc.errors()]
+    return error_response(InvalidRequestError("; ".join(problems)))

@@ -1,0 +1,111 @@
+"""GET /graph and /models/{name}/graph: what a model does, and how long each step takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+import engine
+from app.errors import InvalidRequestError, ModelNotReadyError
+from app.http.responses import ChargedResponse
+from app.http.routes.state import dataplane
+from app.http.schemas import ErrorBody
+from app.models.store import Version
+from app.render import MEDIA_TYPES, render
+from app.serving.dataplane import DataPlane
+
+router = APIRouter(tags=["graph"])
+
+_PARAM_TYPE: Final = "text/plain; charset=utf-8"
+_MAX_TEXT_BYTES: Final = 1 << 28
+# What an operator takes in its description and in a drawing of it, layout included.
+_OPERATOR_BYTES: Final = 1 << 14
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
+    **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503, 504)},
+}
+Format = Annotated[
+    Literal["json", "svg", "dot", "mermaid", "text", "param"], Query(description="param is the model's own file")
+]
+Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
+VersionNumber = Annotated[int | None, Query(ge=1, description="the highest one without it")]
+
+
+@router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)
+async def graph(
+    request: Request,
+    model: Annotated[str | None, Query(description="may be left out when there is one, or a default")] = None,
+    version: VersionNumber = None,
+    format: Format = "json",
+    profile: Profile = False,
+) -> Response:
+    """Operators, operands, shapes, weights and costs."""
+    return await _graph(dataplane(request), model, version, format, profile)
+
+
+@router.get("/models/{name}/graph", responses=_RESPONSES, summary="The graph of this model", response_class=Response)
+async def model_graph(
+    request: Request, name: str, version: VersionNumber = None, format: Format = "json", profile: Profile = False
+) -> Response:
+    """As /graph, with the model in the path."""
+    return await _graph(dataplane(request), name, version, format, profile)
+
+
+async def _graph(plane: DataPlane, name: str | None, number: int | None, format: str, profile: bool) -> Response:
+    version, deadline = plane.store.version(name, number), plane.deadline()
+    model, retry_after_s = version.model, plane.settings.retry_after_s
+    assert model is not None  # Store.version returns ready versions only
+    if format == "param":
+        if profile:
+            raise InvalidRequestError("profile: the model's own file has no times, expected another format")
+        cost, media_type = _size(version, retry_after_s), _PARAM_TYPE
+        draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
+    else:
+        times = await plane.profile(version, deadline) if profile else []
+        cost, media_type = _OPERATOR_BYTES * len(model.session.graph.operators), MEDIA_TYPES[format]
+        draw = lambda: render(_description(version, times), format).encode()  # noqa: E731
+    # What was measured is of one request; all else is the same for everybody.
+    key = (model, format, object() if profile else None)
+    return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
+
+
+def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
+    allowance = plane.memory.open()
+    try:
+        allowance.charge(len(text))
+        return ChargedResponse([text], allowance, media_type)
+    except BaseException:
+        allowance.close()
+        raise
+
+
+def _size(version: Version, retry_after_s: int) -> int:
+    try:
+        return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
+    except OSError:
+        raise ModelNotReadyError(f"model '{version.name}': its file is gone", retry_after_s=retry_after_s) from None
+
+
+def _text(version: Version, retry_after_s: int) -> bytes:
+    """The text file as it lies in the store."""
+    try:
+        return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
+    except engine.EngineError as exc:
+        raise ModelNotReadyError(f"model '{version.name}': {exc}", retry_after_s=retry_after_s) from None
+
+
+def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:
+    """The engine's description under the store's name, with the measured times."""
+    assert version.model is not None  # Store.version returns ready versions only
+    description = version.model.session.describe()
+    measured = {row["index"]: row["time_us"] for row in times}
+    operators = [
+        operator | ({"time_us": measured[operator["index"]]} if operator["index"] in measured else {})
+        for operator in description["operators"]
+    ]
+    return {**description, "name": version.name, "version": version.number, "operators": operators}

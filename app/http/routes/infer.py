@@ -1,0 +1,143 @@
+"""POST /infer and /models/{name}/infer.
+
+The body is read raw: what it is, its Content-Type says, and no framework parses tensors well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.answers import dump_json, dump_pieces, json_tensors
+from app.codec.forms import read_outputs
+from app.codec.message import Message, read_version
+from app.codec.numpy_files import write_npz
+from app.codec.parse import JSON, NPZ, PNG, parse, reads_all
+from app.errors import InvalidRequestError
+from app.http.accept import choose
+from app.http.body import read_body, until_disconnect
+from app.http.openapi import INFER_DOCUMENTATION
+from app.http.responses import ChargedResponse
+from app.http.routes.state import dataplane
+from app.memory.budget import Allowance
+from app.models.model import InferRequest
+from app.serving.dataplane import Answer, DataPlane
+from app.tasks.registry import parameter_names
+from app.wording import brief, cut, did_you_mean
+
+router = APIRouter(tags=["inference"])
+
+# Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
+_INLINE_BYTES: Final = 64 * 1024
+_QUERY: Final = ("model", "version", "outputs")
+_PARAMETERS: Final = parameter_names()
+
+
+@router.post("/infer", **INFER_DOCUMENTATION, summary="Run a model")
+async def infer(request: Request) -> Response:
+    """The model is named by ?model=, by "model" in the body, or is the default one."""
+    return await _answer(request, None)
+
+
+@router.post("/models/{name}/infer", **INFER_DOCUMENTATION, summary="Run this model")
+async def infer_model(request: Request, name: str) -> Response:
+    """As /infer, with the model in the path."""
+    return await _answer(request, name)
+
+
+async def _answer(request: Request, name: str | None) -> Response:
+    allowance = dataplane(request).memory.open()
+    try:
+        with allowance:
+            content, media_type = await _content(request, name, allowance)
+    except BaseException:
+        allowance.close()
+        raise
+    return ChargedResponse(content, allowance, media_type)
+
+
+async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[list[bytes], str]:
+    plane = dataplane(request)
+    deadline = plane.deadline()
+    accept = request.headers.get("accept", "")
+    media_type = choose(accept, (JSON, NPZ, PNG))
+    query = _query(request)
+    body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
+    message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
+    message = _merged(message, query, name)
+    if media_type == PNG and not plane.can_draw(message.model, message.version):
+        media_type = choose(accept, (JSON, NPZ))
+    if media_type == NPZ and message.outputs is None:
+        message = replace(message, outputs=True)
+    work = replace(_request(message), draw=media_type == PNG)
+    answer = asyncio.create_task(plane.infer(message.model, message.version, work, _ENCODERS[media_type], deadline))
+    return await until_disconnect(request, answer), media_type
+
+
+async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
+    work = partial(parse, body, content_type, plane.settings)
+    is_short = len(body) <= _INLINE_BYTES or not reads_all(body, content_type)
+    return work() if is_short else await plane.offload(work, deadline)
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    for key in request.query_params:
+        if key not in (*_QUERY, *_PARAMETERS):
+            raise InvalidRequestError(
+                f"unknown query parameter '{cut(key)}'{did_you_mean(key, (*_QUERY, *_PARAMETERS))}"
+            )
+    return request.query_params
+
+
+def _merged(message: Message, query: Mapping[str, str], name: str | None) -> Message:
+    """The message with what path and query say; the same thing said twice must be the same."""
+    outputs = read_outputs(query["outputs"]) if "outputs" in query else None
+    return replace(
+        message,
+        model=_agreed("model", name, query.get("model"), message.model),
+        version=_agreed("version", read_version(query.get("version")), message.version),
+        outputs=message.outputs if outputs is None else outputs,
+        parameters={**message.parameters, **{key: query[key] for key in _PARAMETERS if key in query}},
+    )
+
+
+def _agreed(what: str, *said: Any) -> Any:
+    values = [value for value in said if value is not None]
+    for value in values[1:]:
+        if value != values[0]:
+            raise InvalidRequestError(f"{what}: found both {brief(values[0])} and {brief(value)} in one request")
+    return values[0] if values else None
+
+
+def _request(message: Message) -> InferRequest:
+    return InferRequest(decode=message.decode, outputs=message.outputs, parameters=message.parameters)
+
+
+def _as_json(answer: Answer) -> list[bytes]:
+    result = answer.result
+    body: dict[str, Any] = {"model": answer.model, "version": answer.version}
+    if result.predictions is not None:
+        body["predictions"] = result.predictions[0] if len(result.predictions) == 1 else result.predictions
+    if result.outputs or result.predictions is None:
+        body["outputs"] = json_tensors(result.outputs)
+    body["timing"] = result.timing.as_ms()
+    return dump_pieces(body) if result.outputs else [dump_json(body)]
+
+
+def _as_npz(answer: Answer) -> list[bytes]:
+    return [write_npz(answer.result.outputs)]
+
+
+def _as_png(answer: Answer) -> list[bytes]:
+    assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
+    return [answer.result.drawing]
+
+
+_ENCODERS: Final[dict[str, Callable[[Answer], list[bytes]]]] = {JSON: _as_json, NPZ: _as_npz, PNG: _as_png}

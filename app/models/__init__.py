@@ -1,0 +1,1 @@
+"""Models: found in a folder, loaded side by side, tried, watched, listed, and run in lanes."""

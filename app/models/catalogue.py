@@ -1,0 +1,87 @@
+"""Models as plain data, for /models and the start-up table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import engine
+from app.models.store import Entry, Store, Version
+
+
+def summaries(store: Store) -> list[dict[str, Any]]:
+    """One short row a model."""
+    default = store.default_name  # asked once: it looks at every model
+    return [summary(entry, default) for entry in store.entries]
+
+
+def summary(entry: Entry, default: str | None) -> dict[str, Any]:
+    """Name, task, state, versions; a reason where it failed."""
+    return {
+        "name": entry.name,
+        "task": entry.files.config.task,
+        "default": entry.name == default,
+        "state": entry.state,
+        "reason": entry.reason,
+        "versions": [_short(version) for version in entry.versions],
+    }
+
+
+def details(entry: Entry, store: Store) -> dict[str, Any]:
+    """The summary, and what a client must know to use the model: inputs, outputs, labels, preprocessing, figures.
+
+    Inputs and outputs at the top are those of the version that answers when a request names none.
+    """
+    running = [version for version in entry.versions if version.model is not None]
+    current = running[-1] if running else None
+    return {
+        **summary(entry, store.default_name),
+        "inputs": _ports(current, "inputs"),
+        "outputs": _ports(current, "outputs"),
+        "labels": None if entry.files.labels is None else list(entry.files.labels),
+        "preprocess": _preprocess(current),
+        "batching": {"enabled": False},
+        "versions": [_long(version) for version in entry.versions],
+    }
+
+
+def _short(version: Version) -> dict[str, Any]:
+    row: dict[str, Any] = {"version": version.number, "state": version.state, "reason": version.reason}
+    if version.model is not None:
+        session = version.model.session
+        row |= {"backend": session.backend, "compile_failure": session.compile_failure}
+    return row
+
+
+def _long(version: Version) -> dict[str, Any]:
+    row = _short(version)
+    if version.model is not None:
+        row |= {
+            "inputs": _ports(version, "inputs"),
+            "outputs": _ports(version, "outputs"),
+            "threads": version.model.session.threads,
+            "load_ms": round(version.load_s * 1e3, 1),
+            "running": version.lane.running,
+            "queued": version.lane.queued,
+            "statistics": version.statistics.as_dict(),
+        }
+    return row
+
+
+def _ports(version: Version | None, side: str) -> list[dict[str, Any]]:
+    if version is None or version.model is None:
+        return []
+    return [port_row(port) for port in getattr(version.model.signature, side)]
+
+
+def port_row(port: engine.Port) -> dict[str, Any]:
+    """``{"name", "shape", "dtype"}``; null for an open dimension, and where the graph does not tell."""
+    if port.spec is None:
+        return {"name": port.name, "shape": None, "dtype": None}
+    return {"name": port.name, "shape": list(port.spec.shape), "dtype": port.spec.dtype.name}
+
+
+def _preprocess(version: Version | None) -> dict[str, Any] | None:
+    if version is None or version.model is None or version.model.preprocessor is None:
+        return None
+    preprocessor = version.model.preprocessor
+    return {"input": preprocessor.port.name, **preprocessor.config.model_dump(mode="json")}

@@ -1,0 +1,40 @@
+"""Which files a model is made of, so that others in their places are noticed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from app.config import FILE_NAME
+from app.models.repository import ModelFiles, VersionFiles
+
+Identity: TypeAlias = tuple[tuple[int, ...] | None, ...]
+
+
+def identify(files: ModelFiles, version: VersionFiles) -> Identity:
+    """What is another one as soon as the pair, the config or the labels are replaced or written to."""
+    return tuple(_identify(path) for path in _paths(files, version))
+
+
+def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
+    """Whether it is a pair that lies in the store itself, without a folder of its own."""
+    return version.param.parent == files.folder
+
+
+def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
+    yield from (version.param, version.bin)
+    if not is_pair(files, version):
+        yield files.folder / FILE_NAME
+        if isinstance(files.config.labels, str):
+            yield files.folder / files.config.labels
+
+
+def _identify(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    # The last one cannot be set: a tool that restores a file's time does not hide that it has written to it.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

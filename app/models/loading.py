@@ -1,0 +1,74 @@
+"""One version of a model, from its files to something that answers; or the reason why not."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import engine
+from app.errors import ConfigError, ServiceError
+from app.models.crew import LoadingStoppedError, Stop
+from app.models.model import Model
+from app.models.repository import ModelFiles, VersionFiles
+from app.progress import compiling
+from app.settings import Settings
+from app.wording import told
+
+log = logging.getLogger(__name__)
+
+_MAX_WARNINGS: Final = 20
+
+
+class LoadFailedError(Exception):
+    """A version cannot be served; the text is its reason, for everybody to see."""
+
+
+def load_model(
+    files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, *, verify: bool = False
+) -> Model:
+    """Build, compile and try a version.
+
+    Args:
+        threads: cores one run may use.
+        stop: asked between the parts of it whether it is still wanted.
+        verify: whether the checksums of the weights are looked at: somebody has just written them.
+
+    Raises:
+        LoadFailedError: whatever it is that goes wrong.
+    """
+    try:
+        with engine.cancelling(stop.is_void):
+            return _load(files, version, settings, threads, stop, verify)
+    except (engine.EngineError, ConfigError, ServiceError) as exc:
+        raise LoadFailedError(told(str(exc))) from exc
+    except LoadingStoppedError as exc:
+        raise LoadFailedError("loading was stopped") from exc
+    except MemoryError as exc:
+        raise LoadFailedError("it takes more memory than there is") from exc
+    except RecursionError as exc:
+        raise LoadFailedError("nested too deeply") from exc
+    except BaseException as exc:  # a fault of ours, or of a plug-in that wants to end the process
+        log.exception("model '%s' version %d", files.name, version.number)
+        raise LoadFailedError("internal error while loading; the server's log says more") from exc
+
+
+def _load(
+    files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, verify: bool
+) -> Model:
+    graph = engine.load(version.param, version.bin, strict=files.config.is_strict(settings.strict), verify=verify)
+    _log_warnings(files.name, version.number, [str(warning) for warning in graph.warnings])
+    stop.check()
+    model = Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)
+    stop.check()
+    if settings.warmup:
+        with compiling(files.name) as progress:
+            model.warm_up(progress, stop.is_void)
+    stop.check()
+    return model
+
+
+def _log_warnings(name: str, number: int, warnings: list[str]) -> None:
+    for warning in warnings[:_MAX_WARNINGS]:
+        log.warning("model '%s' version %d: %s", name, number, told(warning))
+    if len(warnings) > _MAX_WARNINGS:
+        log.warning("model '%s' version %d: and %d more warnings", name, number, len(warnings) - _MAX_WARNINGS)

@@ -1,0 +1,295 @@
+"""One served version of a model: graph, session, preprocessing and task. Knows neither HTTP nor the event loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+import engine
+from app.config import ModelConfig
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
+from app.images.placement import Placement
+from app.images.preprocess import find_preprocessor
+from app.memory.budget import charge, charged, would_fit
+from app.models.sessions import open_session
+from app.models.statistics import Timing
+from app.progress import CompileProgress
+from app.settings import Settings
+from app.signature import Inputs, Signature
+from app.tasks.registry import make_task
+from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
+from app.wording import cut, quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferRequest:
+    """What is to be run, independent of how it was sent.
+
+    outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
+    none for pictures.
+    draw: whether the predictions are wanted as a picture as well.
+    """
+
+    decode: Callable[[Signature], Inputs]
+    outputs: tuple[str, ...] | bool | None = None
+    draw: bool = False
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferResult:
+    """What came out: the raw outputs asked for, what was found for each item, and where the time went.
+
+    drawing: the PNG, where it was asked for.
+    """
+
+    outputs: dict[str, NDArray[Any]]
+    predictions: Sequence[Finding] | None
+    items: int
+    timing: Timing
+    drawing: bytes | None = None
+
+
+class Model:
+    """Runs requests; many threads may call it at once.
+
+    Args:
+        name, graph, config, labels: what the store found.
+        threads: cores one run may use.
+
+    Raises:
+        ConfigError: the config does not fit the graph.
+        EngineError: the graph cannot run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: engine.RuntimeGraph,
+        config: ModelConfig,
+        labels: tuple[str, ...] | None,
+        *,
+        threads: int,
+        settings: Settings,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.labels = labels
+        self.session = open_session(graph, settings, min(config.threads or threads, threads))
+        self.preprocessor = find_preprocessor(graph.inputs, config, settings)
+        self.signature = Signature(
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
+        )
+        self._task = make_task(TaskContext(config=config, signature=self.signature, labels=labels))
+
+    def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
+        """Decode, preprocess, run, predict.
+
+        cancelled: asked between operators; the run stops when it says yes.
+
+        Raises:
+            ServiceError: the request does not fit this model.
+            EngineError: the engine refuses the tensors, or fails.
+            ConfigError: the outputs are not what the config promises.
+        """
+        timing, start = Timing(), time.perf_counter()
+        options = self._task.options(request.parameters)
+        wanted = self._wanted(request.outputs)
+        inputs = request.decode(self.signature)
+        timing.decode_s = time.perf_counter() - start
+        if request.draw:
+            self._check_drawable(inputs)
+        tensors, placements = self._tensors(inputs, timing)
+        start = time.perf_counter()
+        with charged(self.session.estimate_bytes(tensors)):
+            result = self.session.run(tensors, cancelled=cancelled)
+            charge(sum(array.nbytes for array in result))
+        timing.infer_s = time.perf_counter() - start
+        outputs = dict(zip(result.names, result, strict=True))
+        start = time.perf_counter()
+        predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
+        if wanted is None:
+            wanted = () if placements else tuple(outputs)
+        drawing = self._draw(inputs, predictions) if request.draw and predictions else None
+        timing.postprocess_s = time.perf_counter() - start
+        return InferResult(
+            outputs={name: outputs[name] for name in wanted},
+            predictions=predictions,
+            items=len(placements) or _batch(tensors.values()),
+            timing=timing,
+            drawing=drawing,
+        )
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether its predictions can be shown as a picture."""
+        return isinstance(self._task, DrawingTask)
+
+    def profile(self) -> list[dict[str, Any]]:
+        """Each operator's measured time for one run on zeros; the run before it, which warms caches, is not counted.
+
+        Raises:
+            InvalidRequestError: the graph leaves sizes open, so there is no input to measure with.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            raise InvalidRequestError(
+                "profile: the model leaves its input's size open, so there is nothing to run it on"
+            )
+        self.session.run(inputs)
+        return self.session.run(inputs, profile=True).profile or []
+
+    def compile(
+        self,
+        batch: int | None = None,
+        *,
+        refresh: bool = False,
+        progress: CompileProgress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> dict[str, Any] | None:
+        """Compile what runs of one item, or of a batch, will need; ``Session.prepare`` says what it returns.
+
+        None as well where the graph and the config leave a size open.
+
+        Raises:
+            EngineError: the model takes no such batch, or cannot be compiled though it must.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            return None
+        specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
+        return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress, cancelled=cancelled)
+
+    def warm_up(self, progress: CompileProgress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
+        """Compile, and run once on zeros, predictions included: False when the graph leaves sizes open.
+
+        How other batches than the exported one run is settled as well, which the first of them would have to wait for.
+
+        Args:
+            progress: told how far compiling is.
+            cancelled: asked between kernels and between operators whether it should end.
+
+        Raises:
+            EngineError: the model cannot run, or ``cancelled`` said so.
+            ConfigError: its outputs are not what the config promises.
+        """
+        inputs = self.example_inputs()
+        if inputs is None:
+            return False
+        self._check_memory(inputs)
+        self.compile(progress=progress, cancelled=cancelled)
+        self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
+        if cancelled is None or not cancelled():
+            _ = self.session.batching
+        return True
+
+    def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)
+        there_is = engine.total_memory_bytes()
+        if needed > there_is:
+            raise ConfigError(f"a run of one item takes some {needed:,} bytes, expected at most {there_is:,}")
+
+    def example_inputs(self) -> dict[str, NDArray[Any]] | None:
+        """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""
+        zeros = {port.name: self._zeros(port) for port in self.signature.inputs}
+        known = {name: array for name, array in zeros.items() if array is not None}
+        return known if len(known) == len(zeros) else None
+
+    def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
+        """Specs of the inputs, with the sizes that the config gives them."""
+        return [
+            engine.TensorSpec(tuple(self._shape(port, spec)), spec.dtype)
+            for port, spec in zip(self.signature.inputs, specs, strict=True)
+        ]
+
+    def _zeros(self, port: engine.Port) -> NDArray[Any] | None:
+        if port.spec is None:
+            return None
+        shape = self._shape(port, port.spec)
+        if shape and shape[0] is None:
+            shape[0] = 1
+        known = [dim for dim in shape if dim is not None]
+        return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
+
+    def _shape(self, port: engine.Port, spec: engine.TensorSpec) -> list[int | None]:
+        shape = list(spec.shape)
+        size = None if self.preprocessor is None else self.preprocessor.example_size
+        if self.preprocessor is not None and size is not None and port.name == self.signature.picture_input:
+            shape[slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)] = size
+        return shape
+
+    def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
+        tensors: dict[str, NDArray[Any]] = {}
+        placements: tuple[Placement, ...] = ()
+        for name, value in inputs.items():
+            if not isinstance(value, tuple):
+                tensors[name] = value
+            elif self.preprocessor is not None:
+                prepared = self.preprocessor(value, partial(self._admit, inputs, name))
+                tensors[name], placements = prepared.tensor, prepared.placements
+                timing.decode_s += prepared.decode_s
+                timing.preprocess_s += prepared.preprocess_s
+        return tensors, placements
+
+    def _admit(self, inputs: Inputs, name: str, batch: NDArray[Any]) -> None:
+        """Refuse a run that will not fit before its pictures are decoded: of those the size is known already."""
+        known = {other: value for other, value in inputs.items() if not isinstance(value, tuple)}
+        would_fit(self.session.estimate_bytes({**known, name: batch}))
+
+    def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
+        """For tensors sent as they are the picture is the network's canvas: its first input of four dimensions."""
+        name, items = self.signature.picture_input or "", _batch(outputs.values())
+        maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
+        if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:
+            return [Placement.identity((1, 1))] * items
+        is_nhwc = self.preprocessor is not None and self.preprocessor.config.layout == "nhwc"
+        height, width = maps[0].shape[1:3] if is_nhwc else maps[0].shape[2:]
+        return [Placement.identity((width, height))] * items
+
+    def _check_drawable(self, inputs: Inputs) -> None:
+        if not self.can_draw:
+            raise NotAcceptableError(f"model '{self.name}': its task '{self.config.task}' gives no picture")
+        pictures = inputs.get(self.signature.picture_input or "")
+        items = len(pictures) if isinstance(pictures, tuple) else _batch(inputs.values())
+        if items != 1:
+            raise InputMismatchError(
+                f"an answer as a picture is of one item: found {items}, expected 1", found=items, expected=1
+            )
+
+    def _draw(self, inputs: Inputs, predictions: Sequence[Finding]) -> bytes | None:
+        def picture() -> Image.Image:
+            sent = inputs.get(self.signature.picture_input or "")
+            if not isinstance(sent, tuple) or self.preprocessor is None:
+                raise InputMismatchError("an answer as a picture: found a tensor, expected a picture to draw on")
+            return self.preprocessor.open(sent[0])
+
+        return self._task.draw(predictions[0], picture) if isinstance(self._task, DrawingTask) else None
+
+    def _wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
+        if outputs is None:
+            return None
+        if isinstance(outputs, bool):
+            return self.signature.output_names if outputs else ()
+        for name in outputs:
+            if name not in self.signature.output_names:
+                raise InputMismatchError(
+                    f"unknown output: found '{cut(name)}', expected one of {quoted(self.signature.output_names)}",
+                    found=name,
+                    expected=list(self.signature.output_names),
+                )
+        return outputs
+
+
+def _batch(arrays: Any) -> int:
+    """Items in a batch: the first dimension of the first array, 1 for a scalar."""
+    first = next(iter(arrays), None)
+    return int(first.shape[0]) if first is not None and first.ndim else 1

@@ -1,0 +1,36 @@
+"""Sessions of the engine as the settings want them."""
+
+from __future__ import annotations
+
+import os
+
+import engine
+from app.memory.machine import budget_bytes
+from app.settings import Settings
+
+
+def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | None) -> engine.Session:
+    """A session of a built graph.
+
+    Args:
+        threads: cores one run may use; None for all this process may use.
+
+    Raises:
+        ParameterError: the settings leave out a pass there is not.
+    """
+    return engine.Session(
+        graph,
+        backend=settings.backend,
+        threads=threads,
+        winograd=settings.winograd,
+        passes_off=settings.passes_off,
+        cache=_folder(settings),
+        cache_max_bytes=settings.cache_max_bytes,
+        instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
+    )
+
+
+def _folder(settings: Settings) -> str | os.PathLike[str] | None:
+    if not settings.cache:
+        return None
+    return "auto" if settings.cache_dir is None else settings.cache_dir

@@ -1,0 +1,312 @@
+"""The models that are served: each version in one of three states.
+
+LOADING -> READY   the graph is built, the config fits it, and it ran once
+LOADING -> FAILED  anything else; the reason is kept, the other models go on
+
+Models are read and loaded side by side (app/models/crew.py), and one that is ready serves while others still load.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import engine
+from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
+from app.models.crew import Crew, Job, Stop
+from app.models.identity import Identity, identify
+from app.models.lane import Lane
+from app.models.loading import LoadFailedError, load_model
+from app.models.model import Model
+from app.models.repository import ModelFiles, Source, VersionFiles, failed, find_models, read_model
+from app.models.statistics import Statistics
+from app.settings import Settings
+from app.wording import cut, did_you_mean, quoted, told
+
+log = logging.getLogger(__name__)
+
+# Memory that loading takes for each byte of a pair: weights as they are, as kernels read them, and what packs them.
+_TIMES: Final = 3
+# Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
+SIDE_BY_SIDE: Final = 4
+
+
+class State(enum.StrEnum):
+    """How far a version has come."""
+
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One version of a model; model is there exactly when the state is READY.
+
+    Args:
+        identity: of the files, from before they are loaded.
+        is_update: whether it is to replace one that is served.
+    """
+
+    name: str
+    files: VersionFiles
+    lane: Lane
+    identity: Identity
+    is_update: bool = False
+    state: State = State.LOADING
+    reason: str | None = None
+    model: Model | None = None
+    load_s: float = 0.0
+    statistics: Statistics = field(default_factory=Statistics)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def number(self) -> int:
+        """The version's number."""
+        return self.files.number
+
+    def fail(self, reason: str) -> None:
+        """Give up on it, unless it has an end already."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.state, self.reason = State.FAILED, told(reason)
+        log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
+
+    def warn(self, reason: str) -> None:
+        """It serves on, though other files are there by now; the reason why those are not served."""
+        self.reason = told(f"the files have changed and are not served: {reason}")
+        log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
+
+    def serve(self, model: Model, load_s: float) -> None:
+        """Answer with this model from now on, unless it was given up."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.model, self.load_s = model, load_s
+            self.state = State.READY
+        log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A model of the store and the versions that are to be served; none before its folder is read."""
+
+    files: ModelFiles
+    versions: tuple[Version, ...] = ()
+    is_read: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.files.name
+
+    @property
+    def state(self) -> State:
+        """The worst of its versions'."""
+        states = {version.state for version in self.versions}
+        if self.files.problem is not None or State.FAILED in states:
+            return State.FAILED
+        return State.LOADING if not self.is_read or State.LOADING in states else State.READY
+
+    @property
+    def reason(self) -> str | None:
+        """Why it failed, or why what its files are by now is not served."""
+        if self.files.problem is not None:
+            return self.files.problem
+        told = [version for version in self.versions if version.reason is not None]
+        return "; ".join(f"version {version.number}: {version.reason}" for version in told) or None
+
+
+class Store:
+    """Finds models by name and version.
+
+    Args:
+        settings: where the models are and how many may run at once.
+        threads: cores this process may use.
+    """
+
+    def __init__(self, settings: Settings, threads: int) -> None:
+        self._settings = settings
+        self._threads = threads
+        self._entries: dict[str, Entry] = {}
+        self._crew = Crew(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
+        self._lock = threading.Lock()
+        self.is_loaded = False
+        self.problem: str | None = None
+
+    def load(self) -> None:
+        """Look through the folder and load every version of every model. Blocks: belongs in a thread."""
+        try:
+            found = find_models(self._settings.store)
+        except ConfigError as exc:
+            found, self.problem = [], str(exc)
+            log.error("%s", exc)
+        self._entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
+        for source in found:
+            self._submit(source.name, partial(self._read, source), partial(self._give_up_reading, source))
+        self._crew.wait()
+        self.is_loaded = True
+
+    def load_version(self, files: ModelFiles, version: Version) -> None:
+        """Have a version loaded that is LOADING; it says itself when it is READY or has FAILED.
+
+        It need not be one that is served: another one may be replaced by it once it is ready.
+        """
+        self._submit(files.name, partial(self._load, files, version), partial(self._give_up_loading, version),
+                     _loading_bytes(version.files))  # fmt: skip
+
+    def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
+        """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
+        identity = identify(files, version)
+        if previous is not None:
+            return Version(files.name, version, previous.lane, identity, is_update=True, statistics=previous.statistics)
+        limits = {
+            "threads": self._settings.max_in_flight or self._threads,
+            "queue": self._settings.max_queue,
+            "retry_after_s": self._settings.retry_after_s,
+        }
+        return Version(files.name, version, Lane(files.name, **limits), identity)
+
+    def swap(self, old: Version, new: Version) -> None:
+        """Serve another version in one's place; requests that run or wait end with the one they began with."""
+        with self._lock:
+            entry = self._entries[old.name]
+            entry.versions = tuple(new if each is old else each for each in entry.versions)
+
+    def close(self) -> None:
+        """Stop loading and drop what waits."""
+        self._crew.close()
+        for entry in self._entries.values():
+            for version in entry.versions:
+                version.lane.close()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread still loads something, or is stuck in it."""
+        return self._crew.is_busy
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All models by name, the failed ones as well."""
+        return tuple(self._entries.values())
+
+    @property
+    def default_name(self) -> str | None:
+        """The model for requests that name none: the setting's, the only one, or the only one that says it is."""
+        if self._settings.default_model is not None:
+            return self._settings.default_model
+        marked = [name for name, entry in self._entries.items() if entry.files.config.default]
+        candidates = list(self._entries) if len(self._entries) == 1 else marked
+        return candidates[0] if len(candidates) == 1 else None
+
+    def entry(self, name: str | None) -> Entry:
+        """A model by name, the default one for None.
+
+        Raises:
+            ModelNotFoundError: listing the names there are.
+            ModelNotReadyError: the store is still being read.
+        """
+        wanted = self.default_name if name is None else name
+        if wanted in self._entries:
+            return self._entries[wanted]
+        may_come = any(not entry.is_read for entry in self._entries.values()) if name is None else not self._entries
+        if may_come and not self.is_loaded:
+            raise self._not_ready("the models are loading")
+        names = list(self._entries)
+        if wanted is None:
+            raise ModelNotFoundError(
+                f"the request names no model: expected ?model= one of {quoted(names)}", known=names
+            )
+        hint = did_you_mean(wanted, names)
+        raise ModelNotFoundError(
+            f"no model '{cut(wanted)}'{hint}: the store has {quoted(names)}", found=wanted, known=names
+        )
+
+    def version(self, name: str | None, number: int | None = None) -> Version:
+        """A version that is ready; without a number the highest one.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError: listing what there is.
+            ModelNotReadyError: loading or failed, with the reason.
+        """
+        entry = self.entry(name)
+        if entry.files.problem is not None:
+            raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}")
+        if not entry.is_read:
+            raise self._not_ready(f"model '{entry.name}' is loading")
+        known = [version.number for version in entry.versions]
+        if number is not None and number not in known:
+            raise VersionNotFoundError(
+                f"model '{entry.name}' has no version {number}: it serves {', '.join(map(str, known))}",
+                found=number,
+                known=known,
+            )
+        wanted = [version for version in entry.versions if number in (None, version.number)]
+        ready = [version for version in wanted if version.state is State.READY]
+        if ready:
+            return ready[-1]
+        if any(version.state is State.LOADING for version in wanted):
+            raise self._not_ready(f"model '{entry.name}' is loading")
+        raise self._not_ready(f"model '{entry.name}' failed to load: {entry.reason}")
+
+    def _not_ready(self, message: str) -> ModelNotReadyError:
+        return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
+
+    def _submit(
+        self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None], needs_bytes: int = 0
+    ) -> None:
+        self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
+
+    def _read(self, source: Source, stop: Stop) -> None:
+        """Read a model's folder, and have its versions loaded."""
+        files = read_model(source)
+        if not stop.is_void():
+            self._show(files)
+            for version in self._entries[files.name].versions:
+                self.load_version(files, version)
+
+    def _show(self, files: ModelFiles) -> None:
+        """Let everybody see what was read of a model."""
+        entry = self._entries[files.name]
+        if files.problem is not None:
+            log.error("model '%s' failed to load: %s", files.name, files.problem)
+        entry.files = files
+        entry.versions = tuple(self.make_version(files, version) for version in files.versions)
+        entry.is_read = True
+
+    def _give_up_reading(self, source: Source) -> None:
+        self._show(failed(source, f"its folder could not be read {self._too_long}"))
+
+    def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
+        start = time.perf_counter()
+        try:
+            model = load_model(files, version.files, self._settings, self._threads, stop, verify=version.is_update)
+        except LoadFailedError as exc:
+            version.fail(f"not loaded {self._too_long}" if stop.is_void() else str(exc))
+        else:
+            version.serve(model, time.perf_counter() - start)
+
+    def _give_up_loading(self, version: Version) -> None:
+        version.fail(f"not loaded {self._too_long}")
+
+    @property
+    def _too_long(self) -> str:
+        return f"within {self._settings.load_timeout_s:g} seconds (load_timeout_s)"
+
+
+def _loading_bytes(files: VersionFiles) -> int:
+    """What loading a version will take, about; nothing where its files cannot be looked at."""
+    total = 0
+    for path in (files.param, files.bin):
+        with suppress(OSError, ValueError):
+            total += os.stat(path).st_size
+    return _TIMES * total

@@ -1,0 +1,98 @@
+"""Whether a model runs: on what its file and config say of its inputs or, where sizes are open, on some that may do."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+import engine
+from app.models.model import InferRequest, Model
+from app.wording import quoted
+
+# Multiples of what networks divide by first, then what only some take.
+_SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)
+_BATCHES: Final = (1, 2)
+# Open sizes of one model may have to differ; so many other combinations are looked at, and so many runs made in all.
+_MIXTURES: Final = 400
+_RUNS: Final = 12
+
+
+class NotTriedError(Exception):
+    """Nothing is known of an input, so there is nothing to run the model on."""
+
+
+def try_out(model: Model) -> None:
+    """Run a model once, as a server would.
+
+    Raises:
+        EngineError, ConfigError: it does not run, at any of the sizes tried where sizes are open.
+        NotTriedError: there is nothing to run it on.
+    """
+    if model.warm_up():
+        return
+    known = [port.spec for port in model.signature.inputs]
+    specs = [spec for spec in known if spec is not None]
+    if len(specs) < len(known):
+        unknown = [port.name for port in model.signature.inputs if port.spec is None]
+        raise NotTriedError(f"it was not run: the file says nothing of {quoted(unknown)}")
+    _try_sizes(model, model.partly_known(specs))
+
+
+def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> None:
+    failure: engine.EngineError | None = None
+    tried: list[str] = []
+    for candidate in _candidates(specs):
+        error = _refusal(model, candidate)
+        if error is None:
+            error = _run(model, candidate)
+            tried.append(" and ".join(str(list(spec.shape)) for spec in candidate))
+        if error is None:
+            return
+        failure = failure or error
+        if len(tried) >= _RUNS:
+            break
+    if failure is not None:
+        shapes = f": {'; '.join(tried[:3])}" if tried else ""
+        failure.problem += f" (sizes are open, and at none of those tried does it run{shapes})"
+        raise failure
+
+
+def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:
+    """What inference alone says against these sizes."""
+    try:
+        model.session.graph.infer(specs)
+    except engine.EngineError as error:
+        return error
+    return None
+
+
+def _run(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:
+    ports = model.signature.inputs
+    inputs = {port.name: np.zeros(spec.sizes, spec.dtype) for port, spec in zip(ports, specs, strict=True)}
+    try:
+        model.session.prepare(specs=specs)
+        model.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
+    except engine.EngineError as error:
+        return error
+    return None
+
+
+def _candidates(specs: Sequence[engine.TensorSpec]) -> Iterator[list[engine.TensorSpec]]:
+    """Sizes for all open dimensions: one and the same, then mixtures."""
+    for size, batch in itertools.product(_SIZES, _BATCHES):
+        yield [_sized(spec, itertools.chain([batch], itertools.repeat(size))) for spec in specs]
+    choose = random.Random(0)
+    for _ in range(_MIXTURES):
+        batch = choose.choice(_BATCHES)
+        few = choose.sample(_SIZES, 3)
+        yield [_sized(spec, itertools.chain([batch], iter(lambda: choose.choice(few), None))) for spec in specs]  # noqa: B023
+
+
+def _sized(spec: engine.TensorSpec, sizes: Iterator[int]) -> engine.TensorSpec:
+    """A spec with sizes for its open dimensions; the first size is for its first dimension."""
+    shape = tuple(size if dim is None else dim for dim, size in zip(spec.shape, sizes, strict=False))
+    return engine.TensorSpec(shape, spec.dtype)

@@ -1,0 +1,114 @@
+"""Models whose files are replaced while they are served.
+
+Every version's files are looked at again and again. When they are others than those that were loaded, and have not
+changed from one look to the next, they are loaded beside the model that serves, and take its place when they have run.
+Files that cannot be served take nobody's place: the reason is told, and the next change is tried again. Requests end
+with the model they began with.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+from dataclasses import dataclass
+
+from app.models.identity import Identity, identify, is_pair
+from app.models.repository import ModelFiles, Source, read_model
+from app.models.store import Entry, State, Store, Version
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of a version's files.
+
+    Args:
+        tried: those that were loaded last, whether they are served or not.
+        last: those of the last look.
+        update: what is being loaded from them, with the config and the labels it goes with.
+    """
+
+    tried: Identity
+    last: Identity
+    update: tuple[Version, ModelFiles] | None = None
+
+
+class Watcher:
+    """Looks at a store's files in a thread of its own.
+
+    Args:
+        interval_s: seconds from one look to the next; 0 for never.
+    """
+
+    def __init__(self, store: Store, interval_s: float) -> None:
+        self._store = store
+        self._interval_s = interval_s
+        self._closing = threading.Event()
+        self._watched: dict[tuple[str, int], _Watched] = {}
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._interval_s > 0 and not self._closing.is_set():
+            threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closing.set()
+
+    def look(self) -> None:
+        """Look once at the files of all models."""
+        for entry in self._store.entries:
+            for version in entry.versions if entry.is_read else ():
+                if not self._closing.is_set():
+                    self._look_at(entry, version)
+
+    def _watch(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            try:
+                self.look()
+            except Exception:  # a fault of ours must not end the watch
+                log.exception("looking at the store's files")
+
+    def _look_at(self, entry: Entry, version: Version) -> None:
+        found = _Watched(version.identity, version.identity)
+        watched = self._watched.setdefault((version.name, version.number), found)
+        if watched.update is not None:
+            self._finish(entry, version, watched)
+        elif version.state is not State.LOADING:
+            now = identify(entry.files, version.files)
+            is_at_rest, watched.last = now == watched.last, now
+            if is_at_rest and now != watched.tried:
+                watched.tried = now
+                self._begin(entry, version, watched)
+
+    def _begin(self, entry: Entry, version: Version, watched: _Watched) -> None:
+        """Have the files that are there now loaded."""
+        old = entry.files
+        alone = is_pair(old, version.files)
+        files = read_model(Source(name=old.name, path=version.files.param if alone else old.folder, is_pair=alone))
+        chosen = [each for each in files.versions if each.number == version.number]
+        if files.problem is not None or not chosen:
+            version.warn(files.problem or "the config no longer names this version")
+            return
+        log.info("model '%s' version %d: its files have changed", version.name, version.number)
+        update = self._store.make_version(files, chosen[0], version)
+        watched.update = update, files
+        self._store.load_version(files, update)
+
+    def _finish(self, entry: Entry, version: Version, watched: _Watched) -> None:
+        """Serve what was loaded, if it has come to an end and can be served."""
+        assert watched.update is not None
+        update, files = watched.update
+        if update.state is State.LOADING:
+            return
+        watched.update = None
+        if update.state is State.FAILED and version.state is State.READY:
+            version.warn(update.reason or "")
+            return
+        self._store.swap(version, update)
+        entry.files = files
+        del version, update
+        # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
+        gc.collect()

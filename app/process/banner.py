@@ -1,0 +1,79 @@
+"""What the server prints when it is up: its threads, its models, its address, and one line to try."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from app.codec.answers import dump_json
+from app.models.store import Entry, State, Version
+from app.serving.dataplane import DataPlane
+from app.signature import describe
+
+_PICTURES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
+_MAX_ELEMENTS: Final = 64
+
+
+def banner(plane: DataPlane, url: str) -> str:
+    """The whole text; every model is a row, failed ones with their reason."""
+    rows = [("MODEL", "VERSION", "STATE", "TASK", "INPUTS"), *_rows(plane)]
+    state = plane.unready_reason()
+    lines = [f"pnnx-serve: {plane.budget}", "", *_columns(rows), ""]
+    lines += [f"  not ready  {state}"] if state else []
+    return "\n".join([*lines, f"  console    {url}/", f"  try        {example(plane, url)}", ""])
+
+
+def example(plane: DataPlane, url: str) -> str:
+    """A curl line that works as pasted: one of a model's own example pictures, a tensor of zeros, or the list."""
+    lines = [line for entry in _by_preference(plane) for line in _lines(entry, plane, url)]
+    return lines[0] if lines else f"curl -s {url}/models"
+
+
+def _by_preference(plane: DataPlane) -> list[Entry]:
+    ready = [entry for entry in plane.store.entries if entry.state is State.READY]
+    default = plane.store.default_name
+    return sorted(ready, key=lambda entry: entry.name != default)
+
+
+def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
+    model = entry.versions[-1].model
+    query = "" if entry.name == plane.store.default_name else f"?model={entry.name}"
+    target = shlex.quote(f"{url}/infer{query}") if query else f"{url}/infer"
+    picture = _example_picture(entry.files.folder / "examples")
+    if model is None:
+        return
+    if picture is not None and model.signature.picture_input is not None:
+        kind = _PICTURES[picture.suffix.lower()]
+        yield f"curl -s --data-binary {shlex.quote(f'@{picture}')} -H 'content-type: {kind}' {target}"
+    zeros = model.example_inputs()
+    if zeros is not None and sum(array.size for array in zeros.values()) <= _MAX_ELEMENTS:
+        body = dump_json({"inputs": {name: array.tolist() for name, array in zeros.items()}}).decode()
+        yield f"curl -s -H 'content-type: application/json' -d {shlex.quote(body)} {target}"
+
+
+def _example_picture(folder: Path) -> Path | None:
+    pictures = sorted(path for path in folder.glob("*") if path.suffix.lower() in _PICTURES)
+    return pictures[len(pictures) // 3] if pictures else None
+
+
+def _rows(plane: DataPlane) -> Iterator[tuple[str, ...]]:
+    for entry in plane.store.entries:
+        task = entry.files.config.task
+        if not entry.versions:
+            yield (entry.name, "-", entry.state.value, task, entry.reason or "")
+        for version in entry.versions:
+            yield (entry.name, str(version.number), version.state.value, task, _inputs(version))
+
+
+def _inputs(version: Version) -> str:
+    if version.model is None:
+        return version.reason or ""
+    return ", ".join(f"{port.name} {describe(port)}" for port in version.model.signature.inputs)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    cells = [[cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)] + [row[-1]] for row in rows]
+    return ["  " + "  ".join(row).rstrip() for row in cells]

@@ -1,0 +1,233 @@
+"""The server process: uvicorn around the app, with a banner at the start and a drain at the end.
+
+SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, close the port,
+finish what is in flight within shutdown_timeout_s, exit with status 0. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import socket
+import sys
+from contextlib import suppress
+from functools import partial
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+import engine
+from app.http.connection import Connection
+from app.http.door import Door, Limits
+from app.http.main import create_app
+from app.log import configure_logging
+from app.memory.machine import keep_heap
+from app.process.banner import banner
+from app.process.limits import raise_file_limit
+from app.process.standby import Readiness, Standing
+from app.process.workers import detach, supervise
+from app.serving.dataplane import DataPlane
+from app.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+# Models that take longer to load are shown as they are then.
+ANNOUNCE_S: Final = 60.0
+# libuv accepts one connection in a turn of the loop for each handle of the listening socket. Turns are long where much
+# is to be done, and what finds the kernel's queue full is dropped, and comes again after 1, 3, 7 seconds.
+ACCEPTED_AT_ONCE: Final = 8
+# How often a worker looks whether it should listen.
+_LOOK_S: Final = 0.05
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our own way to start and to stop."""
+
+    def __init__(
+        self, config: uvicorn.Config, plane: DataPlane, url: str | None, standby: tuple[Readiness, int] | None = None
+    ) -> None:
+        super().__init__(config)
+        self._standby = standby
+        self.plane = plane
+        self._url = url
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._announcement: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and print the banner once the models are loaded, or when that takes long."""
+        self._loop = asyncio.get_running_loop()
+        if not sockets:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            if self._standby is None:
+                await self._listen(sockets[0], ACCEPTED_AT_ONCE)
+            else:
+                self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
+        self._announcement = asyncio.create_task(self._announce())
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
+        if self.plane.is_draining or self._loop is None:
+            self.should_exit = self.force_exit = True
+            return
+        self.plane.is_draining = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        log.info("stopping: finishing what is in flight")
+        asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def _stand_by(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
+        """Listen while no other worker has come further than this one."""
+        while not self.should_exit:
+            readiness.set(index, self._standing())
+            if not self.servers:
+                if readiness.open(index):
+                    await self._listen(listener, 1)  # the others shall have some of a crowd too
+            elif not readiness.may_accept(index):
+                while self.servers:
+                    self.servers.pop().close()
+                for connection in list(self.server_state.connections):
+                    connection.shutdown()  # its client's next request goes to a worker that is ready
+                readiness.close(index)
+            await asyncio.sleep(_LOOK_S)
+
+    def _standing(self) -> Standing:
+        if self.plane.unready_reason() is None:
+            return Standing.READY
+        return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
+
+    async def _listen(self, listener: socket.socket, at_once: int) -> None:
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        for _ in range(at_once):
+            # Handles of its own: closing a server closes its socket.
+            self.servers.append(
+                await asyncio.get_running_loop().create_server(
+                    connection, sock=listener.dup(), backlog=self.config.backlog
+                )
+            )
+
+    async def _announce(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._settle(), ANNOUNCE_S)
+        if self._url is not None and not self.plane.is_draining:
+            print(banner(self.plane, self._url), flush=True)
+
+    async def _settle(self) -> None:
+        """Until the models are loaded here, and no worker that still loads its own takes connections."""
+        await self.plane.loaded.wait()
+        if self._standby is not None:
+            readiness, index = self._standby
+            while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
+                readiness.set(index, self._standing())
+                await asyncio.sleep(_LOOK_S)
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop; the exit status.
+
+    Raises:
+        SettingsError: the address cannot be listened on.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    raise_file_limit()
+    listener = _listen(settings)
+    url = _url(settings.host, listener.getsockname()[1])
+    if settings.workers == 1:
+        return run(settings, listener, url)
+
+    exchange = engine.Exchange()
+    readiness = Readiness(settings.workers)
+
+    def start(index: int) -> SpawnProcess:
+        with exchange.connect() as memory:
+            shown = url if index == 0 else None
+            process = multiprocessing.get_context("spawn").Process(
+                target=_work, args=(settings, listener, shown, memory, (readiness, index)), name=f"worker-{index}"
+            )
+            process.start()
+        return process
+
+    return supervise(settings.workers, start, readiness.clear)
+
+
+def run(
+    settings: Settings, listener: socket.socket, url: str | None, standby: tuple[Readiness, int] | None = None
+) -> int:
+    """One server process on a socket that listens already; url is printed, None prints nothing."""
+    keep_heap()
+    server = build(settings, url, standby)
+    server.run(sockets=[listener])
+    is_cut_off = server.force_exit or server.plane.is_busy
+    if is_cut_off:
+        log.error("stopped with work in flight")
+    if is_cut_off or server.plane.is_loading:
+        # Threads that still run would keep the interpreter from ending.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(int(is_cut_off))
+    return 0
+
+
+def build(settings: Settings, url: str | None, standby: tuple[Readiness, int] | None = None) -> Server:
+    """A server that has yet to be run.
+
+    standby: who of several workers is ready, and which of them this one is; None for one that is alone.
+    """
+    app = create_app(settings)
+    plane: DataPlane = app.state.dataplane
+    door = Door(Limits.of(settings))
+    config = uvicorn.Config(
+        app,
+        http=partial(Connection, door=door),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        backlog=door.limits.backlog,
+        timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,  # type: ignore[arg-type]  # handed to asyncio.wait_for
+    )
+    # What uvicorn says at its info level, the banner says better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return Server(config, plane, url, standby)
+
+
+def _work(
+    settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket, standby: tuple[Readiness, int]
+) -> None:
+    detach()
+    engine.share_memory(memory)
+    configure_logging(settings.log_level, settings.log_format)
+    sys.exit(run(settings, listener, url, standby))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as exc:
+        # socket.create_server adds the address to strerror, which is in the message already.
+        reason = exc.strerror if isinstance(exc, socket.gaierror) else os.strerror(exc.errno or 0)
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    """An address a person can open: a server on every interface is reached on the local one."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

@@ -1,0 +1,218 @@
+"""Everything the service can do with models, without HTTP: answers, metadata, health, graphs.
+
+All that takes time runs in a lane's threads; what is left for the event loop is bookkeeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import engine
+from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
+from app.memory.budget import MemoryBudget, current
+from app.memory.machine import Trimmer, budget_bytes
+from app.models.lane import Lane, Ticket
+from app.models.model import InferRequest, InferResult, Model
+from app.models.store import State, Store, Version
+from app.models.watch import Watcher
+from app.serving.drawings import Drawings
+from app.settings import Settings
+from app.threads import ThreadBudget, thread_budget
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# What statistics call a request whose client went away before the answer.
+CANCELLED: Final = "cancelled"
+# How long models that load may take to heed that the server stops.
+STOP_LOADING_S: Final = 3.0
+# Of those that are loading, how many are named.
+MAX_NAMES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A result and what made it."""
+
+    model: str
+    version: int
+    result: InferResult
+
+
+class DataPlane:
+    """Made once per server; ``start`` loads the store in the background, ``close`` ends everything."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.budget: ThreadBudget = thread_budget(settings.threads, settings.workers)
+        self.memory = MemoryBudget(
+            budget_bytes(settings.max_bytes_in_flight, settings.workers),
+            retry_after_s=settings.retry_after_s,
+            on_large_return=Trimmer(),
+        )
+        self.store = Store(settings, self.budget.threads)
+        self.watcher = Watcher(self.store, settings.reload_interval_s)
+        self.is_draining = False
+        self.loaded = asyncio.Event()
+        self._loader: threading.Thread | None = None
+        # For what belongs to no model: parsing a large body that has yet to say which model it is for.
+        self._desk = Lane(
+            "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
+        )
+
+        self.drawings = Drawings(
+            self.memory,
+            queue=settings.max_queue,
+            retry_after_s=settings.retry_after_s,
+            limit_s=settings.request_timeout_s,
+        )
+
+    async def start(self) -> None:
+        """Begin to load the models; the server is live meanwhile, but not ready."""
+        # A daemon: a model that takes for ever to load must not keep the process from ending.
+        self._loader = threading.Thread(target=self._load, args=(asyncio.get_running_loop(),), daemon=True)
+        self._loader.start()
+
+    async def close(self) -> None:
+        """Stop loading, drop what waits, let what runs end."""
+        self.is_draining = True
+        self.watcher.close()
+        self.store.close()
+        self._desk.close()
+        self.drawings.close()
+        if self._loader is not None:
+            # What loads was asked to stop. Nobody waits for its answer, so a model that is stuck holds up nothing.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.loaded.wait(), min(STOP_LOADING_S, self.settings.shutdown_timeout_s))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread still works: one that runs heeds its ticket between operators only."""
+        lanes = [version.lane for entry in self.store.entries for version in entry.versions]
+        return self.drawings.running > 0 or any(lane.running for lane in (self._desk, *lanes))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread still loads a model, or is stuck in it."""
+        return self.store.is_loading or (self._loader is not None and self._loader.is_alive())
+
+    def unready_reason(self) -> str | None:
+        """Why the server is not ready; None when every model that should be served runs."""
+        if self.is_draining:
+            return "the server is stopping"
+        if self.store.problem is not None:
+            return self.store.problem
+        if not self.store.is_loaded:
+            return self._loading()
+        failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED]
+        if failed:
+            return f"failed to load: {', '.join(failed)}"
+        if not self.store.entries:
+            return "the store holds no model"
+        if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
+            return f"the default model '{self.store.default_name}' is not in the store"
+        return None
+
+    def _loading(self) -> str:
+        names = [entry.name for entry in self.store.entries if entry.state is State.LOADING]
+        shown = f": {', '.join(names[:MAX_NAMES])}" if names else ""
+        return f"the models are loading{shown}{', ...' if len(names) > MAX_NAMES else ''}"
+
+    def deadline(self) -> float:
+        """When a request that arrives now must have been answered, on time.monotonic()'s clock."""
+        return time.monotonic() + self.settings.request_timeout_s
+
+    async def offload(self, work: Callable[[], T], deadline: float) -> T:
+        """What work returns, run in a thread; for work of no model."""
+        return await self._desk.run(lambda ticket: _charged(work, ticket), deadline)
+
+    def can_draw(self, name: str | None, number: int | None) -> bool:
+        """Whether what a model finds can be answered as a picture.
+
+        Raises:
+            ServiceError: there is no such model, or it is not ready.
+        """
+        model = self.store.version(name, number).model
+        return model is not None and model.can_draw
+
+    async def infer(
+        self,
+        name: str | None,
+        number: int | None,
+        request: InferRequest,
+        encode: Callable[[Answer], T],
+        deadline: float,
+    ) -> T:
+        """Run a request and encode its answer, both in the model's threads.
+
+        Raises:
+            ServiceError: as its tree says.
+        """
+        version = self.store.version(name, number)
+        waiting_since = time.perf_counter()
+
+        def work(model: Model, ticket: Ticket) -> tuple[T, InferResult]:
+            queue_s = time.perf_counter() - waiting_since
+            result = model.infer(request, ticket.is_void)
+            result.timing.queue_s = queue_s
+            return encode(Answer(model=version.name, version=version.number, result=result)), result
+
+        encoded, result = await self._run(version, work, deadline)
+        version.statistics.succeeded(result.timing, result.items)
+        return encoded
+
+    async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
+        """The measured time of every operator, from one run on zeros in the model's threads."""
+        return await self._run(version, lambda model, _: model.profile(), deadline)
+
+    async def _run(self, version: Version, work: Callable[[Model, Ticket], T], deadline: float) -> T:
+        model = version.model
+        if model is None:  # Store.version returns ready versions only
+            raise InferenceFailedError(f"model '{version.name}' is not loaded")
+        try:
+            return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)
+        except (engine.EngineError, ConfigError) as exc:
+            error = self._told(exc, version)
+            version.statistics.failed(error.code)
+            raise error from exc
+        except ServiceError as error:
+            version.statistics.failed(error.code)
+            raise
+        except asyncio.CancelledError:
+            version.statistics.failed(CANCELLED)
+            raise
+
+    def _told(self, exc: engine.EngineError | ConfigError, version: Version) -> ServiceError:
+        error = from_engine(
+            exc if isinstance(exc, engine.EngineError) else engine.ExecutionError(str(exc)), version.name
+        )
+        if error.status >= 500:
+            log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
+        return error
+
+    def _load(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            self.store.load()
+        except Exception:  # a fault of ours must not leave the server waiting for its models for ever
+            log.exception("loading the store")
+            self.store.problem = "internal error while loading the store; the server's log says more"
+        self.watcher.start()
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(self.loaded.set)
+
+
+def _charged(work: Callable[[], T], ticket: Ticket) -> T:
+    """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
+    allowance = current()
+    with engine.cancelling(ticket.is_void):
+        if allowance is None:
+            return work()
+        with allowance.working(ticket.is_void):
+            return work()

@@ -1,0 +1,47 @@
+"""Borders that other tensors have written over are cleared by the step that first writes the image again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from engine.compiler.assembly.memory import storages_of
+from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.border import Border, Bordered
+from engine.compiler.lowering.steps import KernelStep, Pointer, Step
+from engine.compiler.storage import Frame, Storage
+
+
+def with_borders_cleared(steps: Sequence[Step], unclean: Collection[Storage], host: Host) -> list[Step]:
+    """The steps with borders cleared by the first that touches each storage of ``unclean``."""
+    result: list[Step] = []
+    pending = set(unclean)
+    for step in steps:
+        found = [storage for storage in dict.fromkeys(storages_of(step)) if storage in pending]
+        pending.difference_update(found)
+        for storage in found:
+            if storage.frame is None:
+                continue
+            border = _border(storage.frame, host)
+            if isinstance(step, KernelStep):
+                step = _bordered(step, border, storage)
+            else:
+                result.append(KernelStep(kernel=border, pointers=(Pointer(storage),), operators=(step.operator.name,)))
+        result.append(step)
+    return result
+
+
+def _border(frame: Frame, host: Host) -> Border:
+    return Border(
+        batch=frame.batch,
+        rows=frame.rows,
+        columns=frame.columns,
+        pitch=frame.pitch,
+        border=frame.border,
+        lanes=host.lanes,
+    )
+
+
+def _bordered(step: KernelStep, border: Border, storage: Storage) -> KernelStep:
+    kernel = Bordered(inner=step.kernel, border=border, arguments=len(step.pointers))
+    return replace(step, kernel=kernel, pointers=(*step.pointers, Pointer(storage)))

@@ -1,0 +1,152 @@
+"""Blueprints on disk, so that a process that starts finds what another one compiled.
+
+A folder with one file an entry, named by its key. Any number of processes read and write it at once: a file appears
+whole or not at all, and is copied when it is read, so that what is done to it afterwards hurts nobody. Nothing here is
+an error to the caller: where the folder cannot be read or written, or the disk is full, graphs are compiled anew, and
+one line of the log says why.
+
+Entries hold machine code: those are read that this user or root has written, and nobody else could have.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.compiler.blueprint import Blueprint
+from engine.compiler.cache import entry, folder
+from engine.files import NotRegularError, open_regular
+
+SUFFIX: Final = ".blueprint"
+DEFAULT_MAX_BYTES: Final = 4 << 30
+_UNFINISHED: Final = ".unfinished"
+# A file that a writer has not finished for so long, it never will: the writer is gone.
+_ABANDONED_S: Final = 3600.0
+
+_log = logging.getLogger("pnnx_serve.engine")
+_complaints: set[Path] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A blueprint of the cache and the size of its file."""
+
+    blueprint: Blueprint
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """A folder of blueprints.
+
+    Args:
+        folder: made when something is first written.
+        max_bytes: of all entries together; those not used for longest are removed first.
+    """
+
+    folder: Path
+    max_bytes: int = DEFAULT_MAX_BYTES
+
+    def load(self, key: str) -> Found | None:
+        """The entry of a key; None if there is none. A damaged one is removed, and one that is not this user's."""
+        name = f"{key}{SUFFIX}"
+        try:
+            with folder.opened(self.folder, make=False) as place:
+                found = self._read(place, name, key)
+                if found is not None:
+                    with suppress(OSError):  # the folder may be read-only; then nobody removes entries either
+                        os.utime(name, dir_fd=place, follow_symlinks=False)
+                return found
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._complain("read", error)
+            return None
+
+    def save(self, key: str, blueprint: Blueprint) -> int:
+        """Keep a blueprint; the size of its file in bytes, 0 if it was not kept."""
+        if blueprint.constants.nbytes > self.max_bytes:
+            return 0
+        try:
+            with folder.opened(self.folder, make=True) as place:
+                size = _write(place, f"{key}{SUFFIX}", key, blueprint)
+                self._make_room(place, f"{key}{SUFFIX}")
+                return size
+        except OSError as error:
+            self._complain("written", error)
+            return 0
+
+    def _read(self, place: int, name: str, key: str) -> Found | None:
+        try:
+            descriptor = open_regular(name, follow=False, folder=place)
+            try:
+                status = os.fstat(descriptor)
+                folder.check_entry(status)
+                if status.st_size > self.max_bytes + entry.PAGE:
+                    raise entry.EntryError(f"it is larger than all entries may be: {status.st_size} bytes")
+                return Found(*entry.read(descriptor, key))
+            finally:
+                os.close(descriptor)
+        except (entry.EntryError, NotRegularError, PermissionError) as error:
+            what = error.strerror if isinstance(error, OSError) else str(error)
+            _log.warning("an entry of the compile cache is removed and made anew: %s", what)
+            with suppress(OSError):
+                os.unlink(name, dir_fd=place)
+            return None
+
+    def _make_room(self, place: int, newest: str) -> None:
+        """Remove what was not used for longest, until the rest fits; never the entry just written."""
+        entries = list(_files(place, SUFFIX))
+        total = sum(size for _, size, _ in entries)
+        removed = [name for name, _, used in _files(place, _UNFINISHED) if time.time() - used > _ABANDONED_S]
+        for name, size, _ in sorted(entries, key=lambda each: each[2]):
+            if total <= self.max_bytes:
+                break
+            if name != newest:
+                removed.append(name)
+                total -= size
+        for name in removed:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=place)
+
+    def _complain(self, what: str, error: OSError) -> None:
+        """Say once in a process that a folder is of no use."""
+        if self.folder not in _complaints:
+            _complaints.add(self.folder)
+            reason = error.strerror or type(error).__name__
+            _log.warning("the compile cache %s cannot be %s (%s): graphs are compiled anew", self.folder, what, reason)
+
+
+def _write(place: int, name: str, key: str, blueprint: Blueprint) -> int:
+    """Write an entry, and give it its name when it is whole; its size in bytes."""
+    unfinished = f"{key}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(unfinished, flags, 0o644, dir_fd=place), "wb") as file:
+            entry.write(file, key, blueprint)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        os.replace(unfinished, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished, dir_fd=place)
+        raise
+    return size
+
+
+def _files(place: int, suffix: str) -> Iterator[tuple[str, int, float]]:
+    """Files with their sizes in bytes and the time each was last used; one that vanishes meanwhile is left out."""
+    with suppress(OSError):
+        for name in os.listdir(place):
+            if name.endswith(suffix):
+                with suppress(OSError):
+                    status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                    yield name, status.st_size, status.st_mtime

@@ -1,0 +1,141 @@
+"""A blueprint as a file: a header, facts as JSON, object code, and constants as kernels read them.
+
+    offset  bytes  what
+    0       8      magic
+    8       4      version of this format
+    12      4      CRC-32 of the header, these four bytes taken for zero
+    16      32     the key: SHA-256 of all that the entry depends on
+    48      8      where the constants begin; a multiple of PAGE
+    56      8+4    length of the facts, CRC-32 of them
+    68      8+4    length of the code, CRC-32 of it and of the zeros up to the constants
+    80      8+4    length of the constants, CRC-32 of them
+    92             the facts, the code, zeros, the constants; nothing after them
+
+Numbers are little-endian. A checksum covers every byte, so a file that was cut off, half written or damaged is known
+for what it is before anything of it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.blocks import TornError, read_block
+from engine.compiler.blueprint import Blueprint
+from engine.compiler.cache.facts import from_facts, to_facts
+from engine.tensor import Array
+
+MAGIC: Final = b"pnnxcode"
+VERSION: Final = 1
+PAGE: Final = 4096
+_HEADER: Final = struct.Struct("<8sII32sQQIQIQI")
+_CRC_AT: Final = 12
+
+
+class EntryError(Exception):
+    """A file is no entry, or a damaged one; the text says in what."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    constants_at: int
+    facts: tuple[int, int]
+    code: tuple[int, int]
+    constants: tuple[int, int]
+
+    def pack(self, key: bytes, crc: int = 0) -> bytes:
+        lengths = (*self.facts, *self.code, *self.constants)
+        return _HEADER.pack(MAGIC, VERSION, crc, key, self.constants_at, *lengths)
+
+
+def write(file: Any, key: str, blueprint: Blueprint) -> None:
+    """Write an entry.
+
+    Args:
+        file: open for writing in binary.
+        key: 64 hexadecimal digits.
+
+    Raises:
+        OSError: the disk is full, and the like.
+    """
+    facts = json.dumps(to_facts(blueprint), separators=(",", ":")).encode()
+    code = b"".join(blueprint.code)
+    end = _HEADER.size + len(facts) + len(code)
+    constants_at = -(-end // PAGE) * PAGE
+    code += bytes(constants_at - end)
+    constants = blueprint.constants.data
+    header = _Header(constants_at, *((len(part), zlib.crc32(part)) for part in (facts, code, constants)))
+    crc = zlib.crc32(header.pack(bytes.fromhex(key)))
+    for part in (header.pack(bytes.fromhex(key), crc), facts, code, constants):
+        file.write(part)
+
+
+def read(descriptor: int, key: str) -> tuple[Blueprint, int]:
+    """An entry; the blueprint and the size of its file in bytes.
+
+    All of it is copied before it is looked at: what is done to the file from then on changes nothing.
+
+    Args:
+        descriptor: of the file, to read from.
+
+    Raises:
+        EntryError: the file is not the entry of this key, or damaged in any byte.
+        OSError: it cannot be read.
+    """
+    content = _take(descriptor)
+    header = _parse(content, bytes.fromhex(key))
+    start = _HEADER.size
+    parts = []
+    for name, (length, crc) in (("facts", header.facts), ("code", header.code), ("constants", header.constants)):
+        part = content[start : start + length]
+        if zlib.crc32(part.data) != crc:
+            raise EntryError(f"its {name} are damaged")
+        parts.append(part)
+        start += length
+    facts, code, constants = parts
+    return _blueprint(facts, code, constants), content.size
+
+
+def _take(descriptor: int) -> Array:
+    size = os.fstat(descriptor).st_size
+    if size < _HEADER.size:
+        raise EntryError("it is cut off")
+    try:
+        return read_block(descriptor, size)
+    except TornError:
+        raise EntryError("it is cut off while it is read") from None
+
+
+def _parse(content: Array, key: bytes) -> _Header:
+    magic, version, crc, found, constants_at, *lengths = _HEADER.unpack_from(content.data)
+    header = _Header(constants_at, *((lengths[k], lengths[k + 1]) for k in (0, 2, 4)))
+    if magic != MAGIC or version != VERSION:
+        raise EntryError(f"it has another format: found {magic!r} version {version}")
+    if zlib.crc32(header.pack(found)) != crc:
+        raise EntryError("its header is damaged")
+    if found != key:
+        raise EntryError("it is another one's entry")
+    before = _HEADER.size + header.facts[0] + header.code[0]
+    if before != constants_at or constants_at + header.constants[0] != content.size:
+        raise EntryError(f"it is cut off, or too long: {content.size} bytes")
+    return header
+
+
+def _blueprint(facts: Array, code: Array, constants: Array) -> Blueprint:
+    try:
+        known = json.loads(bytes(facts))
+        return from_facts(known, tuple(_parts(bytes(code), known["code"])), constants)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
+
+
+def _parts(code: bytes, lengths: list[int]) -> Iterator[bytes]:
+    at = 0
+    for length in lengths:
+        yield code[at : at + length]
+        at += length

@@ -1,0 +1,114 @@
+"""What a compiled graph depends on, as the name of its entry in the cache.
+
+Everything counts: operators, parameters and the bytes of every weight, the shapes of the inputs, options, processor,
+the sources of the engine, the versions of LLVM and numpy. A change to any of them is another entry, so none is ever out
+of date. Weights are hashed in full, by a cryptographic hash: two models never share an entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from engine.compiler.cache.version import GENERATOR
+from engine.compiler.cores import available_cores
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.layers.definition.signature import Signature
+from engine.pnnx.graph import as_bytes
+from engine.tensor import Array, TensorSpec
+
+# Hashed at once by a thread: SHA-256 takes some 4 ms for it where the processor has instructions for that.
+PIECE_BYTES: Final = 8 << 20
+
+
+def graph_digest(graph: RuntimeGraph) -> bytes:
+    """The hash of all that a built graph is made of, its weights included."""
+    state = hashlib.sha256()
+    for text in _structure(graph):
+        _add(state, text.encode())
+    attributes = [each.data for op in graph.operators for each in op.attributes.values()]
+    for digest in _hash_arrays(attributes):
+        state.update(digest)
+    return state.digest()
+
+
+def program_key(graph: RuntimeGraph, digest: bytes, specs: Sequence[TensorSpec], *options: str) -> str:
+    """The name of the entry of a graph compiled for inputs of these shapes.
+
+    Args:
+        digest: of the graph, by ``graph_digest``.
+        options: all else that code depends on.
+    """
+    state = hashlib.sha256(digest)
+    for text in (GENERATOR, repr([_spec(each) for each in specs]), *options, *_foreign_facts(graph, specs)):
+        _add(state, text.encode())
+    return state.hexdigest()
+
+
+def _structure(graph: RuntimeGraph) -> Iterator[str]:
+    """Everything but the bytes of attributes, in execution order; the converter's remarks included."""
+    for op in graph.operators:
+        source = op.source
+        yield repr((source.type, source.name, source.inputs, source.outputs, source.labels))
+        yield repr(list(source.params.items()))
+        yield repr([(name, each.shape, each.dtype.name, each.code) for name, each in source.attributes.items()])
+    signatures = {op.type: op.layer.signature for op in graph.operators if op.layer is not None}
+    for signature in signatures.values():
+        yield _signature(signature)
+    yield repr([(name, _spec(each)) for name, each in graph.source.annotations.items()])
+    yield repr((sorted(graph.source.untyped.items()), sorted(graph.source.complex32)))
+    yield repr([[(port.name, port.operand) for port in ports] for ports in (graph.inputs, graph.outputs)])
+
+
+def _signature(signature: Signature) -> str:
+    """How a type is registered: users may register this package's layers under types of their own."""
+    layer = signature.layer
+    tables = (signature.presets, signature.flags, signature.shapes, signature.renamed)
+    return repr(
+        (
+            (signature.type, layer.__module__, layer.__qualname__, signature.positional, sorted(signature.ignored)),
+            [sorted(table.items()) for table in tables],
+        )
+    )
+
+
+def _foreign_facts(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Iterator[str]:
+    """What layers from outside this package, whose sources are not hashed, make known; no pass asks them for more."""
+    foreign = [op for op in graph.operators if _is_foreign(op)]
+    values = graph.infer(specs) if foreign else {}
+    for op in foreign:
+        yield repr([(operand.name, values.get(operand.name)) for operand in op.outputs])
+
+
+def _is_foreign(op: RuntimeOperator) -> bool:
+    return op.layer is not None and not type(op.layer.layer).__module__.startswith("engine.")
+
+
+def _spec(spec: TensorSpec) -> tuple[object, str]:
+    return tuple(spec.shape), spec.dtype.name
+
+
+def _hash_arrays(arrays: Iterable[Array]) -> Iterator[bytes]:
+    """Hashes of pieces of the arrays' bytes, in order; hashed by several threads where there is much of it.
+
+    Where one array ends and the next begins is not in them: shapes and dtypes say that.
+    """
+    contents = [as_bytes(each) for each in arrays]
+    pieces = [each[at : at + PIECE_BYTES] for each in contents for at in range(0, each.size, PIECE_BYTES)]
+    if sum(each.size for each in pieces) < 2 * PIECE_BYTES:
+        yield from map(_hash, pieces)
+        return
+    with ThreadPoolExecutor(min(4, available_cores())) as pool:
+        yield from pool.map(_hash, pieces)
+
+
+def _hash(piece: Array) -> bytes:
+    return hashlib.sha256(piece.data).digest()
+
+
+def _add(state: hashlib._Hash, content: bytes) -> None:
+    """Add something with its length, so that no two lists of things run together to the same bytes."""
+    state.update(len(content).to_bytes(8, "little"))
+    state.update(content)

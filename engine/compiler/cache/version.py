@@ -1,0 +1,40 @@
+"""Which version of the generator this is: a change to any source of the engine, LLVM or numpy makes another one."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+def hash_sources(root: Path) -> str:
+    """The hash of the names and contents of all Python files under a folder."""
+    state = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        state.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+        state.update(content)
+    return state.hexdigest()
+
+
+_SOURCES: Final = hash_sources(_ROOT)
+
+GENERATOR: Final = (
+    f"sources {_SOURCES}, llvmlite {llvmlite.__version__}, "
+    f"LLVM {'.'.join(map(str, llvm.llvm_version_info))}, numpy {np.__version__}"
+)
+"""Names the generator."""
+
+
+def is_unchanged() -> bool:
+    """Whether the sources are what they were when this was imported.
+
+    Where they are not, nobody knows which of them this process has imported, and what it makes has no name.
+    """
+    return hash_sources(_ROOT) == _SOURCES

@@ -1,0 +1,122 @@
+"""From IR text to object code, and from object code to callable addresses: the only module that drives LLVM."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from engine.compiler.codegen.host import Host
+from engine.errors import CompileError
+
+# Of object code that is kept for modules of the same text, in bytes: graphs share kernels, and every program its team.
+KEPT_BYTES: Final = 64 << 20
+
+_ready = threading.Lock()
+_is_ready = False
+
+
+def _initialize() -> None:
+    global _is_ready
+    with _ready:
+        if not _is_ready:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            _is_ready = True
+
+
+def target_machine(host: Host) -> Any:
+    """LLVM's code generator for a host."""
+    _initialize()
+    target = llvm.Target.from_triple(host.triple)
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
+
+
+def assemble(text: str, host: Host) -> bytes:
+    """Object code of a module; what was assembled in this process before is found again.
+
+    Raises:
+        CompileError: LLVM refuses the text; a defect of a generator.
+    """
+    key = hashlib.sha256(f"{host.key}\n{text}".encode()).digest()
+    known = _objects.get(key)
+    if known is not None:
+        return known
+    machine = target_machine(host)
+    code: bytes = machine.emit_object(_parse(text, host, machine))
+    _objects.keep(key, code)
+    return code
+
+
+class _Objects:
+    """Object code by the hash of its text; what was not used for longest is forgotten."""
+
+    def __init__(self) -> None:
+        self._codes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The code, None where there is none."""
+        with self._lock:
+            if key in self._codes:
+                self._codes.move_to_end(key)
+            return self._codes.get(key)
+
+    def keep(self, key: bytes, code: bytes) -> None:
+        """Add code, and forget what does not fit any more."""
+        with self._lock:
+            if key not in self._codes:
+                self._codes[key] = code
+                self._bytes += len(code)
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= len(self._codes.popitem(last=False)[1])
+
+
+_objects = _Objects()
+
+
+def assembly(text: str, host: Host) -> str:
+    """What ``assemble`` makes, in the processor's assembly language, for people to read.
+
+    Raises:
+        CompileError: LLVM refuses the text.
+    """
+    machine = target_machine(host)
+    code: str = machine.emit_assembly(_parse(text, host, machine))
+    return code
+
+
+def _parse(text: str, host: Host, machine: Any) -> Any:
+    """IR text as LLVM's module, verified. None of its optimisation passes is run: generators write what they mean."""
+    try:
+        module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=llvm.create_context())
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"generated code is not valid: {error}") from None
+    module.triple = host.triple
+    module.data_layout = str(machine.target_data)
+    return module
+
+
+class Code:
+    """Object code made callable; keeps the memory alive as long as it lives."""
+
+    def __init__(self, objects: Iterable[bytes], host: Host) -> None:
+        _initialize()
+        backing = llvm.parse_assembly(f'target triple = "{host.triple}"')
+        self._engine = llvm.create_mcjit_compiler(backing, target_machine(host))
+        for each in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(each))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        found = int(self._engine.get_function_address(name))
+        if not found:
+            raise CompileError("no such function in the object code", found=name)
+        return found

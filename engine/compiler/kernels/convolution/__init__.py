@@ -1,0 +1,1 @@
+"""Direct convolution: as a register-blocked product, and depthwise."""

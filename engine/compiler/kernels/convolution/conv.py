@@ -1,0 +1,265 @@
+"""Direct convolution of channels-last images as a register-blocked product; 1×1 and linear layers are a GEMM.
+
+A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the
+panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in
+place: pixels of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the
+image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
+
+Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Loop, Module, Value
+from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
+from engine.compiler.kernels.kernel import (
+    CHUNK_FLOPS,
+    Epilogue,
+    Kernel,
+    Strides,
+    place,
+    start,
+    vectors_a_cycle,
+    vectors_of,
+    width_of,
+)
+from engine.tensor import Array
+
+# What may stay in the second-level cache while a chunk runs.
+IMAGE_BYTES = 192 * 1024
+WEIGHT_BYTES = 384 * 1024
+# Chunks a kernel should fall into so that threads finish together.
+WANTED_CHUNKS = 16
+# A tensor of so many floats lies beyond the second-level cache when a kernel comes back to it.
+FAR_FLOATS = 1 << 19
+# Vectors of a panel that are tried; the first of equals is taken.
+PANEL_SIZES = (2, 3, 4, 1, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Output pixels computed at once, and how many vectors of channels for each."""
+
+    rows: int
+    columns: int
+    vectors: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv(Kernel):
+    """A convolution of static geometry.
+
+    Args:
+        batch, rows, columns: of the output.
+        in_channels, out_channels: of one group.
+        kernel, stride, dilation: (height, width).
+        packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
+        source, target: strides of the images; ``source`` begins at the first tap of the first pixel.
+        tile: how the work is blocked; see choose_tile().
+    """
+
+    kind = "conv"
+    batch: int
+    rows: int
+    columns: int
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    source: Strides
+    target: Strides
+    tile: Tile
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    packed_kernel: tuple[int, int] | None = None
+    first_tap: tuple[int, int] = (0, 0)
+
+    @cached_property
+    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The vectors (lanes, channels) of every panel of a group."""
+        vectors = vectors_of(self.out_channels, self.lanes)
+        size = self.tile.vectors
+        return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
+
+    @property
+    def taps(self) -> int:
+        """Products summed for one output value."""
+        return self.kernel[0] * self.kernel[1] * self.in_channels
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.columns * self.groups * self.out_channels * self.taps
+
+    @property
+    def panel_floats(self) -> int:
+        """Packed floats of a full panel: its bias, then its weights."""
+        return width_of(self.panels[0]) * (1 + self.packed_taps)
+
+    @property
+    def packed_taps(self) -> int:
+        """Weights of one output channel."""
+        height, width = self.packed_kernel or self.kernel
+        return height * width * self.in_channels
+
+    @cached_property
+    def tiling(self) -> tuple[int, int]:
+        """Tiles down and across an image."""
+        return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
+
+    @cached_property
+    def blocking(self) -> tuple[int, int]:
+        """Tiles and panels of a chunk."""
+        tiles = self.batch * self.tiling[0] * self.tiling[1]
+        panels = self.groups * len(self.panels)
+        tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
+        some_tiles = max(1, min(tiles, IMAGE_BYTES // tile_bytes))
+        some_panels = max(1, min(panels, WEIGHT_BYTES // (4 * self.panel_floats)))
+        flops = self.flops / (tiles * panels)
+
+        def is_too_few() -> bool:
+            chunks = -(-tiles // some_tiles) * -(-panels // some_panels)
+            return chunks < WANTED_CHUNKS and some_tiles * some_panels * flops > CHUNK_FLOPS
+
+        while is_too_few() and some_panels > 1:
+            some_panels = -(-some_panels // 2)
+        while is_too_few() and some_tiles > 1:
+            some_tiles = -(-some_tiles // 2)
+        return some_tiles, some_panels
+
+    @property
+    def chunks(self) -> int:
+        tiles = self.batch * self.tiling[0] * self.tiling[1]
+        return -(-tiles // self.blocking[0]) * -(-self.groups * len(self.panels) // self.blocking[1])
+
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them."""
+        packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
+        grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
+        offsets = (
+            np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
+        )
+        first = 0
+        for number, panel in enumerate(self.panels):
+            count, width = sum(real for _, real in panel), width_of(panel)
+            block = np.zeros((self.groups, 1 + self.packed_taps, width), np.float32)
+            block[:, 0, :count] = offsets[:, first : first + count]
+            taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)
+            block[:, 1:, :count] = taps.reshape(self.groups, self.packed_taps, count)
+            packed[:, number, : block[0].size] = block.reshape(self.groups, -1)
+            first += count
+        return packed
+
+    def emit(self, module: Module, host: Host) -> None:
+        full = emit_tile(module, self._tile_of(self.panels[0]))
+        last = full if self.panels[-1] == self.panels[0] else emit_tile(module, self._tile_of(self.panels[-1]))
+        f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        tiles, panels = self.batch * self.tiling[0] * self.tiling[1], self.groups * len(self.panels)
+        some_tiles, some_panels = self.blocking
+        panel_block, tile_block = f.divmod(chunk, -(-tiles // some_tiles))
+        first_tile, first_panel = f.mul(tile_block, some_tiles), f.mul(panel_block, some_panels)
+        with f.loop(first_panel, f.minimum(f.add(first_panel, some_panels), panels)) as each_panel:
+            group, panel = f.divmod(each_panel.index, len(self.panels))
+            weight = f.at(weights, f.mul(each_panel.index, self.panel_floats))
+            channel = f.add(f.mul(group, self.out_channels), f.mul(panel, sum(real for _, real in self.panels[0])))
+            source = f.at(image, f.mul(group, self.in_channels))
+            with f.loop(first_tile, f.minimum(f.add(first_tile, some_tiles), tiles)) as each_tile:
+                n, h, w = self._origin(f, each_tile)
+                strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
+                arguments = [
+                    place(f, source, strides, n, h, w, 0),
+                    weight,
+                    place(f, target, self.target, n, h, w, channel),
+                ]
+                for base, operand in zip(extras, self.epilogue.operands, strict=True):
+                    arguments.append(place(f, base, operand, n, h, w, channel))
+                self._call(f, full, last, panel, arguments)
+        f.finish()
+
+    def _tile_of(self, panel: tuple[tuple[int, int], ...]) -> TileCode:
+        kh, kw = self.kernel
+        is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
+        pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
+        of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
+        loops = [(kh, self.source.h * self.dilation[0], of_row)]
+        if not is_run:
+            loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
+        return TileCode(
+            name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
+            rows=self.tile.rows,
+            columns=self.tile.columns,
+            panel=panel,
+            steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
+            loops=tuple(each for each in loops if each[0] > 1),
+            run=self.in_channels * (kw if is_run else 1),
+            skipped=self.first_tap[0] * of_row + self.first_tap[1] * self.in_channels,
+            target=self.target,
+            epilogue=self.epilogue,
+            is_far=pixels * self.target.w >= FAR_FLOATS,
+            # A group reads a few of the channels, but all would be fetched.
+            is_source_far=self.groups == 1 and pixels * inputs >= FAR_FLOATS // 2,
+        )
+
+    def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
+        """Image, row and column of a tile's first pixel; the last tile of a row or column is shifted back."""
+        rest, across = f.divmod(tile.index, self.tiling[1])
+        n, down = f.divmod(rest, self.tiling[0])
+        h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
+        w = f.minimum(f.mul(across, self.tile.columns), self.columns - self.tile.columns)
+        return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
+
+    def _call(self, f: Function, full: str, last: str, panel: Index, arguments: list[Value]) -> None:
+        if full == last:
+            f.call(full, arguments)
+            return
+        is_last = f.op("i1", f"icmp eq i64 {panel.text if isinstance(panel, Value) else panel}, {len(self.panels) - 1}")
+        is_full = f.op("i1", f"xor i1 {is_last.text}, true")
+        with f.when(is_full):
+            f.call(full, arguments)
+        with f.when(is_last):
+            f.call(last, arguments)
+
+
+def choose_tile(
+    host: Host, rows: int, columns: int, out_channels: int, taps: int = 256, sizes: Sequence[int] = PANEL_SIZES
+) -> Tile:
+    """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
+
+    Args:
+        taps: products summed for one output value; with few of them the beginning and the end of a tile count.
+        sizes: vectors that a panel may have.
+    """
+    count = len(vectors_of(out_channels, host.lanes))
+    spare = 1 if host.lanes >= 16 else 2  # only the widest vectors are multiplied by a number in memory
+    best: tuple[float, Tile] | None = None
+    for vectors in sizes:
+        limit = (host.registers - spare - vectors) // vectors
+        if limit < 1 or vectors > max(count, 1):
+            continue
+        for tile_rows in range(1, min(rows, limit) + 1):
+            for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
+                tile = Tile(tile_rows, tile_columns, vectors)
+                tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
+                whole, rest = divmod(count, vectors)
+                cycles = [_cycles(host, tile, each, taps) for each in (vectors, rest)]
+                total = tiles * (whole * cycles[0] + (cycles[1] if rest else 0))
+                if best is None or total < best[0]:
+                    best = total, tile
+    return best[1] if best else Tile(1, 1, 1)
+
+
+def _cycles(host: Host, tile: Tile, vectors: int, taps: int) -> float:
+    """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
+    pixels = tile.rows * tile.columns
+    # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
+    share = vectors_a_cycle(host.lanes)
+    step = max(pixels * vectors, 4 * share, (pixels + vectors) * 0.55 * share) + 0.35 * vectors + 0.25
+    return taps * step + 60 + 2.5 * pixels * vectors

@@ -1,0 +1,211 @@
+"""The inner function of a direct convolution: a tile of pixels times a panel of output channels, held in registers.
+
+Its arguments are addresses at the tile's first pixel and the panel's first channel: image, weights, target, operands of
+the epilogue. A cheap epilogue is applied to the registers; one that needs constants of its own would push sums out of
+them, so the sums go to the stack first and a loop over the pixels finishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.kernels.expr import weight
+from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, place, starts_of, width_of
+
+# Input values multiplied in one turn of the innermost loop.
+UNROLL = 4
+# Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
+WEIGHTS_AHEAD = 1024
+LINE_FLOATS = 16
+# Lines of the next tile that a turn fetches; pixels so far apart that there would be more are left to the processor.
+MOST_FETCHED = 64
+# Instructions an element from which an epilogue is applied in a loop of its own.
+DEAR = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCode:
+    """What an inner function is made of.
+
+    Args:
+        rows, columns: output pixels of the tile.
+        panel: vectors (lanes, channels) of output channels.
+        steps: distance of input pixels under neighbouring output pixels: (down, across).
+        loops: over taps that do not follow each other in memory: (count, distance, input values whose weights lie
+            between).
+        run: input values that do.
+        skipped: input values whose weights come before the first.
+        is_far: whether the target is so large that its lines should be fetched before they are written.
+        is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    panel: tuple[tuple[int, int], ...]
+    steps: tuple[int, int]
+    loops: tuple[tuple[int, int, int], ...]
+    run: int
+    skipped: int
+    target: Strides
+    epilogue: Epilogue
+    is_far: bool
+    is_source_far: bool
+
+    @property
+    def starts(self) -> list[int]:
+        """The first channel of every vector."""
+        return starts_of(self.panel)
+
+    @property
+    def width(self) -> int:
+        """Packed floats of a tap."""
+        return width_of(self.panel)
+
+
+def emit_tile(module: Module, tile: TileCode) -> str:
+    """Write the function; its name."""
+    parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
+    parameters += [("ptr", f"operand{k}") for k in range(len(tile.epilogue.operands))]
+    f = module.function(tile.name, parameters)
+    f.linkage, f.attributes = "internal ", "nounwind noinline"
+    _Tile(tile, f).emit()
+    f.finish()
+    return tile.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile being written."""
+
+    code: TileCode
+    f: Function
+
+    def emit(self) -> None:
+        """Bias, products, epilogue."""
+        f, code = self.f, self.code
+        image, weights, target, *extras = f.parameters
+        is_dear = weight(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
+        sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
+        bias = [
+            f.load(vector(lanes), f.at(weights, first))
+            for (lanes, _), first in zip(code.panel, code.starts, strict=True)
+        ]
+        totals = [each for _ in range(code.rows * code.columns) for each in bias]
+        if code.is_far:
+            self._fetch([target, *extras])
+        totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
+        if sums is None:
+            for (row, column), pixel in zip(
+                product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
+            ):
+                self._finish(pixel, row, column, target, extras)
+        else:
+            self._finish_all(sums, totals, target, extras)
+
+    def _pixels(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
+        size = len(self.code.panel)
+        return [totals[k : k + size] for k in range(0, len(totals), size)]
+
+    def _fetch(self, bases: Sequence[Value]) -> None:
+        """Fetch the lines the tile will write and read at its end, while it multiplies."""
+        code = self.code
+        for base, strides in zip(bases, (code.target, *code.epilogue.operands), strict=True):
+            if strides.w:
+                for row, column, first in product(range(code.rows), range(code.columns), code.starts):
+                    self.f.prefetch(self.f.at(base, strides.offset(0, row, column, first)))
+
+    def _nest(
+        self, loops: list[tuple[int, int, int]], image: Value, weights: Value, totals: list[Value]
+    ) -> list[Value]:
+        """Loops over taps, innermost the run; weights are read in order throughout."""
+        f, code = self.f, self.code
+        if not loops:
+            return self._run(image, weights, totals)
+        (count, distance, values), *inner = loops
+        floats = values * code.width
+        with f.loop(0, count, carry=totals) as loop:
+            at = f.at(image, f.mul(loop.index, distance))
+            loop.carry(self._nest(inner, at, f.at(weights, f.mul(loop.index, floats)), loop.carried))
+        return loop.results
+
+    def _run(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
+        f, run, width = self.f, self.code.run, self.code.width
+        unroll = run if run <= 2 * UNROLL else max(each for each in range(1, UNROLL + 1) if run % each == 0)
+
+        def turn(index: Index, totals: list[Value]) -> list[Value]:
+            at, row = f.at(image, index), f.at(weights, f.mul(index, width))
+            self._fetch_next(image, index, unroll)
+            for k in range(unroll):
+                totals = self._multiply(f.at(at, k), f.at(row, k * width), k * width, totals)
+            return totals
+
+        if run == unroll:
+            return turn(0, totals)
+        with f.loop(0, run, unroll, carry=totals) as loop:
+            loop.carry(turn(loop.index, loop.carried))
+        return loop.results
+
+    def _fetch_next(self, image: Value, index: Index, unroll: int) -> None:
+        """Fetch a share of the pixels under the next tile of the row: all of them are fetched when the run is over.
+
+        Pixels are read side by side, each in its own line, in an order no processor foresees.
+        """
+        f, code = self.f, self.code
+        span = code.columns * code.steps[1]
+        share = -(-span * unroll // code.run)
+        if not code.is_source_far or code.rows * -(-share // LINE_FLOATS) > MOST_FETCHED:
+            return
+        for row, line in product(range(code.rows), range(0, share, LINE_FLOATS)):
+            begin = row * code.steps[0] + span + line
+            f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
+
+    def _multiply(self, at: Value, weights: Value, offset: int, totals: list[Value]) -> list[Value]:
+        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's."""
+        f, code = self.f, self.code
+        vectors = []
+        for (lanes, _), first in zip(code.panel, code.starts, strict=True):
+            vectors.append(f.load(vector(lanes), f.at(weights, first)))
+            if (offset + first) % LINE_FLOATS < lanes:
+                f.prefetch(f.at(weights, first + WEIGHTS_AHEAD))
+        result = []
+        for (row, column), pixel in zip(
+            product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
+        ):
+            value = f.load("float", f.at(at, row * code.steps[0] + column * code.steps[1]))
+            for (lanes, _), each, total in zip(code.panel, vectors, pixel, strict=True):
+                result.append(f.fma(f.splat(value, lanes), each, total))
+        return result
+
+    def _finish_all(self, sums: Value, totals: Sequence[Value], target: Value, extras: Sequence[Value]) -> None:
+        """Sums to the stack, then pixel by pixel through the epilogue."""
+        f, code = self.f, self.code
+        for index, pixel in enumerate(self._pixels(totals)):
+            for value, first in zip(pixel, code.starts, strict=True):
+                f.store(value, f.at(sums, index * code.width + first))
+        with f.loop(0, code.rows) as row, f.loop(0, code.columns) as column:
+            at = f.at(sums, f.mul(f.add(f.mul(row.index, code.columns), column.index), code.width))
+            pixel = [
+                f.load(vector(lanes), f.at(at, first))
+                for (lanes, _), first in zip(code.panel, code.starts, strict=True)
+            ]
+            self._finish(pixel, row.index, column.index, target, extras)
+
+    def _finish(
+        self, pixel: Sequence[Value], row: Index, column: Index, target: Value, extras: Sequence[Value]
+    ) -> None:
+        """The epilogue of one pixel, and its store."""
+        f, code = self.f, self.code
+        at = place(f, target, code.target, 0, row, column, 0)
+        others = [
+            place(f, base, strides, 0, row, column, 0)
+            for base, strides in zip(extras, code.epilogue.operands, strict=True)
+        ]
+        for value, (_, real), first in zip(pixel, code.panel, code.starts, strict=True):
+            addresses = [
+                f.at(each, first * strides.c) for each, strides in zip(others, code.epilogue.operands, strict=True)
+            ]
+            f.store_lanes(finish_channels(f, code.epilogue, value, addresses, real), f.at(at, first), real)

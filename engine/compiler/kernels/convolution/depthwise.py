@@ -1,0 +1,278 @@
+"""Depthwise convolution of channels-last images: every channel has filters of its own, no sum goes across channels.
+
+A tile of output pixels of one vector of channels is held in registers. The input rows below it are walked once: every
+input vector is loaded once and multiplied by all the taps it meets, and an output row is stored with its last tap.
+Weights stay in registers while they fit. Tiles that would hang over an edge are shifted back, as in ``conv``.
+
+Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, Tile, is_resident
+from engine.compiler.kernels.kernel import (
+    CHUNK_FLOPS,
+    Epilogue,
+    Kernel,
+    Strides,
+    finish_channels,
+    place,
+    start,
+    vectors_of,
+    width_of,
+)
+from engine.tensor import Array
+
+# A plane of one vector of channels that the first-level cache holds.
+PLANE_BYTES = 16 * 1024
+# Chunks a kernel should fall into so that threads finish together.
+WANTED_CHUNKS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depthwise(Kernel):
+    """A convolution of static geometry with one input channel to a group.
+
+    Args:
+        batch, rows, columns: of the output.
+        channels: of the output.
+        multiplier: output channels for each input channel; must divide ``lanes``.
+        kernel, stride, dilation: (height, width).
+        source, target: strides of the images, 1 along channels; ``source`` begins at the first tap of the first pixel.
+        tile: how the work is blocked; see choose_tile().
+    """
+
+    kind = "depthwise"
+    batch: int
+    rows: int
+    columns: int
+    channels: int
+    multiplier: int = 1
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    source: Strides
+    target: Strides
+    tile: Tile
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @cached_property
+    def vectors(self) -> list[tuple[int, int]]:
+        """The vectors (lanes, channels) of a pixel."""
+        vectors = vectors_of(self.channels, self.lanes)
+        # Lanes of one input channel lie side by side: a vector holds whole groups of them.
+        return [(max(lanes, real, self.multiplier), real) for lanes, real in vectors]
+
+    @property
+    def taps(self) -> int:
+        """Products summed for one output value."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.columns * self.channels * self.taps
+
+    @cached_property
+    def tiling(self) -> tuple[int, int]:
+        """Tiles down and across an image."""
+        return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
+
+    @property
+    def is_plane_small(self) -> bool:
+        """Whether all rows of a vector of channels stay in the nearest cache, so that vectors are walked one by one."""
+        return self.rows * self.stride[0] * self.columns * self.stride[1] * self.lanes * 4 <= PLANE_BYTES
+
+    @cached_property
+    def blocking(self) -> tuple[int, int]:
+        """Rows of tiles and vectors of a chunk."""
+        rows, vectors = self.batch * self.tiling[0], len(self.vectors)
+        some_rows, some_vectors = rows, vectors
+        flops = self.flops / (rows * vectors)
+        while (
+            -(-rows // some_rows) * -(-vectors // some_vectors) < WANTED_CHUNKS
+            and some_rows * some_vectors * flops > CHUNK_FLOPS / 2
+            and some_rows * some_vectors > 1
+        ):
+            if some_rows == 1 or (self.is_plane_small and some_vectors > 1):
+                some_vectors = -(-some_vectors // 2)
+            else:
+                some_rows = -(-some_rows // 2)
+        return some_rows, some_vectors
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.batch * self.tiling[0] // self.blocking[0]) * -(-len(self.vectors) // self.blocking[1])
+
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        """Weights (C, 1, KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
+        width = width_of(self.vectors)
+        flat = np.zeros((1 + self.taps, width), np.float32)
+        flat[0, : self.channels] = 0 if bias is None else bias
+        flat[1:, : self.channels] = weight.reshape(self.channels, self.taps).T
+        starts = np.cumsum([0, *(lanes for lanes, _ in self.vectors)])
+        blocks = [flat[:, a:b].ravel() for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        return np.concatenate(blocks)
+
+    def emit(self, module: Module, host: Host) -> None:
+        full = self._emit_strip(module, host, *self.vectors[0])
+        last = full if self.vectors[-1] == self.vectors[0] else self._emit_strip(module, host, *self.vectors[-1])
+        f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        rows, vectors = self.batch * self.tiling[0], len(self.vectors)
+        some_rows, some_vectors = self.blocking
+        vector_block, row_block = f.divmod(chunk, -(-rows // some_rows))
+        first_row, first_vector = f.mul(row_block, some_rows), f.mul(vector_block, some_vectors)
+        row_range = first_row, f.minimum(f.add(first_row, some_rows), rows)
+        vector_range = first_vector, f.minimum(f.add(first_vector, some_vectors), vectors)
+        outer, inner = (vector_range, row_range) if self.is_plane_small else (row_range, vector_range)
+        with f.loop(*outer) as one, f.loop(*inner) as other:
+            each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
+            n, down = f.divmod(row, self.tiling[0])
+            h: Index = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows) if self.tiling[0] > 1 else 0
+            channel = f.mul(each, self.lanes)
+            arguments = [
+                place(
+                    f, image, self.source, n, f.mul(h, self.stride[0]), 0, f.mul(each, self.lanes // self.multiplier)
+                ),
+                f.at(weights, f.mul(each, self.lanes * (1 + self.taps))),
+                place(f, target, self.target, n, h, 0, channel),
+            ]
+            for base, operand in zip(extras, self.epilogue.operands, strict=True):
+                arguments.append(place(f, base, operand, n, h, 0, channel))
+            self._call(f, full, last, each, arguments)
+        f.finish()
+
+    def _call(self, f: Function, full: str, last: str, each: Value, arguments: list[Value]) -> None:
+        if full == last:
+            f.call(full, arguments)
+            return
+        is_last = f.compare("eq", each, Value(str(len(self.vectors) - 1), "i64"))
+        with f.when(f.op("i1", f"xor i1 {is_last.text}, true")):
+            f.call(full, arguments)
+        with f.when(is_last):
+            f.call(last, arguments)
+
+    def _emit_strip(self, module: Module, host: Host, lanes: int, real: int) -> str:
+        """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
+        name = f"{self.name}_{lanes}_{real}"
+        parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
+        parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
+        f = module.function(name, parameters)
+        f.linkage, f.attributes = "internal ", "nounwind noinline"
+        keeps_weights = is_resident(host, self.tile, self.kernel, self.stride, self.dilation)
+        _Strip(self, f, lanes, real, keeps_weights).emit()
+        return name
+
+
+class _Strip:
+    """The code of a row of tiles of one vector of channels."""
+
+    def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
+        self.kernel, self.f, self.lanes, self.real = kernel, f, lanes, real
+        self.image, self.weights, self.target, *self.extras = f.parameters
+        self.resident = [self._weight(tap) for tap in range(-1, kernel.taps)] if keeps_weights else []
+
+    def emit(self) -> None:
+        """Write the function."""
+        kernel, f = self.kernel, self.f
+        across = kernel.tiling[1]
+        if across == 1:
+            self._emit_tile(0)
+        else:
+            with f.loop(0, across) as tile:
+                self._emit_tile(f.minimum(f.mul(tile.index, kernel.tile.columns), kernel.columns - kernel.tile.columns))
+        f.finish()
+
+    def _emit_tile(self, w: Index) -> None:
+        kernel, f = self.kernel, self.f
+        image = f.at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
+        target = f.at(self.target, f.mul(w, kernel.target.w))
+        extras = [
+            f.at(base, f.mul(w, operand.w)) for base, operand in zip(self.extras, kernel.epilogue.operands, strict=True)
+        ]
+        if kernel.tile.rows == 1 and kernel.taps * kernel.tile.columns > UNROLLED:
+            self._finish_row(0, self._loop_over_taps(image), target, extras)
+        else:
+            self._walk_rows(image, target, extras)
+
+    def _walk_rows(self, image: Value, target: Value, extras: list[Value]) -> None:
+        """Every input row of the tile once; an output row is finished with its last."""
+        kernel, tile = self.kernel, self.kernel.tile
+        totals: dict[int, list[Value]] = {}
+        taps = range(kernel.kernel[0])
+        for i in sorted({row * kernel.stride[0] + ky * kernel.dilation[0] for row in range(tile.rows) for ky in taps}):
+            lines = [(row, *divmod(i - row * kernel.stride[0], kernel.dilation[0])) for row in range(tile.rows)]
+            uses = [(row, ky) for row, ky, rest in lines if rest == 0 and 0 <= ky < kernel.kernel[0]]
+            for row, ky in uses:
+                if ky == 0:
+                    totals[row] = [self._value(-1)] * tile.columns
+            self._add_line(self.f.at(image, i * kernel.source.h), uses, totals)
+            for row, ky in uses:
+                if ky == kernel.kernel[0] - 1:
+                    self._finish_row(row, totals.pop(row), target, extras)
+
+    def _add_line(self, line: Value, uses: list[tuple[int, int]], totals: dict[int, list[Value]]) -> None:
+        """Add the products of an input row to the output rows that have a row of taps there."""
+        kernel, f = self.kernel, self.f
+        kw, step, gap = kernel.kernel[1], kernel.stride[1], kernel.dilation[1]
+        weights = {row: [self._value(ky * kw + kx) for kx in range(kw)] for row, ky in uses}
+        for position in sorted({t * step + kx * gap for t in range(kernel.tile.columns) for kx in range(kw)}):
+            value = self._input(f.at(line, position * kernel.source.w))
+            for row, _ in uses:
+                for kx in range(kw):
+                    t, rest = divmod(position - kx * gap, step)
+                    if rest == 0 and 0 <= t < kernel.tile.columns:
+                        totals[row][t] = f.fma(value, weights[row][kx], totals[row][t])
+
+    def _loop_over_taps(self, image: Value) -> list[Value]:
+        """The totals of one row, the taps in two loops: for kernels too large to be written out."""
+        kernel, f = self.kernel, self.f
+        totals = [self._weight(-1)] * kernel.tile.columns
+        with f.loop(0, kernel.kernel[0], carry=totals) as down:
+            line = f.at(image, f.mul(down.index, kernel.dilation[0] * kernel.source.h))
+            weights = f.at(self.weights, f.mul(f.add(f.mul(down.index, kernel.kernel[1]), 1), self.lanes))
+            with f.loop(0, kernel.kernel[1], carry=down.carried) as across:
+                first = f.at(line, f.mul(across.index, kernel.dilation[1] * kernel.source.w))
+                weight = f.load(vector(self.lanes), f.at(weights, f.mul(across.index, self.lanes)))
+                values = [
+                    self._input(f.at(first, t * kernel.stride[1] * kernel.source.w)) for t in range(kernel.tile.columns)
+                ]
+                across.carry([f.fma(x, weight, total) for x, total in zip(values, across.carried, strict=True)])
+            down.carry(across.results)
+        return down.results
+
+    def _finish_row(self, row: int, totals: list[Value], target: Value, extras: list[Value]) -> None:
+        kernel, f = self.kernel, self.f
+        for t, total in enumerate(totals):
+            addresses = [
+                f.at(base, operand.offset(0, row, t))
+                for base, operand in zip(extras, kernel.epilogue.operands, strict=True)
+            ]
+            value = finish_channels(f, kernel.epilogue, total, addresses, self.real)
+            f.store_lanes(value, f.at(target, kernel.target.offset(0, row, t)), self.real)
+
+    def _input(self, address: Value) -> Value:
+        """A vector of input values, each repeated for its output channels."""
+        multiplier, kind = self.kernel.multiplier, vector(self.lanes // self.kernel.multiplier)
+        value = self.f.load_lanes(kind, address, self.real // multiplier)
+        if multiplier == 1:
+            return value
+        if kind == "float":
+            return self.f.splat(value, self.lanes)
+        places = ", ".join(f"i32 {lane // multiplier}" for lane in range(self.lanes))
+        text = f"shufflevector {kind} {value.text}, {kind} poison, <{self.lanes} x i32> <{places}>"
+        return self.f.op(vector(self.lanes), text)
+
+    def _value(self, tap: int) -> Value:
+        """The weights of a tap, or the bias for -1, from a register if they are kept there."""
+        return self.resident[1 + tap] if self.resident else self._weight(tap)
+
+    def _weight(self, tap: int) -> Value:
+        return self.f.load(vector(self.lanes), self.f.at(self.weights, (1 + tap) * self.lanes))

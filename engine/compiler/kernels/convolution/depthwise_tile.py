@@ -1,0 +1,66 @@
+"""How a depthwise convolution is blocked: how many output pixels are computed at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.host import Host
+
+# Products written out for one tile; beyond it the taps are walked in loops.
+UNROLLED = 400
+ROWS, COLUMNS = 4, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Output pixels computed at once."""
+
+    rows: int
+    columns: int
+
+
+def live_totals(tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> int:
+    """Totals that are open at once: those of the output rows one input row belongs to."""
+    return tile.columns * min(tile.rows, -(-((kernel[0] - 1) * dilation[0] + 1) // stride[0]))
+
+
+def is_resident(
+    host: Host, tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> bool:
+    """Whether the totals leave registers enough to keep all weights."""
+    return live_totals(tile, kernel, stride, dilation) + kernel[0] * kernel[1] + 2 <= host.registers
+
+
+def choose_tile(
+    host: Host, rows: int, columns: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> Tile:
+    """The tile that costs least for an image: pixels computed twice, inputs and weights loaded again, short chains."""
+    shapes = [Tile(r, c) for r in range(1, min(rows, ROWS) + 1) for c in range(1, min(columns, COLUMNS) + 1)]
+    fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
+    if not fitting:
+        return Tile(1, min(columns, host.registers // 2 - 2))
+
+    def cost(tile: Tile) -> float:
+        count = -(-rows // tile.rows) * -(-columns // tile.columns)
+        return count * _cycles(host, tile, kernel, stride, dilation)
+
+    return min(fitting, key=cost)
+
+
+def _cycles(
+    host: Host, tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> float:
+    """What a tile takes, in multiply-adds."""
+    products = tile.rows * tile.columns * kernel[0] * kernel[1]
+    lines = {row * stride[0] + ky * dilation[0] for row in range(tile.rows) for ky in range(kernel[0])}
+    places = {t * stride[1] + kx * dilation[1] for t in range(tile.columns) for kx in range(kernel[1])}
+    loads = len(lines) * len(places)
+    live = live_totals(tile, kernel, stride, dilation)
+    if not is_resident(host, tile, kernel, stride, dilation):
+        loads += tile.rows * kernel[0] * kernel[1]
+        live += kernel[1] * live // tile.columns
+    spilled = max(0, live + 2 - host.registers)
+    short = max(0, 6 - live_totals(tile, kernel, stride, dilation))
+    return (
+        max(products, loads + tile.rows * tile.columns) * (1 + 0.06 * short) + 0.2 * loads + 2 * spilled * kernel[0] + 2
+    )

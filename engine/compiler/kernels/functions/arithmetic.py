@@ -1,0 +1,140 @@
+"""What all element-wise functions are made of: exact arithmetic, extrema, bits and polynomials.
+
+No function here or beside it sets a fast-math flag, save ``nsz`` on extrema: which of two zeros is the larger is open,
+as in PyTorch, and so an extremum with a number is one instruction on every processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.compiler.codegen.ir import Function, Value, constant, element_of, lanes_of, vector
+
+
+def like(x: Value, number: float) -> Value:
+    """A number in every lane of the type of ``x``."""
+    return constant(number, x.type)
+
+
+def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
+    """Horner's rule, highest power first."""
+    total = like(x, coefficients[0])
+    for each in coefficients[1:]:
+        total = f.fma(total, x, like(x, each))
+    return total
+
+
+def bits(f: Function, x: Value) -> Value:
+    """The bits of a float32 as an i32."""
+    return f.convert("bitcast", x, vector(lanes_of(x.type), "i32"))
+
+
+def from_bits(f: Function, x: Value) -> Value:
+    """The float32 an i32 holds the bits of."""
+    return f.convert("bitcast", x, vector(lanes_of(x.type)))
+
+
+def has_sign(f: Function, x: Value) -> Value:
+    """A mask: whether the sign bit is on, as it is for -0."""
+    kind = vector(lanes_of(x.type), "i32")
+    return f.compare("slt", bits(f, x), constant(0, kind))
+
+
+def integer(f: Function, name: str, a: Value, number: int) -> Value:
+    """``add``, ``shl``, ``and`` ... of an integer vector and a number."""
+    return f.binary(name, a, constant(number, a.type))
+
+
+def negative(f: Function, x: Value) -> Value:
+    """-x"""
+    return f.op(x.type, f"fneg {x.type} {x.text}")
+
+
+def absolute(f: Function, x: Value) -> Value:
+    """|x|"""
+    return f.intrinsic("fabs", x)
+
+
+def square(f: Function, x: Value) -> Value:
+    """x * x"""
+    return f.fmul(x, x)
+
+
+def cube(f: Function, x: Value) -> Value:
+    """x * x * x, rounded twice as PyTorch's ``pow(x, 3)``."""
+    return f.fmul(f.fmul(x, x), x)
+
+
+def sqrt(f: Function, x: Value) -> Value:
+    """Correctly rounded square root; NaN below zero."""
+    return f.intrinsic("sqrt", x)
+
+
+def reciprocal(f: Function, x: Value) -> Value:
+    """1 / x"""
+    return f.fdiv(like(x, 1.0), x)
+
+
+def rsqrt(f: Function, x: Value) -> Value:
+    """1 / sqrt(x) within 1.5 ulp, rounded twice as PyTorch's."""
+    return reciprocal(f, sqrt(f, x))
+
+
+def copysign(f: Function, x: Value, sign: Value) -> Value:
+    """|x| with the sign of another number."""
+    return f.intrinsic("copysign", x, sign)
+
+
+def maximum(f: Function, a: Value, b: Value) -> Value:
+    """The larger; NaN if either is."""
+    return _extremum(f, "maximum", a, b)
+
+
+def minimum(f: Function, a: Value, b: Value) -> Value:
+    """The smaller; NaN if either is."""
+    return _extremum(f, "minimum", a, b)
+
+
+def larger_number(f: Function, a: Value, b: Value) -> Value:
+    """The larger; the other if one is NaN."""
+    return f.select(f.compare("uno", a, a), b, f.select(f.compare("olt", a, b), b, a))
+
+
+def smaller_number(f: Function, a: Value, b: Value) -> Value:
+    """The smaller; the other if one is NaN."""
+    return f.select(f.compare("uno", a, a), b, f.select(f.compare("ogt", a, b), b, a))
+
+
+def clip(f: Function, x: Value, low: Value, high: Value) -> Value:
+    """min(max(x, low), high); NaN stays NaN."""
+    return minimum(f, maximum(f, x, low), high)
+
+
+def between(f: Function, x: Value, low: float, high: float) -> Value:
+    """``clip`` to two numbers."""
+    return clip(f, x, like(x, low), like(x, high))
+
+
+def scaled_sum(f: Function, x: Value, a: Value, b: Value, factor: Value) -> Value:
+    """x + factor * a * b, each step rounded as PyTorch's ``addcmul``."""
+    return f.fadd(x, f.fmul(f.fmul(factor, a), b))
+
+
+def scaled_quotient(f: Function, x: Value, a: Value, b: Value, factor: Value) -> Value:
+    """x + factor * (a / b), as PyTorch's ``addcdiv``."""
+    return f.fadd(x, f.fmul(factor, f.fdiv(a, b)))
+
+
+def interpolate(f: Function, start: Value, end: Value, weight: Value) -> Value:
+    """start + weight * (end - start), from the nearer end so that both are met exactly."""
+    way = f.fsub(end, start)
+    near = f.fadd(start, f.fmul(weight, way))
+    far = f.fsub(end, f.fmul(way, f.fsub(like(weight, 1.0), weight)))
+    return f.select(f.compare("olt", absolute(f, weight), like(weight, 0.5)), near, far)
+
+
+def _extremum(f: Function, name: str, a: Value, b: Value) -> Value:
+    lanes, element = lanes_of(a.type), {"float": "f32", "double": "f64"}[element_of(a.type)]
+    full = f"llvm.{name}.{element if lanes == 1 else f'v{lanes}{element}'}"
+    f.module.declarations[full] = f"declare {a.type} @{full}({a.type}, {a.type})"
+    return f.op(a.type, f"call nsz {a.type} @{full}({a.type} {a.text}, {b.type} {b.text})")

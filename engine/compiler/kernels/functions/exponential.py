@@ -1,0 +1,124 @@
+"""Exponentials: e**x = 2**n * e**r with n the nearest integer to x / log(2), |r| <= log(2) / 2, and a polynomial.
+
+n is rounded by adding 1.5 * 2**23: the sum's low bits are n, and shifted into the exponent's place they are 2**n.
+
+Source: own minimax fits (tests/data/compiler/fit_math.py); log(2) in two parts as Cody and Waite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.kernels.functions.arithmetic import between, bits, from_bits, integer, like, maximum, polynomial
+
+LOG2_E: Final = 1.4426950408889634
+LN2_HEAD: Final = 0.693145751953125  # 15 bits: n times it is exact without a fused multiply-add too
+LN2_TAIL: Final = 1.428606820309417e-06
+_ROUNDER: Final = 1.5 * 2**23
+# e**r for |r| <= log(2) / 2, highest power first: 3e-9.
+_EXP: Final = (0.0013820999301970005, 0.008368671871721745, 0.04166826233267784, 0.1666652113199234,
+               0.4999999403953552, 1.0, 1.0)  # fmt: skip
+# (e**r - 1 - r) / r**2: 1.4e-8 of e**r - 1.
+_EXPM1: Final = (
+    0.001387032330967486,
+    0.008366256020963192,
+    0.04166743904352188,
+    0.1666654646396637,
+    0.4999999701976776,
+)
+# 2**r for |r| <= 1/2: 3e-9.
+_EXP2: Final = (0.00015328907466027886, 0.0013390976237133145, 0.009618500247597694, 0.05550359562039375,
+                0.24022647738456726, 0.6931471824645996, 1.0)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """e**x as ``mantissa * scale``, the scale a power of two."""
+
+    mantissa: Value
+    scale: Value
+
+
+def exp(f: Function, x: Value) -> Value:
+    """e**x within 1.3 ulp, subnormal results too; 0 below -104, infinite above 88.73."""
+    held = between(f, x, -104.0, 89.0)
+    n, rounded = _nearest(f, held, LOG2_E, 254)
+    return _scaled_twice(f, polynomial(f, _rest(f, held, n), _EXP), bits(f, rounded))
+
+
+def exp2(f: Function, x: Value) -> Value:
+    """2**x within 1.3 ulp, subnormal results too."""
+    held = between(f, x, -151.0, 129.0)
+    n, rounded = _nearest(f, held, 1.0, 254)
+    return exp2_of_parts(f, f.fsub(held, n), bits(f, rounded))
+
+
+def exp2_of_parts(f: Function, fraction: Value, whole: Value) -> Value:
+    """2**(n + fraction) within 1.3 ulp, for -1/2 to 1/2 and an i32 whose low bits hold n + 254."""
+    return _scaled_twice(f, polynomial(f, fraction, _EXP2), whole)
+
+
+def exp_down(f: Function, x: Value) -> Value:
+    """e**x within 1.3 ulp for x <= 71, subnormal results too, in less time than ``exp``; e**71 above."""
+    power = exp_parts(f, between(f, x, -104.0, 71.0), doublings=-24)
+    return f.fmul(power.mantissa, power.scale)
+
+
+def exp_parts(f: Function, x: Value, *, doublings: int, negated: bool = False) -> Power:
+    """e**x or e**-x within 1.3 ulp, as two factors that may go into a fused multiply-add.
+
+    Args:
+        x: bounded, so that the binary exponent of the result is from doublings - 127, where the scale is 0, to
+            doublings + 127.
+        doublings: powers of two moved from the scale into the mantissa: 1 to overflow to infinity, -24 to reach
+            the subnormals.
+    """
+    sign = -1.0 if negated else 1.0
+    n, rounded = _nearest(f, x, sign * LOG2_E, 127 - doublings)
+    rest = _rest(f, x, n, sign)
+    mantissa = polynomial(f, rest, [c * 2.0**doublings * sign**k for k, c in zip(range(6, -1, -1), _EXP, strict=True)])
+    return Power(mantissa, from_bits(f, integer(f, "shl", bits(f, rounded), 23)))
+
+
+def expm1(f: Function, x: Value) -> Value:
+    """e**x - 1 within 2 ulp."""
+    power, above = expm1_parts(f, between(f, x, -18.0, 89.0), doublings=1)
+    # In halves: twice the scale would overflow before the result does.
+    half = f.fma(power.scale, power.mantissa, above)
+    return f.select(f.compare("oeq", x, like(x, 0.0)), x, f.fadd(half, half))
+
+
+def expm1_down(f: Function, x: Value) -> Value:
+    """e**x - 1 for x <= 0 within 2 ulp; NaN stays NaN."""
+    power, above = expm1_parts(f, maximum(f, x, like(x, -18.0)), doublings=0)
+    return f.fma(power.scale, power.mantissa, above)
+
+
+def expm1_parts(f: Function, x: Value, doublings: int) -> tuple[Power, Value]:
+    """2**n / 2**doublings with e**r - 1, and the (2**n - 1) / 2**doublings to add to their product."""
+    n, rounded = _nearest(f, x, LOG2_E, 127 - doublings)
+    rest = _rest(f, x, n)
+    mantissa = f.fma(f.fmul(rest, rest), polynomial(f, rest, _EXPM1), rest)
+    scale = from_bits(f, integer(f, "shl", bits(f, rounded), 23))
+    return Power(mantissa, scale), f.fsub(scale, like(x, 2.0**-doublings))
+
+
+def _nearest(f: Function, x: Value, factor: float, bias: int) -> tuple[Value, Value]:
+    """The integer nearest to x * factor, and a float whose low bits are that integer plus a bias."""
+    rounder = like(x, _ROUNDER + bias)
+    rounded = f.fma(x, like(x, factor), rounder)
+    return f.fsub(rounded, rounder), rounded
+
+
+def _rest(f: Function, x: Value, n: Value, sign: float = 1.0) -> Value:
+    """x - sign * n * log(2)"""
+    return f.fma(n, like(x, -sign * LN2_TAIL), f.fma(n, like(x, -sign * LN2_HEAD), x))
+
+
+def _scaled_twice(f: Function, mantissa: Value, whole: Value) -> Value:
+    """mantissa * 2**n in two steps, of which neither overflows; the low bits of ``whole`` hold n + 254."""
+    both = integer(f, "shl", whole, 23)
+    half = integer(f, "and", integer(f, "lshr", both, 1), 0x7F800000)
+    return f.fmul(f.fmul(mantissa, from_bits(f, half)), from_bits(f, f.binary("sub", both, half)))

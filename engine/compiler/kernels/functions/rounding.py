@@ -1,0 +1,110 @@
+"""Rounding to integers, and what a division leaves: exact, as in PyTorch."""
+
+from __future__ import annotations
+
+from engine.compiler.codegen.ir import Function, Value, lanes_of
+from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like
+from engine.compiler.kernels.functions.wide import compare_wide, narrowed, wide, wide_bits, widened
+
+# A quotient cut to so few bits can be multiplied by a float32 exactly in float64.
+_HIGH_BITS = -(2**29)
+
+
+def floor(f: Function, x: Value) -> Value:
+    """x rounded down."""
+    return f.intrinsic("floor", x)
+
+
+def ceil(f: Function, x: Value) -> Value:
+    """x rounded up."""
+    return f.intrinsic("ceil", x)
+
+
+def round_even(f: Function, x: Value) -> Value:
+    """x rounded to the nearest integer, halves to the even one."""
+    return f.intrinsic("roundeven", x)
+
+
+def trunc(f: Function, x: Value) -> Value:
+    """x rounded towards zero."""
+    return f.intrinsic("trunc", x)
+
+
+def frac(f: Function, x: Value) -> Value:
+    """x - trunc(x)"""
+    return f.fsub(x, trunc(f, x))
+
+
+def sign(f: Function, x: Value) -> Value:
+    """-1, 0 or 1; 0 for NaN."""
+    zero = like(x, 0.0)
+    below = f.select(f.compare("olt", x, zero), like(x, -1.0), zero)
+    return f.select(f.compare("ogt", x, zero), like(x, 1.0), below)
+
+
+def fmod(f: Function, a: Value, b: Value) -> Value:
+    """What is left of a / b rounded towards zero, exactly; it has the sign of a."""
+    dividend, divisor = widened(f, absolute(f, a)), widened(f, absolute(f, b))
+    rest = copysign(f, narrowed(f, _rest(f, dividend, divisor)), a)
+    return f.select(f.compare("uno", b, b), b, rest)
+
+
+def remainder(f: Function, a: Value, b: Value) -> Value:
+    """What is left of a / b rounded down; it has the sign of b."""
+    rest = fmod(f, a, b)
+    return f.select(_is_opposite(f, rest, b), f.fadd(rest, b), rest)
+
+
+def floor_divide(f: Function, a: Value, b: Value) -> Value:
+    """a / b rounded down, from the exact remainder; a / b where b is 0."""
+    rest = fmod(f, a, b)
+    ratio = f.fdiv(a, b)
+    whole = f.fdiv(f.fsub(a, rest), b)
+    whole = f.select(_is_opposite(f, rest, b), f.fsub(whole, like(a, 1.0)), whole)
+    down = floor(f, whole)
+    down = f.select(f.compare("ogt", f.fsub(whole, down), like(a, 0.5)), f.fadd(down, like(a, 1.0)), down)
+    down = f.select(f.compare("oeq", whole, like(a, 0.0)), copysign(f, like(a, 0.0), ratio), down)
+    return f.select(f.compare("oeq", b, like(a, 0.0)), ratio, down)
+
+
+def _is_opposite(f: Function, rest: Value, b: Value) -> Value:
+    """Whether a remainder is not 0 and on the other side of it than the divisor."""
+    zero = like(b, 0.0)
+    differs = f.binary("xor", f.compare("olt", rest, zero), f.compare("olt", b, zero))
+    return f.binary("and", f.compare("une", rest, zero), differs)
+
+
+def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
+    """fmod of non-negative float64 that were float32: 24 bits of the quotient a turn, mostly one turn."""
+    kind = dividend.type
+    before, body, after = (f.block(f"fmod.{part}") for part in ("before", "body", "after"))
+    f.do(f"br label %{before}")
+    f.start(before)
+    f.do(f"br label %{body}")
+    f.start(body)
+    following = Value(f"%{body}.rest", kind)
+    rest = f.op(kind, f"phi {kind} [ {dividend.text}, %{before} ], [ {following.text}, %{body} ]")
+    less = _reduced(f, rest, divisor)
+    goes_on = compare_wide(f, "oge", rest, divisor)
+    f.do(f"{following.text} = select {goes_on.type} {goes_on.text}, {kind} {less.text}, {kind} {rest.text}")
+    again = _is_any(f, compare_wide(f, "oge", following, divisor))
+    f.do(f"br i1 {again.text}, label %{body}, label %{after}")
+    f.start(after)
+    return following
+
+
+def _reduced(f: Function, rest: Value, divisor: Value) -> Value:
+    """rest less a whole multiple of the divisor, exactly."""
+    quotient = f.intrinsic("trunc", f.fdiv(rest, divisor))
+    cut = integer(f, "and", wide_bits(f, quotient), _HIGH_BITS)
+    less = f.fsub(rest, f.fmul(f.convert("bitcast", cut, rest.type), divisor))
+    # The quotient may have been rounded up to an integer.
+    return f.select(compare_wide(f, "olt", less, wide(rest, 0.0)), f.fadd(less, divisor), less)
+
+
+def _is_any(f: Function, mask: Value) -> Value:
+    lanes = lanes_of(mask.type)
+    if lanes == 1:
+        return mask
+    all_ = f.convert("bitcast", mask, f"i{lanes}")
+    return f.op("i1", f"icmp ne i{lanes} {all_.text}, 0")

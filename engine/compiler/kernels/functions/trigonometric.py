@@ -1,0 +1,152 @@
+"""Sine, cosine, tangent and their inverses.
+
+An angle is brought to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 in two parts as Cody and Waite. That is
+exact enough for |x| up to 4e8, where the next float32 is 32 away; beyond, sin and cos are some numbers from -1 to 1.
+
+Source: own minimax fits (tests/data/compiler/fit_math.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions.arithmetic import (
+    absolute,
+    between,
+    bits,
+    copysign,
+    from_bits,
+    has_sign,
+    integer,
+    like,
+    maximum,
+    minimum,
+    polynomial,
+    sqrt,
+)
+from engine.compiler.kernels.functions.wide import ROUNDER, low_bits, narrowed, wide, widened
+
+_HALF_PI_HEAD: Final = 1.5707963109016418  # 25 bits: n times it is exact without a fused multiply-add too
+_HALF_PI_TAIL: Final = 1.5893254773528197e-08
+_QUARTER_PI: Final = 0.7853982
+# (sin(r) - r) / r**3, (cos(r) - 1 + r**2 / 2) / r**4 in r**2: 4e-9, 1e-10.
+_SIN: Final = (-0.00019518287444952875, 0.008332189172506332, -0.16666655242443085)
+_COS: Final = (2.443256562401075e-05, -0.0013887310633435845, 0.04166664555668831)
+# (asin(x) - x) / x**3 in x**2 up to 1/4: 5e-9.
+_ASIN: Final = (0.042158305644989014, 0.024184778332710266, 0.04546914994716644, 0.074953094124794, 0.16666752099990845)
+# (atan(x) - x) / x**3 in x**2 up to 1: 1.7e-8.
+_ATAN: Final = (0.0029197228141129017, -0.01636413298547268, 0.043205857276916504, -0.07551723718643188,
+                0.10665785521268845, -0.14211003482341766, 0.19993767142295837, -0.33333152532577515)  # fmt: skip
+# pi / 2 as the nearest float32 and the rest.
+_RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
+
+
+def sin(f: Function, x: Value) -> Value:
+    """sin(x) within 1.6 ulp for |x| <= 4e8."""
+    sine, cosine, quadrant = _parts(f, x)
+    return _keeping_zero(f, x, _turned(f, sine, cosine, quadrant))
+
+
+def cos(f: Function, x: Value) -> Value:
+    """cos(x) within 1.6 ulp for |x| <= 4e8."""
+    sine, cosine, quadrant = _parts(f, x)
+    return _turned(f, sine, cosine, integer(f, "add", quadrant, 1))
+
+
+def tan(f: Function, x: Value) -> Value:
+    """tan(x) within 4 ulp for |x| <= 4e8."""
+    sine, cosine, quadrant = _parts(f, x)
+    is_odd = _is_odd(f, quadrant)
+    ratio = f.fdiv(f.select(is_odd, cosine, sine), f.select(is_odd, sine, cosine))
+    return _keeping_zero(f, x, _negated(f, ratio, integer(f, "shl", quadrant, 31)))
+
+
+def asin(f: Function, x: Value) -> Value:
+    """asin(x) within 2.5 ulp; NaN beyond 1."""
+    magnitude = absolute(f, x)
+    is_small, small = _asin_small(f, magnitude)
+    # asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2))
+    large = f.fsub(like(x, _RIGHT[0]), f.fsub(f.fadd(small, small), like(x, _RIGHT[1])))
+    return copysign(f, f.select(is_small, small, large), x)
+
+
+def acos(f: Function, x: Value) -> Value:
+    """acos(x) within 1.5 ulp; NaN beyond 1."""
+    is_small, small = _asin_small(f, absolute(f, x))
+    is_negative = f.compare("olt", x, like(x, 0.0))
+    straight = f.fsub(like(x, _RIGHT[0]), f.fsub(copysign(f, small, x), like(x, _RIGHT[1])))
+    twice = f.fadd(small, small)
+    turned = f.fsub(like(x, 2 * _RIGHT[0]), f.fsub(twice, like(x, 2 * _RIGHT[1])))
+    return f.select(is_small, straight, f.select(is_negative, turned, twice))
+
+
+def atan(f: Function, x: Value) -> Value:
+    """atan(x) within 2 ulp."""
+    return copysign(f, _angle(f, absolute(f, x), like(x, 1.0)), x)
+
+
+def atan2(f: Function, y: Value, x: Value) -> Value:
+    """The angle of the point (x, y) within 2 ulp; zeros and infinities as C has them."""
+    sharp = _angle(f, absolute(f, y), absolute(f, x))
+    is_left = has_sign(f, x)
+    blunt = f.fsub(like(x, 2 * _RIGHT[0]), f.fsub(sharp, like(x, 2 * _RIGHT[1])))
+    return copysign(f, f.select(is_left, blunt, sharp), y)
+
+
+def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
+    """sin(r), cos(r), and the number of quarter turns taken off."""
+    angle = widened(f, x)
+    rounded = f.fma(angle, wide(x, 2 / math.pi), wide(x, ROUNDER))
+    turns = f.fsub(rounded, wide(x, ROUNDER))
+    angle = f.fma(turns, wide(x, -_HALF_PI_HEAD), angle)
+    r = narrowed(f, f.fma(turns, wide(x, -_HALF_PI_TAIL), angle))
+    r = between(f, r, -_QUARTER_PI, _QUARTER_PI)
+    z = f.fmul(r, r)
+    sine = f.fma(f.fmul(r, z), polynomial(f, z, _SIN), r)
+    cosine = f.fma(f.fmul(z, z), polynomial(f, z, _COS), f.fma(z, like(x, -0.5), like(x, 1.0)))
+    return sine, cosine, low_bits(f, rounded)
+
+
+def _turned(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
+    """The sine after so many quarter turns."""
+    value = f.select(_is_odd(f, quadrant), cosine, sine)
+    return _negated(f, value, integer(f, "shl", integer(f, "lshr", quadrant, 1), 31))
+
+
+def _keeping_zero(f: Function, x: Value, value: Value) -> Value:
+    """The value, and x itself where that is 0: x + x**3 has lost the sign of -0."""
+    return f.select(f.compare("oeq", x, like(x, 0.0)), x, value)
+
+
+def _is_odd(f: Function, quadrant: Value) -> Value:
+    return f.compare("ne", integer(f, "and", quadrant, 1), constant(0, quadrant.type))
+
+
+def _negated(f: Function, x: Value, sign: Value) -> Value:
+    """x with its sign turned where the sign bit is on."""
+    return from_bits(f, f.binary("xor", bits(f, x), sign))
+
+
+def _asin_small(f: Function, x: Value) -> tuple[Value, Value]:
+    """Whether x <= 1/2, and asin(x), else asin(sqrt((1 - x) / 2)), for x >= 0."""
+    is_small = f.compare("ole", x, like(x, 0.5))
+    folded = f.fma(x, like(x, -0.5), like(x, 0.5))
+    z = f.select(is_small, f.fmul(x, x), folded)
+    root = f.select(is_small, x, sqrt(f, folded))
+    return is_small, f.fma(f.fmul(root, z), polynomial(f, z, _ASIN), root)
+
+
+def _angle(f: Function, y: Value, x: Value) -> Value:
+    """The angle of a point whose coordinates are not negative."""
+    least, most = minimum(f, y, x), maximum(f, y, x)
+    ratio = f.fdiv(least, most)
+    # 0 / 0 is no angle but 0, inf / inf is half of a right one.
+    zero = like(x, 0.0)
+    equal = f.select(f.compare("oeq", most, zero), zero, like(x, 1.0))
+    ratio = f.select(f.compare("oeq", least, most), equal, ratio)
+    z = f.fmul(ratio, ratio)
+    angle = f.fma(f.fmul(ratio, z), polynomial(f, z, _ATAN), ratio)
+    steep = f.fsub(like(x, _RIGHT[0]), f.fsub(angle, like(x, _RIGHT[1])))
+    return f.select(f.compare("ogt", y, x), steep, angle)

@@ -1,0 +1,93 @@
+"""Comparisons and logic. A truth is 1.0 or 0.0; what is not zero is true, NaN included.
+
+A truth remembers the mask it was made from, so that what selects by it does not compare again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions.arithmetic import absolute, has_sign, like
+
+
+@dataclass(frozen=True, slots=True)
+class Truth(Value):
+    """1.0 where a mask is on, else 0.0."""
+
+    mask: Value
+
+
+def comparison(how: str) -> Callable[[Function, Value, Value], Value]:
+    """The function that compares two numbers; ``how`` is LLVM's ``olt``, ``une`` ..."""
+
+    def compared(f: Function, a: Value, b: Value) -> Value:
+        return _truth(f, f.compare(how, a, b), a)
+
+    return compared
+
+
+def logic(name: str) -> Callable[[Function, Value, Value], Value]:
+    """``and``, ``or`` or ``xor`` of two truths."""
+
+    def combined(f: Function, a: Value, b: Value) -> Value:
+        return _truth(f, f.binary(name, _mask(f, a), _mask(f, b)), a)
+
+    return combined
+
+
+def logical_not(f: Function, x: Value) -> Value:
+    """Whether x is zero."""
+    return _truth(f, f.compare("oeq", x, like(x, 0.0)), x)
+
+
+def where(f: Function, condition: Value, a: Value, b: Value) -> Value:
+    """a where the condition is not zero, else b."""
+    return f.select(_mask(f, condition), a, b)
+
+
+def isnan(f: Function, x: Value) -> Value:
+    """Whether x is NaN."""
+    return _truth(f, f.compare("uno", x, x), x)
+
+
+def isinf(f: Function, x: Value) -> Value:
+    """Whether x is infinite."""
+    return _truth(f, f.compare("oeq", absolute(f, x), like(x, float("inf"))), x)
+
+
+def isfinite(f: Function, x: Value) -> Value:
+    """Whether x is neither NaN nor infinite."""
+    return _truth(f, f.compare("olt", absolute(f, x), like(x, float("inf"))), x)
+
+
+def isposinf(f: Function, x: Value) -> Value:
+    """Whether x is inf."""
+    return _truth(f, f.compare("oeq", x, like(x, float("inf"))), x)
+
+
+def isneginf(f: Function, x: Value) -> Value:
+    """Whether x is -inf."""
+    return _truth(f, f.compare("oeq", x, like(x, float("-inf"))), x)
+
+
+def signbit(f: Function, x: Value) -> Value:
+    """Whether x has a minus sign, as -0.0 has."""
+    return _truth(f, has_sign(f, x), x)
+
+
+def heaviside(f: Function, x: Value, at_zero: Value) -> Value:
+    """0 below zero and for NaN, 1 above, a given value at zero."""
+    zero = like(x, 0.0)
+    step = f.select(f.compare("ogt", x, zero), like(x, 1.0), zero)
+    return f.select(f.compare("oeq", x, zero), at_zero, step)
+
+
+def _truth(f: Function, mask: Value, x: Value) -> Truth:
+    value = f.select(mask, constant(1.0, x.type), constant(0.0, x.type))
+    return Truth(value.text, value.type, mask)
+
+
+def _mask(f: Function, x: Value) -> Value:
+    return x.mask if isinstance(x, Truth) else f.compare("une", x, like(x, 0.0))

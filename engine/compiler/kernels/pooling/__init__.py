@@ -1,0 +1,1 @@
+"""Pooling with windows, and the mean over whole images."""

@@ -1,0 +1,148 @@
+"""The mean over all pixels of a channels-last image.
+
+Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
+from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
+falls into runs with sums of their own.
+
+Arguments: image, target (its h and w strides are not used), operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
+from engine.compiler.kernels.folding import total
+from engine.compiler.kernels.kernel import (
+    CHUNK_BYTES,
+    Epilogue,
+    Kernel,
+    Strides,
+    finish_channels,
+    place,
+    start,
+    starts_of,
+    vectors_of,
+)
+
+# Vectors of channels summed together, and accumulators of each.
+VECTORS = 4
+ACCUMULATORS = 4
+# Columns of a row summed by themselves.
+RUN = 4096
+# Chunks a kernel should fall into so that threads finish together.
+WANTED_CHUNKS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalAverage(Kernel):
+    """The mean over rows and columns: (n, h, w, c) -> (n, c).
+
+    Args:
+        source, target: strides of the image and of the means, 1 along channels.
+    """
+
+    kind = "global_average"
+    batch: int
+    rows: int
+    columns: int
+    channels: int
+    source: Strides
+    target: Strides
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @cached_property
+    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The vectors (lanes, channels) summed together; few vectors go one by one, to be shared out."""
+        vectors = vectors_of(self.channels, self.lanes)
+        some = VECTORS if len(vectors) >= 2 * VECTORS else 1
+        return tuple(tuple(vectors[k : k + some]) for k in range(0, len(vectors), some))
+
+    @property
+    def flops(self) -> int:
+        return self.batch * self.rows * self.columns * self.channels
+
+    @cached_property
+    def block(self) -> int:
+        """Panels of a chunk, counted through all images."""
+        panels = self.batch * len(self.panels)
+        worthwhile = -(-panels * CHUNK_BYTES // (4 * self.flops))
+        return min(panels, max(worthwhile, -(-panels // WANTED_CHUNKS)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.batch * len(self.panels) // self.block)
+
+    def emit(self, module: Module, host: Host) -> None:
+        f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        first, panels = f.mul(chunk, self.block), len(self.panels)
+        with f.loop(first, f.minimum(f.add(first, self.block), self.batch * panels)) as each:
+            n, panel = f.divmod(each.index, panels)
+            channel = f.mul(panel, sum(real for _, real in self.panels[0]))
+            source = place(f, image, self.source, n, 0, 0, channel)
+            addresses = [place(f, target, self.target, n, 0, 0, channel)]
+            addresses += [
+                place(f, base, operand, n, 0, 0, channel)
+                for base, operand in zip(extras, self.epilogue.operands, strict=True)
+            ]
+            is_last = f.compare("eq", panel, Value(str(panels - 1), "i64")) if isinstance(panel, Value) else None
+            if is_last is None or self.panels[0] == self.panels[-1]:
+                self._emit_panel(f, self.panels[0], source, addresses)
+            else:
+                with f.when(f.binary("xor", is_last, Value("true", "i1"))):
+                    self._emit_panel(f, self.panels[0], source, addresses)
+                with f.when(is_last):
+                    self._emit_panel(f, self.panels[-1], source, addresses)
+        f.finish()
+
+    def _emit_panel(
+        self, f: Function, panel: tuple[tuple[int, int], ...], source: Value, addresses: list[Value]
+    ) -> None:
+        """The means of a panel; addresses of the target and the operands at its first channel."""
+        starts = starts_of(panel)
+        zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
+        with f.loop(0, self.rows, carry=zeros) as row:
+            line = f.at(source, f.mul(row.index, self.source.h))
+            sums = self._sum_row(f, panel, line, zeros)
+            row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
+        for value, first, (lanes, real) in zip(row.results, starts, panel, strict=True):
+            mean = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
+            strides = (self.target, *self.epilogue.operands)
+            target, *operands = (f.at(at, first * each.c) for at, each in zip(addresses, strides, strict=True))
+            f.store_lanes(finish_channels(f, self.epilogue, mean, operands, real), target, real)
+
+    def _sum_row(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, zeros: list[Value]) -> list[Value]:
+        """The sums of a row's pixels, run by run."""
+        runs, left = divmod(self.columns, RUN)
+        rest = [self._sum_run(f, panel, f.at(line, runs * RUN * self.source.w), left)] if left else []
+        if not runs:
+            return rest[0]
+        with f.loop(0, runs, carry=zeros) as run:
+            sums = self._sum_run(f, panel, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
+            run.carry([f.fadd(a, b) for a, b in zip(run.carried, sums, strict=True)])
+        return [total(f, each) for each in zip(*rest, run.results, strict=True)]
+
+    def _sum_run(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, columns: int) -> list[Value]:
+        """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
+        starts = starts_of(panel)
+        turns, left = divmod(columns, ACCUMULATORS)
+
+        def load(at: Value) -> list[Value]:
+            pieces = zip(starts, panel, strict=True)
+            return [f.load_lanes(vector(lanes), f.at(at, first), real) for first, (lanes, real) in pieces]
+
+        rest = [load(f.at(line, k * self.source.w)) for k in range(left)]
+        if not turns:
+            return [total(f, each) for each in zip(*rest, strict=True)]
+        line = f.at(line, left * self.source.w)
+        zeros = [constant(0.0, vector(lanes)) for _ in range(ACCUMULATORS) for lanes, _ in panel]
+        with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=zeros) as loop:
+            at = f.at(line, f.mul(loop.index, self.source.w))
+            values = [each for k in range(ACCUMULATORS) for each in load(f.at(at, k * self.source.w))]
+            loop.carry([f.fadd(a, b) for a, b in zip(loop.carried, values, strict=True)])
+        size = len(panel)
+        rest += [loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS)]
+        return [total(f, each) for each in zip(*rest, strict=True)]

@@ -1,0 +1,1 @@
+"""Kernels that work along rows which are contiguous."""

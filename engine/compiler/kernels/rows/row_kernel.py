@@ -1,0 +1,136 @@
+"""What kernels share that work on rows which are contiguous: the loop over rows, and passes over the vectors of one.
+
+Arguments: source, target, what the kernel adds to them, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
+from engine.compiler.kernels.kernel import Epilogue, Kernel, finish_channels, fitting_lanes, place, start
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowKernel(Kernel):
+    """A kernel that computes row by row.
+
+    Args:
+        rows: all of them, one after the other at a constant distance.
+        source, target: distance of rows, or of the results of rows, in elements.
+        epilogue: its operands are addressed as (0, row, 0, column).
+    """
+
+    rows: int
+    columns: int
+    source: int
+    target: int
+    lanes: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    @abstractmethod
+    def chunk_elements(self) -> int:
+        """Elements of the source that a chunk should have."""
+
+    @property
+    def extras(self) -> int:
+        """Arguments between the target and the operands of the epilogue."""
+        return 0
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, self.chunk_elements // self.columns))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def width(self) -> int:
+        """Lanes of a vector, no more than a row can use."""
+        return fitting_lanes(self.columns, self.lanes)
+
+    def emit(self, module: Module, host: Host) -> None:
+        count = 2 + self.extras
+        f, (source, target, *others), chunk = start(module, self, count + len(self.epilogue.operands))
+        extras, bases = others[: self.extras], others[self.extras :]
+        first = f.mul(chunk, self.block)
+        with f.loop(first, f.minimum(f.add(first, self.block), self.rows)) as row:
+            operands = [
+                place(f, base, strides, 0, row.index, 0, 0)
+                for base, strides in zip(bases, self.epilogue.operands, strict=True)
+            ]
+            line, out = f.at(source, f.mul(row.index, self.source)), f.at(target, f.mul(row.index, self.target))
+            self.emit_row(Row(self, f, line, out, extras, operands, host.registers // 2))
+        f.finish()
+
+    @abstractmethod
+    def emit_row(self, row: Row) -> None:
+        """Write the code of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row while its code is written.
+
+    Args:
+        source, target, operands: where it begins in each.
+        extras: what the kernel adds to its arguments.
+        unrolled: so many vectors of a row stay in registers from pass to pass.
+    """
+
+    kernel: RowKernel
+    f: Function
+    source: Value
+    target: Value
+    extras: list[Value]
+    operands: list[Value]
+    unrolled: int
+    kept: dict[int, Value] = field(default_factory=dict)
+
+    def walk(self, begin: float, step: Callable[[Index, int, Value], Value]) -> list[Value]:
+        """A pass over the vectors of the row; see walk_row()."""
+        lanes = self.kernel.width
+        carry = [constant(begin, vector(lanes))] * SIDE_BY_SIDE
+        return walk_row(self.f, self.kernel.columns, lanes, carry, step, unrolled=self.unrolled)
+
+    def finish(self, result: Callable[[Index, int], Value]) -> None:
+        """The last pass: every vector of the result through the epilogue into the target."""
+
+        def step(column: Index, count: int, carried: Value) -> Value:
+            f, epilogue = self.f, self.kernel.epilogue
+            places = [
+                f.at(at, f.mul(column, each.c)) for at, each in zip(self.operands, epilogue.operands, strict=True)
+            ]
+            value = finish_channels(f, epilogue, result(column, count), places, count)
+            f.store_lanes(value, f.at(self.target, column), count)
+            return carried
+
+        self.walk(0.0, step)
+
+    def load(self, column: Index, count: int, behind: float) -> Value:
+        """A vector of the source, ``behind`` in lanes behind the row; of a short row it is loaded once."""
+        found = self.remembered(column)
+        if found is not None:
+            return found
+        value = load_or(self.f, self.f.at(self.source, column), self.kernel.width, count, behind)
+        self.remember(column, value)
+        return value
+
+    def remembered(self, column: Index) -> Value | None:
+        """What is kept in a register for a column."""
+        return self.kept.get(column) if isinstance(column, int) else None
+
+    def remember(self, column: Index, value: Value) -> bool:
+        """Keep a vector in a register, if the row is short enough."""
+        is_short = self.kernel.columns <= self.unrolled * self.kernel.width
+        if is_short and isinstance(column, int):
+            self.kept[column] = value
+            return True
+        return False

@@ -1,0 +1,67 @@
+"""Rows that are contiguous reduced to a number each: sums, means, maxima and minima.
+
+Arguments: source, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
+from engine.compiler.kernels.functions.arithmetic import negative
+from engine.compiler.kernels.kernel import CHUNK_BYTES, finish_channels
+from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
+
+# Columns summed by themselves, so that the rounding error does not grow with the length of the row.
+RUN = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowReduction(RowKernel):
+    """A number for every row; NaN if the row holds one. Operands of the epilogue are addressed as (0, row, 0, 0)."""
+
+    kind = "rows"
+    mode: Literal["sum", "mean", "max", "min"]
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def chunk_elements(self) -> int:
+        return CHUNK_BYTES // 4
+
+    def emit_row(self, row: Row) -> None:
+        f = row.f
+        result = self._reduce(f, row.source)
+        f.store(finish_channels(f, self.epilogue, result, row.operands, 1), row.target)
+
+    def _reduce(self, f: Function, line: Value) -> Value:
+        if self.mode in ("max", "min"):
+            highest = self._fold(f, line, self.columns)
+            return negative(f, highest) if self.mode == "min" else highest
+        runs, rest = divmod(self.columns, RUN)
+        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if rest else []
+        if runs:
+            with f.loop(0, runs, carry=[constant(0.0, "float")]) as run:
+                run.carry([f.fadd(run.carried[0], self._fold(f, f.at(line, f.mul(run.index, RUN)), RUN))])
+            sums += run.results
+        result = total(f, sums)
+        return f.fdiv(result, constant(self.columns, "float")) if self.mode == "mean" else result
+
+    def _fold(self, f: Function, line: Value, columns: int) -> Value:
+        """The sum or the maximum of neighbouring elements; for a minimum, the maximum of their negatives."""
+        is_sum = self.mode in ("sum", "mean")
+        fold, neutral = (total, 0.0) if is_sum else (largest, -math.inf)
+
+        def load(column: Index, count: int) -> Value:
+            other = math.inf if self.mode == "min" else neutral
+            value = load_or(f, f.at(line, column), self.width, count, other)
+            return negative(f, value) if self.mode == "min" else value
+
+        carry = [constant(neutral, vector(self.width))] * SIDE_BY_SIDE
+        parts = walk_row(f, columns, self.width, carry, lambda at, count, each: fold(f, [each, load(at, count)]))
+        return fold_lanes(f, fold(f, parts), fold)

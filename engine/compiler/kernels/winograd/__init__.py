@@ -1,0 +1,1 @@
+"""Winograd's convolution with 3 taps."""

@@ -1,0 +1,199 @@
+"""The inner functions of a Winograd convolution: transform pixels, multiply, transform sums back.
+
+Between them lie two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their
+products with the weights, the sums (positions, tiles, output channels). ``Scratch`` says how they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
+from engine.compiler.kernels.winograd.transforms import Filtering
+
+UNROLL = 4
+LINE_FLOATS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Geometry of a chunk's memory.
+
+    Args:
+        filtering: says how many positions a transformed tile has.
+        tiles: how many side by side.
+        pitch, sum_pitch: floats from tile to tile among transformed pixels and among sums.
+    """
+
+    filtering: Filtering
+    tiles: int
+    pitch: int
+    sum_pitch: int
+
+    @property
+    def step(self) -> int:
+        """Floats from position to position among transformed pixels."""
+        return self.tiles * self.pitch
+
+    @property
+    def sum_step(self) -> int:
+        """Floats from position to position among sums."""
+        return self.tiles * self.sum_pitch
+
+
+def spread(floats: int) -> int:
+    """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
+    return LINE_FLOATS * (-(-floats // LINE_FLOATS) | 1)
+
+
+def emit_input(
+    module: Module, name: str, scratch: Scratch, source: Strides, extent: tuple[int, int], channels: int, lanes: int
+) -> str:
+    """The transform of the pixels under one tile, for ``count`` channels; pixels beyond ``extent`` are zero, unread.
+
+    Meanwhile the pixels under the tile after it are fetched.
+    """
+    parameters = [("ptr", "image"), ("ptr", "following"), ("ptr", "transformed"), ("i64", "count")]
+    f = _inner(module, name, parameters)
+    image, following, transformed, count = f.parameters
+    filtering, reach = scratch.filtering, scratch.filtering.reach
+
+    def transform(channel: Index, lanes: int, real: int) -> None:
+        here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
+        kind = vector(lanes)
+        columns = []
+        for j in range(reach):
+            pixels = [constant(0.0, kind)] * reach
+            for i in range(min(reach, extent[0]) if j < extent[1] else 0):
+                offset = source.offset(0, i, j)
+                pixels[i] = f.load_lanes(kind, f.at(here, offset), real)
+                f.prefetch(f.at(ahead, offset))
+            columns.append(filtering.transform_pixels(f, pixels))
+        for i in range(filtering.size):
+            row = filtering.transform_pixels(f, [column[i] for column in columns])
+            for j, value in enumerate(row):
+                f.store(value, f.at(target, filtering.places[i, j] * scratch.step))
+
+    *whole, last = vectors_of(channels, lanes)
+    if last == (lanes, lanes):
+        with f.loop(0, count, lanes) as each:
+            transform(each.index, *last)
+    elif not whole:
+        transform(0, *last)
+    else:
+        full = f.mul(f.divmod(count, lanes)[0], lanes)
+        with f.loop(0, full, lanes) as each:
+            transform(each.index, lanes, lanes)
+        with f.when(f.less(full, count)):
+            transform(full, *last)
+    f.finish()
+    return name
+
+
+def emit_product(
+    module: Module,
+    name: str,
+    scratch: Scratch,
+    panel: Sequence[int],
+    at_once: int,
+    *,
+    unroll: int,
+    ahead: int,
+    adds: bool,
+) -> str:
+    """``at_once`` tiles times a panel, vectors of so many lanes, over ``count`` channels; set or added to the sums.
+
+    Meanwhile the weights ``ahead`` floats further on are fetched, unless that is 0.
+    """
+    parameters = [("ptr", "pixels"), ("ptr", "weights"), ("ptr", "sums"), ("i64", "count")]
+    f = _inner(module, name, parameters)
+    pixels, weights, sums, count = f.parameters
+    starts, width = [sum(panel[:k]) for k in range(len(panel))], sum(panel)
+    places = [f.at(sums, tile * scratch.sum_pitch + start) for tile in range(at_once) for start in starts]
+    kinds = [vector(lanes) for lanes in panel] * at_once
+    if adds:
+        totals = [f.load(kind, address) for kind, address in zip(kinds, places, strict=True)]
+    else:
+        totals = [constant(0.0, kind) for kind in kinds]
+    with f.loop(0, count, unroll, carry=totals) as loop:
+        totals, column, weight = loop.carried, f.at(pixels, loop.index), f.at(weights, f.mul(loop.index, width))
+        for k in range(unroll):
+            rows = [
+                f.load(vector(lanes), f.at(weight, k * width + start))
+                for lanes, start in zip(panel, starts, strict=True)
+            ]
+            for start in starts if ahead else ():
+                f.prefetch(f.at(weight, k * width + start + ahead), 2)
+            before, totals = totals, []
+            for tile in range(at_once):
+                value = f.load("float", f.at(column, tile * scratch.pitch + k))
+                for lanes, row in zip(panel, rows, strict=True):
+                    totals.append(f.fma(f.splat(value, lanes), row, before[len(totals)]))
+        loop.carry(totals)
+    for total, address in zip(loop.results, places, strict=True):
+        f.store(total, address)
+    f.finish()
+    return name
+
+
+def emit_output(
+    module: Module,
+    name: str,
+    scratch: Scratch,
+    target_strides: Strides,
+    extent: tuple[int, int],
+    overlap: tuple[int, int],
+    epilogue: Epilogue,
+    lanes: int,
+    real: int,
+) -> str:
+    """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
+
+    Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
+    of column ``left`` is not stored; both are 0, or as ``overlap`` says. Where a pixel is not finite, ``alarm`` is set.
+    """
+    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
+    parameters += [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
+    parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
+    f = _inner(module, name, parameters)
+    top, left, alarm, sums, bias, target, *operands = f.parameters
+    kind, filtering = vector(lanes), scratch.filtering
+    offset = f.load(kind, bias)
+    columns = []
+    for j in range(filtering.size):
+        places = [filtering.places[i, j] for i in range(filtering.size)]
+        values = [f.load(kind, f.at(sums, place * scratch.sum_step)) for place in places]
+        columns.append(filtering.transform_sums(f, values))
+
+    def store(h: int, w: int, value: Value) -> None:
+        addresses = [
+            f.at(base, strides.offset(0, h, w)) for base, strides in zip(operands, epilogue.operands, strict=True)
+        ]
+        result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
+        f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
+
+    zero = constant(0.0, kind)
+    doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
+    for h in range(min(filtering.output_tile, extent[0])):
+        row = filtering.transform_sums(f, [column[h] for column in columns])[: extent[1]]
+        for value in row:
+            doubt = f.fma(value, zero, doubt)
+        with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():
+            for w in range(overlap[1], len(row)):
+                store(h, w, row[w])
+            with f.unless(f.less(0, left)) if overlap[1] else nullcontext():
+                for w in range(overlap[1]):
+                    store(h, w, row[w])
+    with f.when(f.any(f.compare("uno", doubt, doubt))):
+        f.store(Value("1", "i32"), alarm)
+    f.finish()
+    return name
+
+
+def _inner(module: Module, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
+    f = module.function(name, parameters)
+    f.linkage, f.attributes = "internal ", "nounwind noinline"
+    return f

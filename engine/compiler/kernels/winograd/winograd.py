@@ -1,0 +1,263 @@
+"""Winograd's F(m×m, 3×3) convolution, channels-last, fused so that a block of tiles stays in the cache.
+
+A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
+multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
+product, and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of
+the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
+
+Where an image is no multiple of the tile the last tile is shifted back and stores only what is new; where it is
+smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
+pixel that is infinite or NaN makes all outputs of the tiles over it NaN, where a direct convolution spoils nine.
+
+A number that is not finite spreads over a whole tile here, but in a sum over its window only. Where a tile meets one,
+the alarm is set: the result is to be computed in another way.
+
+Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue, alarm (an int). The target
+must not share memory with the image, nor with operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
+from engine.compiler.kernels.kernel import place, start, width_of
+from engine.compiler.kernels.winograd.blocking import FETCH_TILES
+from engine.compiler.kernels.winograd.geometry import Geometry
+from engine.compiler.kernels.winograd.stages import LINE_FLOATS, UNROLL, emit_input, emit_output, emit_product
+from engine.compiler.kernels.winograd.transforms import Run
+
+# Weights that do not stay in the second-level cache are fetched so far ahead, if products leave the time for it.
+FETCHED_FLOATS = 128 * 1024
+FETCH_FLOATS = 3 * 1024
+_POINTER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What the stages of one chunk share while they are written."""
+
+    f: Function
+    group: Index
+    first_tile: Index
+    transformed: Value
+    sums: Value
+    upcoming: Value
+    written: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winograd(Geometry):
+    """A 3×3 convolution of one group; its geometry says what it is made of."""
+
+    kind = "winograd"
+
+    def emit(self, module: Module, host: Host) -> None:
+        s, tiles = self.scratch, self.blocking.tiles
+        loader, products, storers = self._emit_inner(module)
+        f, pointers, index = start(module, self, 4 + len(self.epilogue.operands))
+        image, weights, target, *operands, alarm = pointers
+        group, block = f.divmod(index, self.blocks)
+        first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
+        positions = self.filtering.positions
+        memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
+        tables = [f.reserve(tiles, _POINTER_BYTES) for _ in range(2)]
+        chunk = _Chunk(f, group, first_tile, *memory, *tables)
+        self._list_addresses(chunk, image, target)
+        if self.depths > 1:
+            with f.loop(0, positions * s.sum_step, self.lanes) as each:
+                f.store(constant(0.0, vector(self.lanes)), f.at(chunk.sums, each.index))
+        width = self._of_group(chunk, *self.widths)
+        before = f.mul(group, self.widths[0] * self.filtering.weights * self.in_channels)
+        stream = f.at(weights, f.add(self.bias_floats, before))
+        with f.loop(0, self.depths) as depth:
+            channel = f.mul(depth.index, self.blocking.depth) if self.depths > 1 else 0
+            count = f.minimum(f.sub(self.in_channels, channel), self.blocking.depth)
+            with f.loop(0, tiles) as tile:
+                places = [self._origin(f, f.add(first_tile, f.add(tile.index, k))) for k in (0, 1)]
+                pixels = [self._under(f, image, each, channel) for each in places]
+                f.call(loader, [*pixels, f.at(chunk.transformed, f.mul(tile.index, s.pitch)), as_value(count)])
+            for run in self.filtering.runs:
+                with f.loop(run.first, run.first + run.count) as each:
+                    self._fetch(chunk, each.index, channel)
+                    self._multiply(chunk, products, run, each.index, stream, channel, count, width)
+        self._store(chunk, storers, weights, target, operands, alarm)
+        f.finish()
+
+    def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
+        """The functions of the stages; a last panel or vector that differs from the others has its own."""
+        s, blocking = self.scratch, self.blocking
+        loader = emit_input(
+            module,
+            f"{self.name}_input",
+            s,
+            self.within(self.source),
+            self.extent,
+            self.in_channels,
+            self.lanes,
+        )
+        counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
+        unroll = max(k for k in range(1, UNROLL + 1) if all(count % k == 0 for count in counts))
+        ahead = FETCH_FLOATS if blocking.at_once >= FETCH_TILES and self.packed_floats > FETCHED_FLOATS else 0
+        panels = dict.fromkeys(tuple(lanes for lanes, _ in each) for each in (self.groups[0][0], self.groups[-1][-1]))
+        products = [
+            emit_product(
+                module,
+                f"{self.name}_product{k}",
+                s,
+                panel,
+                blocking.at_once,
+                unroll=unroll,
+                ahead=ahead,
+                adds=self.depths > 1,
+            )
+            for k, panel in enumerate(panels)
+        ]
+        vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
+        target = self.within(self.target)
+        tail = replace(self.epilogue, operands=tuple(map(self.within, self.epilogue.operands)))
+        storers = [
+            emit_output(module, f"{self.name}_output{k}", s, target, self.size, self.overlap, tail, *each)
+            for k, each in enumerate(vectors)
+        ]
+        return loader, products, storers
+
+    def _origin(self, f: Function, tile: Index) -> tuple[Index, Index, Index]:
+        """Image, row and column of a tile's first output pixel; the last tile of a row or column is shifted back."""
+        rest, across = f.divmod(tile, self.tiling[1])
+        n, down = f.divmod(rest, self.tiling[0])
+        h, w = (
+            f.minimum(f.mul(at, self.output_tile), size - self.output_tile) if count > 1 else 0
+            for at, size, count in zip((down, across), self.size, self.tiling, strict=True)
+        )
+        if self.dilation == 1:
+            return n, h, w
+        n, phase = f.divmod(n, self.dilation**2)
+        first = f.divmod(phase, self.dilation)
+        return n, f.add(f.mul(h, self.dilation), first[0]), f.add(f.mul(w, self.dilation), first[1])
+
+    def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
+        """Where the pixels under a tile begin, in the padded image."""
+        n, h, w = origin
+        stride = self.filtering.stride
+        return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
+
+    def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
+        """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
+        rest, across = f.divmod(tile, self.tiling[1])
+        _, down = f.divmod(rest, self.tiling[0])
+        last = zip((down, across), self.tiling, self.overlap, strict=True)
+        top, left = (f.mul(f.maximum(f.sub(at, count - 2), 0), shared) if shared else 0 for at, count, shared in last)
+        return top, left
+
+    def _of_group(self, chunk: _Chunk, full: int, last: int) -> Index:
+        """What the last group has its own of."""
+        if full == last or len(self.groups) == 1:
+            return last
+        return chunk.f.select(chunk.f.less(chunk.group, len(self.groups) - 1), as_value(full), as_value(last))
+
+    def _each(
+        self, chunk: _Chunk, functions: Sequence[str], counts: tuple[int, int], body: Callable[[Index, str], None]
+    ) -> None:
+        """Write ``body`` for every panel or vector of the group; the very last may have a function of its own."""
+        f, is_odd = chunk.f, len(functions) > 1
+        regular = self._of_group(chunk, counts[0], counts[1] - is_odd)
+        if regular != 0:
+            with f.loop(0, regular) as each:
+                body(each.index, functions[0])
+        if is_odd and len(self.groups) == 1:
+            body(counts[1] - 1, functions[1])
+        elif is_odd:
+            with f.when(f.less(len(self.groups) - 2, chunk.group)):
+                body(counts[1] - 1, functions[1])
+
+    def _list_addresses(self, chunk: _Chunk, image: Value, target: Value) -> None:
+        """Note where the tiles of the next block are read and those of this block are written."""
+        f, tiles = chunk.f, self.blocking.tiles
+        following = f.minimum(f.add(chunk.first_tile, tiles), self.tiles - tiles)
+        channel = f.mul(chunk.group, self.widths[0])
+        with f.loop(0, tiles) as tile:
+            upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0)
+            written = place(f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel)
+            for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
+                f.store(address, f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES)
+
+    def _fetch(self, chunk: _Chunk, number: Index, channel: Index) -> None:
+        """Fetch what one output pixel of every tile of the next block reads, and one that this chunk will write.
+
+        Only into the second-level cache: the first has better things to hold. Of the pixels to read, those in the first
+        rows and columns also lie under other tiles. The filter value being multiplied says which pixel.
+        """
+        f, m, stride = chunk.f, self.output_tile, self.filtering.stride
+        i, j = f.divmod(number, self.filtering.filter_size)
+        is_pixel = f.binary("and", f.less(i, m), f.less(j, m))
+        depth, shared = min(self.blocking.depth, self.in_channels), self.filtering.reach - stride * m
+        read = [(shared + a, shared + b) for a in range(stride) for b in range(stride)]
+        with f.when(is_pixel):
+            for table, strides, step, offsets, first, floats in (
+                (chunk.upcoming, self.within(self.source), stride, read, channel, depth),
+                (chunk.written, self.within(self.target), 1, [(0, 0)], 0, self.widths[0]),
+            ):
+                offset = f.add(first, f.add(f.mul(i, step * strides.h), f.mul(j, step * strides.w)))
+                with f.loop(0, self.blocking.tiles) as tile:
+                    pixel = f.at(f.load("ptr", f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES), offset)
+                    for a, b in offsets:
+                        for line in range(0, floats, LINE_FLOATS):
+                            f.prefetch(f.at(pixel, strides.offset(0, a, b) + line), 2)
+
+    def _multiply(
+        self,
+        chunk: _Chunk,
+        functions: Sequence[str],
+        run: Run,
+        number: Index,
+        stream: Value,
+        channel: Index,
+        count: Index,
+        width: Index,
+    ) -> None:
+        """One filter value's products: the block's tiles, at every position that meets it, times the group's panels."""
+        f, s, at_once = chunk.f, self.scratch, self.blocking.at_once
+        position, rows = f.add(run.position, f.mul(f.sub(number, run.first), run.repeats)), s.tiles * run.repeats
+        source, sums = f.at(chunk.transformed, f.mul(position, s.step)), f.at(chunk.sums, f.mul(position, s.sum_step))
+        before = f.add(f.mul(f.mul(channel, width), self.filtering.weights), f.mul(f.mul(number, width), count))
+        weights = f.at(stream, before)
+
+        def multiply(panel: Index, function: str) -> None:
+            first = f.mul(panel, width_of(self.groups[0][0]))
+            weight, target = f.at(weights, f.mul(first, count)), f.at(sums, first)
+            with f.loop(0, rows, at_once) as each:
+                row = f.minimum(each.index, rows - at_once)
+                pixels, result = f.at(source, f.mul(row, s.pitch)), f.at(target, f.mul(row, s.sum_pitch))
+                f.call(function, [pixels, weight, result, as_value(count)])
+
+        self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)
+
+    def _store(
+        self,
+        chunk: _Chunk,
+        functions: Sequence[str],
+        weights: Value,
+        target: Value,
+        operands: Sequence[Value],
+        alarm: Value,
+    ) -> None:
+        """Transform the sums of every tile and vector to pixels."""
+        f, s = chunk.f, self.scratch
+        counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))
+        with f.loop(0, s.tiles) as tile:
+            origin = self._origin(f, f.add(chunk.first_tile, tile.index))
+            covered = self._covered(f, f.add(chunk.first_tile, tile.index))
+            sums = f.at(chunk.sums, f.mul(tile.index, s.sum_pitch))
+
+            def store(number: Index, function: str) -> None:
+                offset = f.mul(number, self.lanes)
+                channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
+                tensors = zip((target, *operands), (self.target, *self.epilogue.operands), strict=True)
+                addresses = [place(f, base, strides, *origin, channel) for base, strides in tensors]
+                places = [f.at(sums, offset), f.at(weights, channel), *addresses]
+                f.call(function, [*map(as_value, covered), alarm, *places])
+
+            self._each(chunk, functions, counts, store)

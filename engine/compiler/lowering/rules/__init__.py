@@ -1,0 +1,1 @@
+"""A layer to kernels: a module a family of layers."""

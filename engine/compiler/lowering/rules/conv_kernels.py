@@ -1,0 +1,161 @@
+"""Which kernel a convolution is given, and with which tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile
+from engine.compiler.kernels.convolution.depthwise import Depthwise
+from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.winograd.blocking import choose as choose_winograd
+from engine.compiler.kernels.winograd.blocking import choose_blocking
+from engine.compiler.kernels.winograd.transforms import Filtering
+from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rules.geometry import Geometry
+from engine.tensor import Array
+
+
+def choose_kernel(
+    lowering: Lowering,
+    geometry: Geometry,
+    weight: Array,
+    source: Strides,
+    target: Strides,
+    epilogue: Epilogue,
+    shape: tuple[int, int, int, int],
+) -> Kernel:
+    """The kernel that computes an output of this shape fastest.
+
+    Args:
+        weight: of ``geometry.kernel`` taps.
+        source, target: strides of the image with its border and of the output.
+    """
+    n, channels, rows, columns = shape
+    if len(weight) == geometry.groups and weight.shape[1] == 1 and geometry.groups > 1:
+        return Depthwise(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            channels=channels,
+            kernel=geometry.kernel,
+            stride=geometry.stride,
+            dilation=geometry.dilation,
+            source=source,
+            target=target,
+            tile=choose_depthwise_tile(
+                lowering.host, rows, columns, geometry.kernel, geometry.stride, geometry.dilation
+            ),
+            lanes=lowering.host.lanes,
+            epilogue=epilogue,
+        )
+    filtering = _filtering(lowering, geometry, weight, shape)
+    if filtering is not None:
+        size = _of_one_phase(shape, geometry.dilation[0])
+        return Winograd(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            in_channels=weight.shape[1],
+            out_channels=channels,
+            source=source,
+            target=target,
+            filtering=filtering,
+            blocking=choose_blocking(lowering.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
+            dilation=geometry.dilation[0],
+            lanes=lowering.host.lanes,
+            epilogue=epilogue,
+        )
+    is_pointwise = geometry.kernel == (1, 1) and geometry.stride == (1, 1)
+    if is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns):
+        n, rows, columns = 1, 1, n * rows * columns
+    return direct(
+        lowering,
+        n=n,
+        rows=rows,
+        columns=columns,
+        weight=weight,
+        geometry=geometry,
+        source=source,
+        target=target,
+        epilogue=epilogue,
+    )
+
+
+def _filtering(
+    lowering: Lowering, geometry: Geometry, weight: Array, shape: tuple[int, int, int, int]
+) -> Filtering | None:
+    """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
+    is_plain = geometry.kernel == (3, 3) and geometry.groups == 1
+    if not is_plain or lowering.options.winograd == "off":
+        return None
+    (stride, dilation), channels = (geometry.stride[0], geometry.dilation[0]), shape[1]
+    if geometry.stride != (stride, stride) or geometry.dilation != (dilation, dilation):
+        return None
+    # Dilated, it is one of all images of every d-th pixel, which must be of one size.
+    if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
+        return None
+    n, rows, columns = _of_one_phase(shape, dilation)
+    return choose_winograd(lowering.host, stride, rows, columns, weight.shape[1], channels, n)
+
+
+def _of_one_phase(shape: tuple[int, int, int, int], dilation: int) -> tuple[int, int, int]:
+    """Number, rows and columns of the images of every d-th pixel of some images."""
+    n, _, rows, columns = shape
+    return n * dilation**2, rows // dilation, columns // dilation
+
+
+def direct(
+    lowering: Lowering,
+    *,
+    n: int,
+    rows: int,
+    columns: int,
+    weight: Array,
+    geometry: Geometry,
+    source: Strides,
+    target: Strides,
+    epilogue: Epilogue,
+    first_tap: tuple[int, int] = (0, 0),
+    sizes: Sequence[int] = PANEL_SIZES,
+) -> Conv:
+    """The direct kernel for an output of n images of rows x columns.
+
+    Args:
+        weight: of which ``geometry.kernel`` taps are multiplied, from ``first_tap`` on.
+        sizes: vectors that a panel may have.
+    """
+    out_channels, in_channels = len(weight) // geometry.groups, weight.shape[1]
+    taps = in_channels * geometry.kernel[0] * geometry.kernel[1]
+    return Conv(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        groups=geometry.groups,
+        kernel=geometry.kernel,
+        stride=geometry.stride,
+        dilation=geometry.dilation,
+        source=source,
+        target=target,
+        tile=choose_tile(lowering.host, rows, columns, out_channels, taps, sizes),
+        lanes=lowering.host.lanes,
+        epilogue=epilogue,
+        packed_kernel=(weight.shape[2], weight.shape[3]),
+        first_tap=first_tap,
+    )
+
+
+def _is_flat(strides: tuple[Strides, ...], n: int, rows: int, columns: int) -> bool:
+    """Whether all pixels of all images lie at one distance from each other, in every tensor."""
+    return all(
+        (rows == 1 or each.h == columns * each.w) and (n == 1 or each.n == rows * columns * each.w) for each in strides
+    )
+
+
+def raw_strides(image: Array) -> Strides:
+    """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
+    n, _, h, w = (stride // image.itemsize for stride in image.strides)
+    return Strides(n if image.shape[0] > 1 else 0, h, w)

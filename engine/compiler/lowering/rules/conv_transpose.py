@@ -1,0 +1,178 @@
+"""Transposed convolutions: for each phase of the stride an ordinary convolution that writes every stride-th pixel.
+
+Output y gets x[i] * w[k] where y = i * stride - padding + k. Outputs of one phase, y = phase + stride * j, meet only
+every stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a convolution with the taps in reverse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.lowering.fusion import absorb, epilogue
+from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rules.conv_kernels import direct
+from engine.compiler.lowering.rules.geometry import Geometry, bearable
+from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
+from engine.compiler.lowering.steps import Pointer, pointer
+from engine.compiler.storage import View, constant
+from engine.graph.operator import RuntimeOperator
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.operands.spatial import spread
+from engine.tensor import Array, TensorSpec
+
+# Phases of an axis: each pair of them is a kernel of its own.
+MOST_PHASES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Outputs ``phase + stride * j`` along one axis.
+
+    Args:
+        taps: which of the kernel's, in reverse.
+        count: how many outputs.
+        begin: index of the input element under the first tap of output j = 0.
+    """
+
+    phase: int
+    taps: tuple[int, ...]
+    count: int
+    begin: int
+
+    def margins(self, size: int) -> tuple[int, int]:
+        """Zeros needed before and after an axis of ``size``."""
+        return max(0, -self.begin), max(0, self.begin + self.count + len(self.taps) - 1 - size)
+
+
+def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
+    """The phases of one axis with ``count`` outputs.
+
+    Raises:
+        NotLoweredError: a phase meets no tap at all, or there are too many.
+    """
+    if min(stride, count) > MOST_PHASES:
+        raise NotLoweredError("there is no kernel for so large a stride")
+    found = []
+    for phase in range(min(stride, count)):
+        shift, first = divmod(phase + padding, stride)
+        taps = tuple(range(first, kernel, stride))
+        if not taps:
+            raise NotLoweredError("its stride is larger than its kernel")
+        found.append(
+            Phase(phase=phase, taps=taps[::-1], count=-(-(count - phase) // stride), begin=shift - len(taps) + 1)
+        )
+    return found
+
+
+def _axes(layer: ConvTranspose, kernel: tuple[int, ...], out: tuple[int, ...]) -> tuple[list[Phase], list[Phase]]:
+    if layer.spatial_rank != 2:
+        raise NotLoweredError("there is no kernel for signals and volumes")
+    if set(spread(layer.dilation, 2, "dilation")) != {1}:
+        raise NotLoweredError("there is no kernel for a dilated one")
+    strides, paddings = spread(layer.stride, 2, "stride"), spread(layer.padding, 2, "padding", 0)
+    rows, columns = (phases(*each) for each in zip(kernel, strides, paddings, out, strict=True))
+    return rows, columns
+
+
+def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
+    tops, bottoms = zip(*(each.margins(sizes[0]) for each in rows), strict=True)
+    lefts, rights = zip(*(each.margins(sizes[1]) for each in columns), strict=True)
+    return bearable((max(tops), max(lefts), max(bottoms), max(rights)), sizes)
+
+
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+    layer, weight = None if op.layer is None else op.layer.layer, op.attributes.get("weight")
+    if not isinstance(layer, ConvTranspose) or weight is None or x.rank != 4:
+        return NO_BORDER
+    try:
+        return _border(*_axes(layer, tuple(weight.shape[2:]), y.sizes[2:]), x.sizes[2:])
+    except NotLoweredError:
+        return NO_BORDER
+
+
+BORDERS[ConvTranspose] = _wanted_border
+
+
+@lowers(ConvTranspose, image=True, spatial_ranks=(2,))
+def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
+    """A transposed convolution of images with the element-wise operators after it."""
+    layer = lowering.layer(op, ConvTranspose)
+    weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)
+    x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
+    if weight is None or len(x.shape) != 4:
+        raise NotLoweredError("there is no kernel without a batch dimension")
+    rows, columns = _axes(layer, weight.shape[2:], spec.sizes[2:])
+    source = lowering.image(op, x, _border(rows, columns, x.shape[2:]))
+    fused = absorb(lowering, op)
+    target = lowering.place(fused.operand, is_image=True)
+    stride = spread(layer.stride, 2, "stride")
+    for row, column in product(rows, columns):
+        view = target.derive(_pixels(target.phantom, row, column, stride))
+        if view is None:
+            raise NotLoweredError("its phases do not lie in place")
+        tail, operands = epilogue(lowering, fused, partial(_pixels, row=row, column=column, stride=stride))
+        _emit_phase(
+            lowering,
+            source,
+            view,
+            (row, column),
+            _bank(weight, layer.groups, row, column),
+            bias,
+            layer.groups,
+            tail,
+            operands,
+            fused.operators,
+        )
+    lowering.define(fused.operand, target)
+
+
+def _pixels(array: Array, row: Phase, column: Phase, stride: tuple[int, ...]) -> Array:
+    """The pixels of (n, c, h, w) that a phase makes."""
+    return array[:, :, row.phase :: stride[0], column.phase :: stride[1]]
+
+
+def _bank(weight: Array, groups: int, row: Phase, column: Phase) -> Array:
+    """The taps of a phase, (C, O/groups, KH, KW) turned to (O, C/groups, T, U)."""
+    chosen = weight[:, :, list(row.taps)][:, :, :, list(column.taps)]
+    c, o, t, u = chosen.shape
+    grouped = chosen.reshape(groups, c // groups, o, t, u).transpose(0, 2, 1, 3, 4)
+    return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, t, u))
+
+
+def _emit_phase(
+    lowering: Lowering,
+    x: View,
+    y: View,
+    phase: tuple[Phase, Phase],
+    bank: Array,
+    bias: Array | None,
+    groups: int,
+    epilogue: Epilogue,
+    operands: list[Pointer],
+    operators: list[str],
+) -> None:
+    n, _, rows, columns = y.shape
+    size = x.phantom.itemsize
+    source = Strides(*(x.phantom.strides[axis] // size for axis in (0, 2, 3)))
+    target = Strides(*(y.phantom.strides[axis] // size for axis in (0, 2, 3)))
+    begin = phase[0].begin * source.h + phase[1].begin * source.w
+    geometry = Geometry(kernel=bank.shape[2:], stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=groups)
+    kernel = direct(
+        lowering,
+        n=n,
+        rows=rows,
+        columns=columns,
+        weight=bank,
+        geometry=geometry,
+        source=source,
+        target=target,
+        epilogue=epilogue,
+    )
+    packed = constant(kernel.pack(bank, bias))
+    pointers = [Pointer(x.storage, x.offset + size * begin), pointer(packed), pointer(y), *operands]
+    lowering.emit(kernel, pointers, operators, x.phantom.nbytes + y.phantom.size * size + packed.phantom.nbytes)

@@ -1,0 +1,100 @@
+"""A convolution as its parameters give it, and the spans its output falls into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.lowering.rules.registry import Border, NotLoweredError
+from engine.compiler.lowering.rules.taps import Axis, Span, spans
+from engine.layers.convolution import conv
+from engine.tensor import Array
+
+# How many times as many pixels an image within its border may have, and so many more.
+MOST_GROWTH = 16
+FEW_PIXELS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """A convolution as its parameters give it, with a height of one where there is none."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    border: Border
+    groups: int
+
+
+def geometry_of(layer: conv.Conv, kernel: tuple[int, ...]) -> Geometry:
+    """The geometry of a layer of these kernel sizes.
+
+    Raises:
+        NotLoweredError: its padding is not zeros.
+    """
+    if layer.padding_mode != "zeros" and any(map(any, layer.padding_of(kernel))):
+        raise NotLoweredError(f"there is no kernel for padding_mode {layer.padding_mode}")
+    windows = layer.windows_of(kernel)
+    (top, bottom), (left, right) = [(0, 0), *layer.padding_of(kernel)][-2:]
+    return Geometry(
+        kernel=_pair([window.kernel for window in windows]),
+        stride=_pair([window.stride for window in windows]),
+        dilation=_pair([window.dilation for window in windows]),
+        border=(top, left, bottom, right),
+        groups=layer.groups,
+    )
+
+
+def _pair(numbers: list[int]) -> tuple[int, int]:
+    first, second = [1, *numbers][-2:]
+    return first, second
+
+
+def spans_of(geometry: Geometry, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Span], list[Span]]:
+    """The spans that the rows and columns of the output fall into.
+
+    Args:
+        sizes, counts: pixels of the input and of the output.
+    """
+    rows, columns = (
+        spans(
+            Axis(
+                size=_pair(list(sizes))[k],
+                count=_pair(list(counts))[k],
+                kernel=geometry.kernel[k],
+                stride=geometry.stride[k],
+                dilation=geometry.dilation[k],
+                before=geometry.border[k],
+            ),
+            can_split=geometry.groups == 1,
+        )
+        for k in (0, 1)
+    )
+    return rows, columns
+
+
+def border_of(rows: list[Span], columns: list[Span], sizes: tuple[int, ...]) -> Border:
+    """The zeros around an image of ``sizes`` that are read.
+
+    Raises:
+        NotLoweredError: they are too many to be laid around it.
+    """
+    top, left = (max(span.before for span in each) for each in (rows, columns))
+    bottom, right = (max(span.after for span in each) for each in (rows, columns))
+    return bearable((top, left, bottom, right), sizes)
+
+
+def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
+    """The border itself.
+
+    Raises:
+        NotLoweredError: an image of ``sizes`` within it would outgrow the image by far.
+    """
+    (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
+    if (height + top + bottom) * (width + left + right) > MOST_GROWTH * height * width + FEW_PIXELS:
+        raise NotLoweredError("there is no kernel for so much padding")
+    return border
+
+
+def as_image(array: Array) -> Array:
+    """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know."""
+    return array[:, :, None, :] if array.ndim == 3 else array

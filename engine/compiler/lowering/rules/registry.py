@@ -1,0 +1,77 @@
+"""Which layers have a lowering rule, and what such a rule wants of the operands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.graph.operator import RuntimeOperator
+from engine.layers.definition.layer import Layer
+from engine.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering.lowering import Lowering
+
+FLOAT32 = np.dtype(np.float32)
+Border = tuple[int, int, int, int]
+NO_BORDER: Border = (0, 0, 0, 0)
+
+
+class NotLoweredError(Exception):
+    """A rule declines an operator; the text is the reason users read."""
+
+
+class NotFusedError(NotLoweredError):
+    """A rule declines an operator together with a tensor that its epilogue would read; alone it may take it."""
+
+
+Rule = Callable[["Lowering", RuntimeOperator], None]
+Wish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+"""The zeros an operator wants around its first operand; given the static specs of that and of its first result."""
+RULES: dict[type[Layer], Rule] = {}
+BORDERS: dict[type[Layer], Wish] = {}
+IMAGE_LAYERS: set[type[Layer]] = set()
+SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
+SEE_THROUGH: set[type[Layer]] = set()
+"""Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+ROW_LAYERS: set[type[Layer]] = set()
+"""Layers that read their operand row by row, however far its rows lie apart."""
+_SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
+
+
+def lowers(
+    *layers: type[Layer], image: bool = False, rows: bool = False, spatial_ranks: tuple[int, ...] | None = None
+) -> Callable[[Rule], Rule]:
+    """Decorator: the rule of these very classes, not of those derived from them.
+
+    Args:
+        image: they want channels-last operands.
+        rows: they read their operand row by row, however far its rows lie apart.
+        spatial_ranks: of all that such layers may have, those the rule knows; None for all.
+    """
+
+    def add(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(layers, rule))
+        if image:
+            IMAGE_LAYERS.update(layers)
+        if rows:
+            ROW_LAYERS.update(layers)
+        if spatial_ranks is not None:
+            SPATIAL_RANKS.update(dict.fromkeys(layers, spatial_ranks))
+        return rule
+
+    return add
+
+
+def check_spatial_rank(layer: Layer) -> None:
+    """Decline layers of a spatial rank their rule does not know.
+
+    Raises:
+        NotLoweredError: saying so.
+    """
+    known = SPATIAL_RANKS.get(type(layer))
+    rank: int | None = getattr(layer, "spatial_rank", None)
+    if known is not None and rank is not None and rank not in known:
+        raise NotLoweredError(f"there is no kernel for {_SPATIAL[rank]}")

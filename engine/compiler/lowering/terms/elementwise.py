@@ -1,0 +1,128 @@
+"""Element-wise operators as expressions: from a bound layer to the tree a kernel can carry.
+
+Only float32 maps: every tensor among the operands is float32, numbers are Python's and real, the result is float32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
+from engine.compiler.lowering.terms import activations, batch_norm, expressions, pointwise, ternary
+from engine.compiler.lowering.terms.registry import PREPARATIONS, RULES, Argument, lowers
+from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.parameter import coerce
+from engine.promotion import cast
+from engine.tensor import Array, TensorSpec, is_known, known_value
+
+__all__ = [
+    "RULES",
+    "Lowered",
+    "activations",
+    "batch_norm",
+    "expression_of",
+    "expressions",
+    "lowers",
+    "pointwise",
+    "settled",
+    "ternary",
+]
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """What an operator computes of every element.
+
+    Args:
+        tree: its operand k stands for ``inputs[k]``.
+        inputs: each the index of an operand of the operator, or a float32 constant; all broadcast as in numpy. Those
+            the result does not depend on are left out.
+    """
+
+    tree: Expr
+    inputs: tuple[int | Array, ...]
+
+
+def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None:
+    """The expression an operator stands for; None when it is no float32 map or reads no tensor.
+
+    Args:
+        inputs: what is known of each operand of the operator: a TensorSpec, a Python value, UNKNOWN, or the array
+            itself where the operand is a constant.
+
+    Raises:
+        EngineError: the operands do not fit the layer.
+    """
+    layer = settled(bound, inputs)
+    if layer is None or type(layer) not in RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
+        return None
+    given = [Argument(source.value(inputs), source.index) for source in bound.positional]
+    prepare = PREPARATIONS.get(type(layer))
+    arguments = given if prepare is None else prepare(layer, *given)
+    return None if arguments is None else _lowered(layer, arguments)
+
+
+def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
+    """The layer with the parameters that arrive as operands filled in; None if only a run can tell them.
+
+    Args:
+        inputs: what is known of each operand of the operator, as ``expression_of`` takes it.
+
+    Raises:
+        EngineError: a parameter is not what the layer takes.
+    """
+    if not bound.dynamic:
+        return bound.layer
+    values = {name: known_value(inputs[index]) for name, index in bound.dynamic.items()}
+    if not is_known(list(values.values())):
+        return None
+    hints = bound.signature.fields
+    fields = {name: coerce(value, hints[name]) for name, value in values.items()}
+    return dataclasses.replace(bound.layer, **fields)
+
+
+def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
+    inputs: dict[int, int | Array] = {}  # by operand of the tree
+    numbers: dict[int, int] = {}  # operand of the operator -> of the tree
+    terms: list[Expr | None] = []
+    for argument in arguments:
+        value = argument.value
+        if isinstance(value, bool | int | float):
+            terms.append(Number(value))
+        elif value is None:
+            terms.append(None)
+        elif _is_float32(value) and argument.index is not None:
+            number = numbers.setdefault(argument.index, len(inputs))
+            inputs[number] = argument.index
+            terms.append(Operand(number))
+        elif _is_float32(value) and isinstance(value, np.ndarray):
+            inputs[len(inputs)] = value
+            terms.append(Operand(len(inputs) - 1))
+        else:
+            return None
+    tree = RULES[type(layer)](layer, *terms)
+    used = [] if tree is None else sorted(operands_of(tree))
+    if tree is None or not used:
+        return None
+    renumbered = [Operand(used.index(number)) if number in used else Number(0.0) for number in inputs]
+    return Lowered(_rounded(substitute(tree, renumbered)), tuple(inputs[number] for number in used))
+
+
+def _is_float32(value: object) -> bool:
+    return isinstance(value, TensorSpec | np.ndarray) and value.dtype == _FLOAT32
+
+
+def _rounded(tree: Expr) -> Expr:
+    """The tree with its numbers rounded to float32, as they are where they meet a tensor."""
+    if isinstance(tree, Number):
+        return Number(float(cast(tree.value, _FLOAT32)))
+    if isinstance(tree, Apply):
+        return Apply(tree.name, tuple(_rounded(each) for each in tree.arguments))
+    return tree

@@ -1,0 +1,149 @@
+"""Rules of functions of one and two elements, by the name of the function the layer computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from engine.compiler.kernels.expr import Apply, Expr, Number, apply
+from engine.compiler.lowering.terms.registry import lowers
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise import arithmetic, cast, mathematics, pointwise
+
+_SAME = (
+    "abs", "neg", "sign", "square", "ceil", "floor", "round", "trunc", "frac", "sqrt", "rsqrt", "reciprocal", "exp",
+    "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod",
+    "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
+)  # fmt: skip
+KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min"}
+"""Functions of engine.expression and engine.layers -> what kernels call them."""
+
+LARGEST_POWER = 8
+# Exponents for which PyTorch takes a shorter way, visible in the signs of zeros and in the last bit.
+_POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
+
+
+def function(name: str, *arguments: Expr) -> Expr | None:
+    """A function of engine.expression or engine.layers applied; None where kernels have none."""
+    if name in COMPOSED:
+        return COMPOSED[name](*arguments)
+    return Apply(KERNELS[name], arguments) if name in KERNELS else None
+
+
+def power(base: Expr, exponent: Expr) -> Expr:
+    """base ** exponent"""
+    if isinstance(exponent, Number):
+        if exponent.value == 1:
+            return base
+        if exponent.value == -2:
+            return apply("reciprocal", apply("square", base))
+        if exponent.value in _POWERS:
+            return apply(_POWERS[exponent.value], base)
+        if exponent.value in range(4, LARGEST_POWER + 1):
+            return _multiplied(base, int(exponent.value))
+    return apply("pow", base, exponent)
+
+
+def _multiplied(base: Expr, exponent: int) -> Expr:
+    """A product of so many factors, 4 ulp exact at the largest power."""
+    if exponent % 2:
+        return base if exponent == 1 else apply("mul", base, _multiplied(base, exponent - 1))
+    return apply("square", _multiplied(base, exponent // 2))
+
+
+def quotient(dividend: Expr, divisor: Expr) -> Expr:
+    """dividend / divisor, as a product where that is as exact."""
+    if isinstance(divisor, Number) and abs(divisor.value) in _EXACT_DIVISORS:
+        return apply("mul", dividend, 1 / divisor.value)
+    return apply("div", dividend, divisor)
+
+
+_EXACT_DIVISORS = frozenset(2.0**k for k in range(-126, 127))
+
+
+def sinc(x: Expr) -> Expr:
+    """sin(pi x) / (pi x), 1 at 0"""
+    scaled = apply("mul", x, math.pi)
+    return apply("where", apply("eq", x, 0.0), 1.0, apply("div", apply("sin", scaled), scaled))
+
+
+def entropy(x: Expr) -> Expr:
+    """-x log(x), 0 at 0, -inf below"""
+    inside = apply("neg", apply("xlogy", x, x))
+    return apply("where", apply("lt", x, 0.0), float("-inf"), inside)
+
+
+COMPOSED: dict[str, Callable[..., Expr]] = {
+    "positive": lambda x: x,
+    "pow": power,
+    "div": quotient,
+    "sinc": sinc,
+    "special_entr": entropy,
+    "deg2rad": lambda x: apply("mul", x, math.pi / 180),
+    "rad2deg": lambda x: apply("mul", x, 180 / math.pi),
+    "ldexp": lambda x, exponent: apply("mul", x, apply("exp2", exponent)),
+}
+"""Functions that take more than a name."""
+
+
+def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
+    assert isinstance(layer, pointwise.Unary | pointwise.Binary)
+    return function(layer.function.name, *operands)
+
+
+_CLASSES: tuple[type[pointwise.Unary | pointwise.Binary], ...] = (
+    *pointwise.Unary.__subclasses__(),
+    *pointwise.Binary.__subclasses__(),
+)
+lowers(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
+
+
+def _times(x: Expr, factor: complex) -> Expr | None:
+    if isinstance(factor, complex):
+        return None
+    return x if factor == 1 else apply("mul", x, factor)
+
+
+@lowers(arithmetic.Add)
+def add(layer: arithmetic.Add, x: Expr, other: Expr) -> Expr | None:
+    """x + alpha * y"""
+    scaled = _times(other, layer.alpha)
+    return None if scaled is None else apply("add", x, scaled)
+
+
+@lowers(arithmetic.Sub)
+def sub(layer: arithmetic.Sub, x: Expr, other: Expr) -> Expr | None:
+    """x - alpha * y"""
+    scaled = _times(other, layer.alpha)
+    return None if scaled is None else apply("sub", x, scaled)
+
+
+@lowers(arithmetic.RSub)
+def rsub(layer: arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
+    """y - alpha * x"""
+    scaled = _times(x, layer.alpha)
+    return None if scaled is None else apply("sub", other, scaled)
+
+
+@lowers(arithmetic.Div)
+def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
+    """x / y, rounded down or towards zero where the mode says so."""
+    if layer.rounding_mode == "floor":
+        return function("floor_divide", x, other)
+    ratio = quotient(x, other)
+    return ratio if layer.rounding_mode is None else function("trunc", ratio)
+
+
+@lowers(cast.To, cast.TypeAs)
+def same_dtype(layer: cast.To | cast.TypeAs, x: Expr, *other: Expr) -> Expr:
+    """x: a map gets float32 and gives float32."""
+    return x
+
+
+@lowers(mathematics.Logit)
+def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
+    """log(x / (1 - x)), x first brought into eps to 1 - eps where eps is given."""
+    if layer.eps is not None:
+        x = apply("clip", x, layer.eps, 1 - layer.eps)
+    return function("log", apply("div", x, apply("sub", 1.0, x)))

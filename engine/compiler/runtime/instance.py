@@ -1,0 +1,214 @@
+"""A program ready to run: its arena, its tables of addresses, and the threads that walk them.
+
+One run at a time, with all threads; runs that overlap follow each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
+from engine.compiler.runtime.allocation import allocate
+from engine.compiler.runtime.parking import PARKING, Workers
+from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.tables import Tables, address_of
+from engine.compiler.runtime.team import SEGMENT_BITS
+from engine.errors import EngineError, RunCancelledError
+from engine.graph.building.inference import UnforeseenResultError, computed_outputs
+from engine.tensor import Array, parse_dtype, spec_of
+
+NOT_TIMED: Array = np.empty(0, np.int64)
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+class NotFiniteError(Exception):
+    """A kernel met numbers that are not finite and that its algorithm would spread; the results are void."""
+
+
+class Instance:
+    """Memory and threads for one run at a time of a program.
+
+    Args:
+        threads: of a run, the caller's included.
+    """
+
+    def __init__(self, program: Program, threads: int = 1) -> None:
+        self.program = program
+        self._arena = allocate(program.blueprint.arena_bytes)
+        self._arena_at = address_of(self._arena)
+        at = program.blueprint.alarm
+        self._alarm = None if at is None else self._arena[at : at + 4]
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._tables = Tables(program, self._arena_at)
+        self._run = _RUN(program.code.address("run"))
+        self._threads = threads
+        # A list, because who sends them home must not hold the instance.
+        self._hired: list[Workers] = []
+        self._stop = weakref.finalize(self, _dismiss, self._hired)
+
+    def run(
+        self,
+        inputs: Sequence[Array],
+        times: list[tuple[Segment, Array]] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[Any]:
+        """The graph's outputs for inputs of the program's shapes; new arrays every time.
+
+        Args:
+            times: receives for every segment the clock in ns before it and after each of its steps.
+            cancelled: asked before every operator left to the reference, and every some milliseconds of kernels.
+
+        Raises:
+            RunCancelledError: ``cancelled`` said so.
+            NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
+        """
+        with self._lock:
+            workers = self._workers()
+            try:
+                return self._run_locked(workers.address, inputs, times, cancelled)
+            finally:
+                if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
+                    workers.dismiss()
+
+    def _workers(self) -> Workers:
+        """The threads that wait for a run, new ones if there are none."""
+        if not self._hired or self._hired[0].is_dismissed:
+            self._hired[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
+        workers = self._hired[0]
+        PARKING.enter(workers)
+        if not self._stop.alive:  # closed meanwhile
+            PARKING.leave(workers)
+        return workers
+
+    def close(self) -> None:
+        """Send the threads home; runs that are under way or still come do without them."""
+        self._stop()
+
+    def _run_locked(
+        self,
+        team: int,
+        inputs: Sequence[Array],
+        times: list[tuple[Segment, Array]] | None,
+        cancelled: Callable[[], bool] | None,
+    ) -> list[Any]:
+        arrays = [np.ascontiguousarray(each) for each in inputs]
+        results = self._outputs()
+        self._tables.aim(arrays, results)
+        values: dict[str, Any] = {}
+        for number, segment in enumerate(self.program.blueprint.segments):
+            if segment.call is None:
+                stamps = self._run_native(team, number, segment, times is not None, cancelled)
+            else:
+                _ask(cancelled, self.program.operators[segment.call.operator].place)
+                began = time.monotonic_ns()
+                self._run_reference(segment.call, values, arrays, results)
+                stamps = np.array([began, time.monotonic_ns()])
+            if times is not None:
+                times.append((segment, stamps))
+        if self._alarm is not None and self._alarm.any():
+            self._alarm[:] = 0
+            raise NotFiniteError
+        return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
+
+    def _run_native(
+        self, team: int, number: int, segment: Segment, is_timed: bool, cancelled: Callable[[], bool] | None
+    ) -> Array:
+        """Run a segment's kernels; where it is timed, the clock before and after each of them."""
+        at = self._tables.times.ctypes.data if is_timed else None
+        began = 0
+        for row in [number] if cancelled is None else self._tables.pieces[number]:
+            _ask(cancelled, self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0])
+            self._epoch += 1
+            start = self._run(team, self._epoch << SEGMENT_BITS | row, at)
+            began = began or start
+        return np.array([began, *self._tables.times[segment.first : segment.last]]) if is_timed else NOT_TIMED
+
+    def _outputs(self) -> dict[int, Array]:
+        """Memory for outputs that kernels write themselves, by number of the output."""
+        return {
+            region.address.port: np.empty(region.shape, region.dtype)
+            for region in self.program.blueprint.outputs
+            if isinstance(region, Region) and region.is_whole_output
+        }
+
+    def _run_reference(
+        self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+    ) -> None:
+        op = self.program.operators[call.operator]
+        if op.layer is None:
+            return
+        # A value kept by name may hold on to its operands for longer than their memory is theirs.
+        is_kept = None in call.outputs
+        operands = [
+            self._value(operand.name, values) if region is None else self._operand(region, inputs, results, is_kept)
+            for operand, region in zip(op.inputs, call.inputs, strict=True)
+        ]
+        try:
+            answer = op.layer.forward(operands)
+        except EngineError as error:
+            raise error.at(op.place) from error.__cause__
+        for operand, region, value in zip(op.outputs, call.outputs, computed_outputs(op, answer), strict=True):
+            if region is None:
+                values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
+            elif not isinstance(value, np.ndarray | np.generic) or not _fits(value, region):
+                raise UnforeseenResultError("the result is not what the file says", where=op.place, found=_kind(value))
+            else:
+                np.copyto(self._array(region, inputs, results), np.asarray(value), casting="no")
+
+    def _value(self, name: str, values: dict[str, Any]) -> Any:
+        return values[name] if name in values else self.program.known[name]
+
+    def _operand(self, region: Region, inputs: Sequence[Array], results: dict[int, Array], is_kept: bool) -> Array:
+        array = self._array(region, inputs, results)
+        array = array.copy() if is_kept else array
+        array.flags.writeable = False
+        return array
+
+    def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        """The tensor of a region, in this instance's memory."""
+        block = self._block(region.address, inputs, results)
+        return np.ndarray(region.shape, parse_dtype(region.dtype), block, region.address.offset, region.strides)
+
+    def _block(self, address: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        if address.home is Home.ARENA:
+            return self._arena
+        if address.home is Home.CONSTANT:
+            return self.program.blueprint.constants
+        array = inputs[address.port] if address.home is Home.INPUT else results[address.port]
+        return array.reshape(-1).view(np.uint8)
+
+    def _result(
+        self, output: Region | str, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
+    ) -> Any:
+        if isinstance(output, str):
+            value = self._value(output, values)
+            return value.copy() if isinstance(value, np.ndarray) else value
+        if output.is_whole_output:
+            return results[output.address.port]
+        return self._array(output, inputs, results).copy()
+
+
+def _fits(value: Array | np.generic, region: Region) -> bool:
+    return value.shape == region.shape and value.dtype == parse_dtype(region.dtype)
+
+
+def _kind(value: object) -> str:
+    return str(spec_of(value)) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
+
+
+def _ask(cancelled: Callable[[], bool] | None, place: str) -> None:
+    if cancelled is not None and cancelled():
+        raise RunCancelledError("the run was cancelled", where=place)
+
+
+def _dismiss(hired: list[Workers]) -> None:
+    for workers in hired:
+        PARKING.leave(workers)

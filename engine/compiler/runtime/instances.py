@@ -1,0 +1,228 @@
+"""The instances of a graph, by the shapes of their inputs: made once, kept while they are used.
+
+Making one compiles a program and takes a while. Whoever must have it waits; whoever can do without lets the process's
+one thread for it (background.py) make what comes again. What is kept is decided for all graphs together (shelf.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from engine.compiler.runtime.background import BACKGROUND, Key, Wish
+from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.shelf import SHELF, Kept, default_bytes, weight
+from engine.errors import CompileError, EngineError, RunCancelledError
+from engine.tensor import TensorSpec
+
+# Shapes that are remembered as too large.
+_MAX_REFUSED: Final = 1024
+# What a shape counts for that somebody asked to be made ahead of its first run.
+PREPARED_USES: Final = 32
+_log = logging.getLogger("pnnx_serve.engine")
+
+
+class TooLargeError(CompileError):
+    """What is compiled for some shapes takes more memory than all may that is kept for other shapes than the file's."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        problem = "what is compiled for these shapes is too large to be kept"
+        super().__init__(problem, found=f"{size:,} bytes", expected=f"at most {limit:,} (instances_max_bytes)")
+
+
+class Make(Protocol):
+    """Compiles the program for inputs of some shapes."""
+
+    def __call__(
+        self,
+        specs: Sequence[TensorSpec],
+        *,
+        progress: Callable[[str, int, int], None] = ...,
+        cancelled: Callable[[], bool] | None = ...,
+    ) -> Program: ...
+
+
+class Instances:
+    """Instances by shapes; many threads may ask at once.
+
+    Args:
+        make: compiles.
+        threads: of every instance.
+        limit: bytes that instances of the process may take, those of files' own shapes aside.
+        own: the shapes of the file, whose instance stays.
+        must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
+    """
+
+    def __init__(
+        self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
+        *, must: bool = False,
+    ) -> None:  # fmt: skip
+        self._make = make
+        self._threads = threads
+        self.limit = default_bytes() if limit is None else limit
+        self._own = None if own is None else _key(own)
+        self._ready: OrderedDict[Key, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._largest = 0
+        self._must = must
+        self._refused: dict[Key, int] = {}
+
+    def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
+        """The instance for inputs of these shapes; None if there is none."""
+        return self._find(_key(specs))
+
+    def get(
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program] | None = None,
+        *, refresh: bool = False, uses: int = 1,
+    ) -> Instance:  # fmt: skip
+        """The instance for inputs of these shapes, made now if there is none.
+
+        Args:
+            make: used instead of the one given at the beginning.
+            refresh: make a new one even if there is one.
+            uses: what asking for it counts.
+
+        Raises:
+            TooLargeError: it must be kept, and is larger than the limit; of these shapes that is known from then on.
+            CompileError: generated code is not valid.
+            EngineError: an operator does not accept these shapes.
+        """
+        key = _key(specs)
+        if key in self._refused:
+            raise TooLargeError(self._refused[key], self.limit)
+        found = None if refresh else self._find(key)
+        if found is not None:
+            return found
+        with self._making:
+            found = None if refresh else self._find(key)
+            if found is not None:
+                return found
+            program = (make or self._make)(specs)
+            wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
+            return self._keep(wish, program) or Instance(program, self._threads)
+
+    def begin(self, specs: Sequence[TensorSpec]) -> None:
+        """These shapes were met: if that happens again, let their instance be made in the background."""
+        BACKGROUND.wish(self, _key(specs), specs)
+
+    def make(self, wish: Wish, progress: Callable[..., None], cancelled: Callable[[], bool]) -> None:
+        """Make what is wished for; in the background.
+
+        Raises:
+            RunCancelledError: ``cancelled`` said so.
+        """
+        try:
+            with self._making:
+                if self._find(wish.key) is None:
+                    self._keep(wish, self._make(wish.specs, progress=progress, cancelled=cancelled))
+        except RunCancelledError:
+            raise
+        except EngineError as error:
+            wish.give_up(str(error))
+        except Exception as error:  # whatever it is, the reference answers
+            _log.exception("compiling in the background")
+            wish.give_up(type(error).__name__)
+
+    def is_ready(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether a run of these shapes would find its instance."""
+        with self._lock:
+            return _key(specs) in self._ready
+
+    def latest(self) -> tuple[Key, Instance] | None:
+        """The instance asked for last, with shapes and dtypes of its inputs; None while there is none."""
+        with self._lock:
+            found = next(reversed(self._ready.items()), None)
+            return None if found is None else (found[0], found[1].instance)
+
+    def close(self) -> None:
+        """Give back memory and threads of all instances; runs that are under way end first."""
+        with self._lock:
+            dropped = list(self._ready.values())
+            self._ready.clear()
+        for kept in dropped:
+            SHELF.discard(kept)
+            kept.instance.close()
+
+    @property
+    def typical_bytes(self) -> int:
+        """What the largest instance so far takes; 0 before the first one."""
+        return self._largest
+
+    def _find(self, key: Key) -> Instance | None:
+        with self._lock:
+            kept = self._ready.get(key)
+            if kept is None:
+                return None
+            self._ready.move_to_end(key)
+            return kept.use()
+
+    def _keep(self, wish: Wish, program: Program) -> Instance | None:
+        """The instance of a program; None where there is no room for it."""
+        key, size = wish.key, weight(program)
+        self._largest = max(self._largest, size)
+        is_own = key == self._own
+        if self._must and size > self.limit and not is_own:
+            if len(self._refused) >= _MAX_REFUSED:
+                self._refused.clear()
+            self._refused[key] = size
+            BACKGROUND.forget(self, key)
+            raise TooLargeError(size, self.limit)
+        if not (self._must or is_own or SHELF.admits(size, wish.times, self.limit)):
+            wish.bytes = size
+            return None
+        instance = Instance(program, self._threads)
+        kept = Kept(instance, size, _dropper(self, key), wish.times, is_own)
+        with self._lock:
+            before = self._ready.pop(key, None)
+            self._ready[key] = kept
+        if before is not None:
+            SHELF.discard(before)
+            before.instance.close()
+        if self._must:
+            SHELF.add_for_certain(kept, self.limit)
+            BACKGROUND.forget(self, key)
+        elif SHELF.add(kept, self.limit):
+            BACKGROUND.forget(self, key)
+        else:  # others came first
+            wish.bytes = size
+            self._remove(key, kept)
+        return instance
+
+    def _remove(self, key: Key, kept: Kept) -> None:
+        with self._lock:
+            if self._ready.get(key) is kept:
+                del self._ready[key]
+        kept.instance.close()
+
+    def _drop(self, key: Key, kept: Kept) -> None:
+        """Make room for others; it is a wish again, of which it is known what it takes."""
+        self._remove(key, kept)
+        BACKGROUND.wish(self, key, _specs(key), times=kept.uses, now=False).bytes = kept.bytes
+
+
+def _dropper(owner: Instances, key: Key) -> Callable[[Kept], None]:
+    """What the shelf calls; it must not keep the owner, and everything it has, alive."""
+    found = weakref.ref(owner)
+
+    def drop(kept: Kept) -> None:
+        instances = found()
+        if instances is not None:
+            instances._drop(key, kept)
+
+    return drop
+
+
+def _specs(key: Key) -> list[TensorSpec]:
+    return [TensorSpec(shape, np.dtype(dtype)) for shape, dtype in key]
+
+
+def _key(specs: Sequence[TensorSpec]) -> Key:
+    return tuple([(tuple([dim or 0 for dim in spec.shape]), spec.dtype.str) for spec in specs])

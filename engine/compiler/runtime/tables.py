@@ -1,0 +1,93 @@
+"""What a team of threads walks: addresses of arguments, steps, segments and counters, laid out once for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.blueprint import Home, NativeStep, Segment
+from engine.compiler.runtime.allocation import aligned_bytes
+from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.team import COUNTER_BYTES, COUNTERS, SEGMENTS, SPIN, STEP_BYTES, STEPS, TEAM_BYTES
+from engine.tensor import Array
+
+# Looks at a counter before a thread sleeps; some 60 µs.
+SPINS = 1500
+# A run that may be cancelled looks up after so much work; what a slow core does in a second.
+PIECE_S = 0.01
+FLOPS_PER_S = 1e10
+BYTES_PER_S = 4e9
+
+
+class Tables:
+    """The addresses a run walks: arguments of every step, steps, segments and counters.
+
+    Attributes:
+        pieces: of every segment the numbers of the shorter ones it falls into, for runs that may be cancelled.
+    """
+
+    def __init__(self, program: Program, arena: int) -> None:
+        steps = program.blueprint.steps
+        places = [argument for step in steps for argument in step.arguments]
+        bases = {Home.ARENA: arena, Home.CONSTANT: address_of(program.blueprint.constants)}
+        self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
+        outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
+        self._aimed = [
+            (home, port, np.array([k for k, each in outside if (each.home, each.port) == (home, port)]))
+            for home, port in dict.fromkeys((each.home, each.port) for _, each in outside)
+        ]
+        self._offsets = self.arguments.copy()
+        self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
+        at = address_of(self.arguments)
+        for record, step in zip(self.steps, steps, strict=False):
+            record[:3] = program.code.address(step.function), at, step.chunks
+            at += 8 * len(step.arguments)
+        segments = program.blueprint.segments
+        rows = [(each.first, each.last) for each in segments]
+        self.pieces: list[list[int]] = []
+        for segment in segments:
+            cuts = _pieces(steps, segment)
+            self.pieces.append([len(rows) + number for number in range(len(cuts))])
+            rows.extend(cuts)
+        self.segments = np.array(rows, np.int64).reshape(-1, 2)
+        self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
+        self.times = np.zeros(max(1, len(steps)), np.int64)
+
+    def make_team(self) -> Array:
+        """A new block for threads to wait on, which leads them to these tables."""
+        team = aligned_bytes(TEAM_BYTES)
+        words = team.view(np.int64)
+        words[STEPS // 8] = self.steps.ctypes.data
+        words[COUNTERS // 8] = self.counters.ctypes.data
+        words[SEGMENTS // 8] = self.segments.ctypes.data
+        words[SPIN // 8] = SPINS
+        return team
+
+    @property
+    def nbytes(self) -> int:
+        """Memory they take."""
+        return sum(each.nbytes for each in (self.arguments, self._offsets, self.steps, self.segments, self.counters))
+
+    def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
+        """Point the arguments at this run's inputs and outputs."""
+        for home, port, places in self._aimed:
+            array = inputs[port] if home is Home.INPUT else outputs[port]
+            self.arguments[places] = self._offsets[places] + address_of(array)
+
+
+def _pieces(steps: Sequence[NativeStep], segment: Segment) -> list[tuple[int, int]]:
+    """Consecutive steps of a segment that take some ten milliseconds together, or one that takes longer."""
+    cuts: list[tuple[int, int]] = []
+    first, spent_s = segment.first, 0.0
+    for index in range(segment.first, segment.last):
+        spent_s += steps[index].flops / FLOPS_PER_S + steps[index].bytes / BYTES_PER_S
+        if spent_s > PIECE_S or index == segment.last - 1:
+            cuts.append((first, index + 1))
+            first, spent_s = index + 1, 0.0
+    return cuts
+
+
+def address_of(array: Array) -> int:
+    """Where an array's first byte lies."""
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,1 @@
+"""Batches of any size: where they lie, and how they are run."""

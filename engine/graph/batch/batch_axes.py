@@ -1,0 +1,132 @@
+"""Which axis of every input and output of a graph carries the batch.
+
+Mostly the first. States of a recurrent layer (layers, N, width) have it second, and so has what a network returns
+time-major, (T, N, classes). Where the file alone does not tell, the graph is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.errors import EngineError, RunCancelledError
+from engine.graph.operand import RuntimeOperand
+from engine.graph.port import Port, state_axis
+from engine.graph.running.reference import execute
+from engine.graph.runtime_graph import RuntimeGraph
+from engine.tensor import Array, TensorSpec
+
+OPEN_SIZE: Final = 32
+"""What stands for an open dimension when a graph is tried; networks often want a multiple of 32."""
+
+_TRIALS: Final = 3
+
+Axes = tuple[int | None, ...]
+"""One a port; None for an output that is the same whatever the batch holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAxes:
+    """A way to take the inputs' shapes.
+
+    Args:
+        exported: the batch size in the file.
+        axes: of every input.
+    """
+
+    exported: int
+    axes: tuple[int, ...]
+
+
+def readings(ports: Sequence[Port]) -> Iterator[InputAxes]:
+    """The ways in which the inputs' shapes can hold a batch, the likeliest first."""
+    specs = [port.spec for port in ports]
+    known = [spec for spec in specs if spec is not None and spec.shape]
+    if not known or len(known) != len(specs) or not known[0].shape[0]:
+        return
+    exported = known[0].shape[0]
+    if all(spec.shape[0] == exported for spec in known):
+        yield InputAxes(exported=exported, axes=(0,) * len(known))
+    states = tuple(state_axis(index, spec, exported) for index, spec in enumerate(known))
+    axes = tuple(axis for axis in states if axis is not None)
+    if any(axes) and len(axes) == len(states):
+        yield InputAxes(exported=exported, axes=axes)
+
+
+def output_axes(graph: RuntimeGraph, exported: int) -> Axes | None:
+    """Where every output carries the batch, as its shape says or, where it says nothing, some runs; None if nowhere."""
+    axes: list[int | None] = []
+    shapes: list[set[tuple[int, ...]]] | None = None
+    for place, port in enumerate(graph.outputs):
+        if not _depends_on_inputs(graph.operands[port.operand]):
+            axes.append(None)
+            continue
+        shape = port.spec.shape if port.spec is not None else None
+        if shape is None:
+            shapes = shapes or _tried(graph)
+            if len(shapes) != len(graph.outputs) or len(shapes[place]) != 1:
+                return None
+            (shape,) = shapes[place]
+        axis = _axis_of(shape, exported)
+        if axis is None:
+            return None
+        axes.append(axis)
+    return tuple(axes)
+
+
+def _axis_of(shape: Sequence[int | None], exported: int) -> int | None:
+    """The first dimension if it is as long as the batch, else the only one that is."""
+    found = [axis for axis, dim in enumerate(shape) if dim == exported]
+    return found[0] if found and (found[0] == 0 or len(found) == 1) else None
+
+
+def _depends_on_inputs(operand: RuntimeOperand) -> bool:
+    waiting, seen = [operand], {operand.name}
+    while waiting:
+        maker = waiting.pop().producer
+        if maker is None or maker.type == "pnnx.Input":
+            return True
+        new = {each.name: each for each in maker.inputs if each.name not in seen}
+        seen.update(new)
+        waiting.extend(new.values())
+    return False
+
+
+def _tried(graph: RuntimeGraph) -> list[set[tuple[int, ...]]]:
+    """The shapes every output had in some runs; nothing where the graph refuses the inputs."""
+    found: list[set[tuple[int, ...]]] = [set() for _ in graph.outputs]
+    for seed in range(_TRIALS):
+        random = np.random.default_rng(seed)
+        inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
+        try:
+            outputs = execute(graph.plan, inputs)
+        except RunCancelledError:
+            raise
+        except EngineError:
+            return []
+        if len(outputs) != len(found):
+            return []
+        for shapes, output in zip(found, outputs, strict=True):
+            shapes.add(output.shape)
+    return found
+
+
+def example(spec: TensorSpec, random: np.random.Generator, batch: int | None = None, axis: int = 0) -> Array:
+    """Random values for an input, with another batch along an axis if one is given.
+
+    Integers are 0 and 1, which are valid as indices, masks and counts alike.
+    """
+    sizes = [OPEN_SIZE if dim is None else dim for dim in spec.shape]
+    if batch is not None and sizes:
+        sizes[axis] = batch
+    if spec.dtype.kind in "biu":
+        return random.integers(0, 2, sizes).astype(spec.dtype)
+    return random.standard_normal(sizes).astype(spec.dtype)
+
+
+def resized(spec: TensorSpec, axis: int, size: int | None) -> TensorSpec:
+    """A spec with another size along an axis."""
+    return TensorSpec((*spec.shape[:axis], size, *spec.shape[axis + 1 :]), spec.dtype)

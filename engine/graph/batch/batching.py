@@ -1,0 +1,221 @@
+"""Any batch size for a graph that was exported with a fixed one.
+
+Where every operator accepts another batch (building/generalise.py) and a batch of two gives what two single runs give,
+batches run as one; otherwise they are split into runs of the exported size and joined. The batch lies along the first
+dimension of inputs and outputs, or where batch_axes.py finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.errors import EngineError, InputError, RunCancelledError
+from engine.graph.batch.batch_axes import Axes, InputAxes, example, output_axes, readings, resized
+from engine.graph.port import Port, batch_size, may_be_state
+from engine.graph.running.reference import execute
+from engine.graph.runtime_graph import RuntimeGraph
+from engine.layers.definition.known import is_repeatable
+from engine.tensor import Array, TensorSpec, format_shape
+
+Run = Callable[[Sequence[Array]], list[Array]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """How a graph runs a batch it was not exported for.
+
+    Args:
+        mode: ``any``: as one; ``split``: in parts; ``fixed``: not at all.
+        exported: the batch size in the file; None where there is none.
+        reason: why not ``any``, naming the operator that forbids it.
+        graph: the graph for any batch, in mode ``any``.
+        inputs: the axis along which each input holds the batch.
+        outputs: the same of each output; None where parts cannot be joined.
+    """
+
+    mode: Literal["any", "split", "fixed"]
+    exported: int | None
+    reason: str | None = None
+    graph: RuntimeGraph | None = None
+    inputs: tuple[int, ...] = ()
+    outputs: Axes | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"mode": self.mode, "exported": self.exported, "reason": self.reason}
+
+    def specs(self, specs: Sequence[TensorSpec], batch: int | None) -> list[TensorSpec]:
+        """Specs of the inputs with another batch."""
+        axes = self.inputs or (0,) * len(specs)
+        return [resized(spec, axis, batch) if spec.shape else spec for spec, axis in zip(specs, axes, strict=True)]
+
+
+def decide(graph: RuntimeGraph) -> Batching:
+    """Find out how a graph can run other batches; tries a batch of two on random inputs."""
+    if all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
+        return Batching(mode="any", exported=None, graph=graph, inputs=(0,) * len(graph.inputs))
+    reasons: list[tuple[InputAxes, str]] = []
+    for reading in readings(graph.inputs):
+        found = _as_one(graph, reading)
+        if isinstance(found, Batching):
+            return found
+        reasons.append((reading, found))
+    if not reasons:
+        return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
+    for reading, reason in reasons:
+        outputs = output_axes(graph, reading.exported)
+        if outputs is not None and _keeps_items_apart(graph, reading, outputs):
+            return Batching(
+                mode="split", exported=reading.exported, reason=reason, inputs=reading.axes, outputs=outputs
+            )
+    reading, reason = reasons[0]
+    return Batching(mode="fixed", exported=reading.exported, reason=reason, inputs=reading.axes)
+
+
+_NO_BATCH = "the inputs have no common fixed batch"
+
+
+def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
+    """The graph for any batch, if it gives what single runs give; otherwise why not."""
+    try:
+        general, outputs = graph.for_batches_along(reading.axes)
+    except RunCancelledError:
+        raise
+    except EngineError as error:  # BatchError, or an operator that does not take the rewritten graph
+        return str(error)
+    if not _agrees(graph, general, reading, outputs):
+        return "a batch of two gives other results than two single runs"
+    return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
+
+
+def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
+    random = np.random.default_rng(0)
+    ports = zip(graph.inputs, reading.axes, strict=True)
+    inputs = [example(p.spec, random, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
+    try:
+        together = execute(general.plan, inputs)
+        apart = split(inputs, reading.exported, reading.axes, outputs, lambda part: execute(graph.plan, part))
+    except RunCancelledError:
+        raise
+    except EngineError:
+        return False
+    return len(together) == len(apart) and all(_close(a, b) for a, b in zip(together, apart, strict=True))
+
+
+def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
+    """Whether items in another order give their answers in that order, as steps of time do not."""
+    draws = any(op.layer is not None and not is_repeatable(op.layer.layer) for op in graph.operators)
+    if reading.exported == 1 or draws:
+        return True
+    random = np.random.default_rng(0)
+    inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
+    rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
+    try:
+        before, after = execute(graph.plan, inputs), execute(graph.plan, rolled)
+    except RunCancelledError:
+        raise
+    except EngineError:
+        return True
+    expected = [each if axis is None else np.roll(each, 1, axis) for each, axis in zip(before, outputs, strict=True)]
+    return all(_close(a, b) for a, b in zip(after, expected, strict=True))
+
+
+def _close(a: Array, b: Array) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "biu":
+        return bool(np.array_equal(a, b))
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    finite = np.nan_to_num(b.astype(wide), posinf=0, neginf=0)
+    scale = float(np.max(np.abs(finite), initial=1e-30))
+    return bool(np.allclose(a.astype(wide), b.astype(wide), rtol=1e-3, atol=1e-4 * scale, equal_nan=True))
+
+
+def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
+    """Whether the inputs ask for a batch other than the exported one.
+
+    Raises:
+        InputError: inputs differ in their batch.
+    """
+    pairs = [(p.spec, a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
+    if all(spec.shape[0] in (None, array.shape[0]) and _has_state(spec, array) for spec, array in pairs):
+        return False
+    sizes = {array.shape[0] for _, array in pairs}
+    has_states = any(may_be_state(ports, index) for index in range(len(ports)))
+    if batch_size(ports) is not None and len(sizes) > 1 and not has_states:
+        raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
+    return True
+
+
+def _has_state(spec: TensorSpec, array: Array) -> bool:
+    return all(dim in (None, size) for size, dim in zip(array.shape[1:2], spec.shape[1:2], strict=True))
+
+
+def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> list[Array]:
+    """The inputs, all of one batch: a state that was given for one item is that of every item.
+
+    Raises:
+        InputError: inputs differ in their batch, or in another dimension from the graph's.
+    """
+    batch = inputs[0].shape[batching.inputs[0]]
+    exported = batching.exported or 1
+    found = []
+    for port, array, axis in zip(ports, inputs, batching.inputs, strict=True):
+        if axis and array.shape[axis] == exported and batch % exported == 0 and batch:
+            array = np.concatenate([array] * (batch // exported), axis)
+        wanted = port.spec and resized(port.spec, axis, batch).shape
+        if wanted and any(dim not in (None, size) for dim, size in zip(wanted, array.shape, strict=True)):
+            raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
+        found.append(array)
+    return found
+
+
+def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> InputError:
+    """The error for a graph that takes no other batch."""
+    problem = f"the graph takes no other batch ({batching.reason})"
+    return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
+
+
+def split(inputs: Sequence[Array], exported: int, axes: Sequence[int], outputs: Axes, run: Run) -> list[Array]:
+    """Run a batch in parts of the exported size and join the outputs.
+
+    Args:
+        axes, outputs: along which the inputs are cut and the outputs joined.
+
+    Raises:
+        InputError: the batch is no multiple of the exported one, or the answers to the parts do not fit together.
+    """
+    batch = inputs[0].shape[axes[0]]
+    if batch % exported or batch == 0:
+        raise InputError("the graph cannot run this batch", found=batch, expected=f"a multiple of {exported}")
+    parts = [
+        run([_cut(array, at, exported, axis) for array, axis in zip(inputs, axes, strict=True)])
+        for at in range(0, batch, exported)
+    ]
+    return [_joined(answers, axis) for answers, axis in zip(zip(*parts, strict=True), outputs, strict=True)]
+
+
+def _cut(array: Array, at: int, size: int, axis: int) -> Array:
+    return np.ascontiguousarray(array[(slice(None),) * axis + (slice(at, at + size),)])
+
+
+def _joined(answers: Sequence[Array], axis: int | None) -> Array:
+    if axis is None:
+        return answers[0]
+    try:
+        return np.concatenate(answers, axis=axis)
+    except ValueError:
+        found = _shapes(answers)
+        raise InputError("the answers to the items of the batch do not fit together", found=found) from None
+
+
+def _shapes(inputs: Sequence[Array]) -> str:
+    return ", ".join(format_shape(array.shape) for array in inputs)
+
+
+def _expected(ports: Sequence[Port]) -> str:
+    return ", ".join(format_shape(port.spec.shape) if port.spec is not None else "any" for port in ports)

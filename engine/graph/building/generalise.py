@@ -1,0 +1,241 @@
+"""A graph exported at one batch size, made to take any.
+
+The batch dimension of the inputs, mostly the first, is followed through the graph at another size. Where an operator's
+constants hard-code the exported one, they are rewritten: the dimension of a reshape or expand that carries the batch
+becomes -1, a constant that meets a batched operand is expanded to its batch. Whether the result treats the items of a
+batch apart is not decided here but tried on values (engine.graph.batch.batching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine import pnnx
+from engine.errors import EngineError, GraphError, RunCancelledError
+from engine.graph.building.inference import split_outputs
+from engine.graph.building.linking import bind_operator
+from engine.graph.operator import RuntimeOperator
+from engine.graph.port import flatten
+from engine.layers import Registry
+from engine.stopping import wanted
+from engine.tensor import UNKNOWN, TensorSpec, product
+
+FACTOR = 11
+"""The batch tried is this many times the exported one: a prime that seldom divides another dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generalised:
+    """The graph for any batch.
+
+    Args:
+        rewritten: names of the operators whose constants were rewritten.
+        outputs: the axis along which each output carries the batch, nested ones laid flat.
+    """
+
+    source: pnnx.Graph
+    rewritten: tuple[str, ...]
+    outputs: tuple[int | None, ...]
+
+
+class BatchError(GraphError):
+    """An operator forbids running the graph at another batch size; ``where`` names it."""
+
+
+def generalise_batch(
+    source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry, axes: Mapping[str, int]
+) -> Generalised:
+    """Let the batch dimension of every input be open.
+
+    Args:
+        source: the graph as read.
+        order: its operators, built; every input has the same known size along its axis.
+        registry: the layers it may use.
+        axes: the batch dimension of every input, by the operand's name.
+
+    Raises:
+        BatchError: naming the operator that forbids it.
+    """
+    tracer = _Tracer(source, registry, axes)
+    for op in wanted(order):
+        tracer.follow(op)
+    annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
+    return Generalised(
+        source=replace(source, operators=tracer.operators, annotations=annotations),
+        rewritten=tuple(tracer.rewritten),
+        outputs=tuple(tracer.outputs),
+    )
+
+
+class _Tracer:
+    """Follows another batch through the operators, one after the other, rewriting those that need it.
+
+    Attributes:
+        base: what is known of every operand at the exported batch size.
+        values: the same at FACTOR times that size.
+    """
+
+    def __init__(self, source: pnnx.Graph, registry: Registry, axes: Mapping[str, int]) -> None:
+        self._annotations = source.annotations
+        self._axes = axes
+        self._registry = registry
+        self._batch_operand = ""
+        self._exported = 1
+        self.base: dict[str, object] = {}
+        self.values: dict[str, object] = {}
+        self.operators: list[pnnx.Operator] = []
+        self.rewritten: list[str] = []
+        self.outputs: list[int | None] = []
+
+    def opened(self, name: str, spec: TensorSpec) -> TensorSpec:
+        """An annotation with its batch dimension open."""
+        axis = self._batch_axis(name)
+        return spec if axis is None else TensorSpec((*spec.shape[:axis], None, *spec.shape[axis + 1 :]), spec.dtype)
+
+    def follow(self, op: RuntimeOperator) -> None:
+        """Take one operator over."""
+        self.base.update({operand.name: operand.value for operand in op.outputs})
+        if op.type == "pnnx.Input":
+            self._follow_input(op)
+        elif op.type == "pnnx.Output":
+            self._check_output(op)
+        else:
+            self._follow_layer(op)
+
+    def _follow_input(self, op: RuntimeOperator) -> None:
+        name, spec = op.outputs[0].name, op.outputs[0].value
+        axis = self._axes.get(name, 0)
+        self._batch_operand = self._batch_operand or name
+        if isinstance(spec, TensorSpec) and axis < spec.rank and (size := spec.shape[axis]) is not None:
+            self._exported = size
+            spec = TensorSpec((*spec.shape[:axis], size * FACTOR, *spec.shape[axis + 1 :]), spec.dtype)
+        self.values[name] = spec
+        self.operators.append(op.source)
+
+    def _check_output(self, op: RuntimeOperator) -> None:
+        operand = op.inputs[0]
+        axes = [scaled_axis(*pair) for pair in _pairs(self.base[operand.name], self.values[operand.name])]
+        if None in axes:
+            place = operand.producer.place if operand.producer is not None else op.place
+            raise BatchError("an output does not carry the batch in a dimension of its own", where=place)
+        self.outputs += axes
+        self.operators.append(op.source)
+
+    def _follow_layer(self, op: RuntimeOperator) -> None:
+        failure: EngineError = BatchError("the batch is lost here")
+        is_batched = any(self._is_batched(operand.name) for operand in op.inputs)
+        for candidate in self._candidates(op) if is_batched else [[op.source]]:
+            try:
+                values = self._try(candidate, op)
+            except RunCancelledError:
+                raise
+            except EngineError as error:
+                failure = error
+                continue
+            if not is_batched or self._carries(op, values):
+                self.values.update(values)
+                self.operators.extend(candidate)
+                self.rewritten += [] if candidate[-1] is op.source else [op.name]
+                return
+        raise BatchError(failure.problem, where=op.place)
+
+    def _candidates(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
+        """The operator as it is, then ways to rewrite it; the last of each list is the operator itself."""
+        yield [self._open_sizes(op) if op.type in ("Tensor.reshape", "Tensor.expand") else op.source]
+        yield from self._expansions(op)
+
+    def _try(self, candidate: Sequence[pnnx.Operator], op: RuntimeOperator) -> dict[str, object]:
+        """What is known of the candidates' operands."""
+        values: dict[str, object] = {}
+        for source in candidate:
+            if source is op.source and op.layer is not None:
+                layer = op.layer
+            else:
+                layer = bind_operator(source, self._annotations, self._registry)
+            inputs = [values[name] if name in values else self.values[name] for name in source.inputs]
+            results = split_outputs(op, layer.infer(inputs)) if source is candidate[-1] else [layer.infer(inputs)]
+            values |= dict(zip(source.outputs, results, strict=True))
+        return values
+
+    def _carries(self, op: RuntimeOperator, values: Mapping[str, object]) -> bool:
+        """Whether the batch reaches every tensor the operator makes, in one dimension of each."""
+        pairs = [pair for o in op.outputs for pair in _pairs(self.base[o.name], values[o.name])]
+        return all(scaled_axis(*pair) is not None or not isinstance(pair[0], TensorSpec) for pair in pairs)
+
+    def _open_sizes(self, op: RuntimeOperator) -> pnnx.Operator:
+        """A reshape or expand whose batched dimension is -1."""
+        key = "shape" if op.type == "Tensor.reshape" else "sizes"
+        sizes = op.params.get(key)
+        given, made = self.base[op.inputs[0].name], self.base[op.outputs[0].name]
+        axis = self._batch_axis(op.inputs[0].name)
+        if not isinstance(given, TensorSpec) or not isinstance(made, TensorSpec):
+            return op.source
+        if axis is None or not isinstance(sizes, tuple):
+            return op.source
+        target = _reshaped_axis(given, made, axis) if key == "shape" else axis + made.rank - given.rank
+        if sizes[target] == -1:
+            return op.source
+        opened = tuple(-1 if k == target else dim for k, dim in enumerate(made.shape))
+        return replace(op.source, params={**op.params, key: opened})
+
+    def _expansions(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
+        """The operator with its constant operands brought to the batch.
+
+        Those of size one in their first or second dimension are expanded, others repeated along the first: what was
+        folded for all items of the exported batch comes again for every further batch.
+        """
+        names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
+        specs = {name: spec for name in names if isinstance(spec := self.base[name], TensorSpec) and spec.shape}
+        for axis in range(2):
+            single = {name: spec for name, spec in specs.items() if axis < spec.rank and spec.shape[axis] == 1}
+            if single:
+                yield self._with_batched(op, single, "expand", "size(@0,0)", "-1", axis)
+        if specs:
+            times = f"floor_divide(size(@0,0),{self._exported})"
+            yield self._with_batched(op, specs, "repeat", times, "1", 0)
+
+    def _with_batched(
+        self, op: RuntimeOperator, specs: Mapping[str, TensorSpec], method: str, batch: str, other: str, axis: int
+    ) -> list[pnnx.Operator]:
+        """The operator, before it for each of the operands a method call whose sizes come from the graph's input."""
+        helpers = []
+        for name, spec in specs.items():
+            result = f"{name}_batched_for_{op.name}"
+            text = "[" + ",".join(batch if k == axis else other for k in range(spec.rank)) + "]"
+            made = f"{result}_sizes"
+            helpers += [
+                pnnx.Operator("pnnx.Expression", made, (self._batch_operand,), (made,), {"expr": text}),
+                pnnx.Operator(f"Tensor.{method}", result, (name, made), (result,), labels=("input", "sizes")),
+            ]
+        inputs = tuple(f"{name}_batched_for_{op.name}" if name in specs else name for name in op.source.inputs)
+        return [*helpers, replace(op.source, inputs=inputs)]
+
+    def _is_batched(self, name: str) -> bool:
+        return any(scaled_axis(*pair) is not None for pair in _pairs(self.base[name], self.values[name]))
+
+    def _batch_axis(self, name: str) -> int | None:
+        return scaled_axis(self.base[name], self.values[name])
+
+
+def _pairs(base: object, value: object) -> list[tuple[object, object]]:
+    before, after = list(flatten(base)), list(flatten(value))
+    return list(zip(before, after, strict=True)) if len(before) == len(after) else [(base, UNKNOWN)]
+
+
+def scaled_axis(base: object, value: object) -> int | None:
+    """The one dimension in which a tensor grew by FACTOR while the others stayed, if there is one."""
+    if not isinstance(base, TensorSpec) or not isinstance(value, TensorSpec) or base.rank != value.rank:
+        return None
+    grown = [k for k, (a, b) in enumerate(zip(base.shape, value.shape, strict=True)) if a != b]
+    is_scaled = len(grown) == 1 and value.shape[grown[0]] == (base.shape[grown[0]] or 0) * FACTOR
+    return grown[0] if is_scaled else None
+
+
+def _reshaped_axis(given: TensorSpec, made: TensorSpec, axis: int) -> int:
+    """Where a dimension goes in a reshape: the first place with as many elements before it as before.
+
+    First, because the batch is the slowest part of a dimension it was merged into.
+    """
+    before = product(given.shape[:axis])
+    return next((k for k in range(made.rank) if product(made.shape[:k]) == before), 0)

@@ -1,0 +1,181 @@
+"""What is known of every operand before a run, held against what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
+from engine.graph.building.causes import likely_cause
+from engine.graph.building.in_place import is_shape_of_later
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.definition.foreign import fitted
+from engine.limits import check_results
+from engine.stopping import wanted, wanted_quick
+from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
+
+_LONGEST: Final = 500
+"""Characters of a foreign exception's text that a message repeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """An operand whose computed spec contradicts the file's annotation.
+
+    Args:
+        operator: the operator that makes it, with its type.
+        cause: what the converter probably lost, None where nothing known fits.
+    """
+
+    operator: str
+    operand: str
+    computed: TensorSpec
+    annotated: TensorSpec
+    cause: str | None = None
+
+    def as_error(self) -> GraphError:
+        """What a strict build raises for it."""
+        cause = "" if self.cause is None else f"; perhaps {self.cause}"
+        return GraphError(
+            f"operand '{self.operand}' contradicts the file",
+            where=self.operator,
+            found=self.computed,
+            expected=f"{self.annotated} as annotated{cause}",
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
+        return text if self.cause is None else f"{text}; perhaps {self.cause}"
+
+
+def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
+    """Follow what is known of the graph's inputs through every operator.
+
+    Args:
+        order: operators, makers before users.
+        inputs: operand name -> TensorSpec or value, for the operands that pnnx.Input operators make.
+
+    Returns:
+        operand name -> TensorSpec, Python value, container of them, or UNKNOWN.
+
+    Raises:
+        EngineError: when operands cannot fit their operator; names the operator.
+    """
+    values: dict[str, object] = dict(inputs)
+    follow(order, values)
+    return values
+
+
+def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
+    """``propagate``, in place: where an operator refuses its operands, what was found before it is kept.
+
+    Raises:
+        EngineError: when operands cannot fit their operator; names the operator.
+    """
+    for op in wanted(order):
+        if op.layer is not None:
+            results = _infer(op, [values[operand.name] for operand in op.inputs])
+            values.update(zip([operand.name for operand in op.outputs], results, strict=True))
+
+
+def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
+    if op.layer is None:
+        return []
+    try:
+        results = split_outputs(op, _alone(op, op.layer.infer(inputs)))
+        check_results(results)
+    except EngineError as error:
+        raise (error if op.place in error.where else error.at(op.place)) from error.__cause__
+    except Exception as exc:  # a number, list or string where the layer expects a tensor, or the other way round
+        found = ", ".join(_kind(value) for value in inputs) or "no operands"
+        raise ShapeError("operands of the wrong kind", where=op.place, found=found) from exc
+    return [
+        operand.annotation if result is UNKNOWN and operand.annotation is not None else result
+        for operand, result in zip(op.outputs, results, strict=True)
+    ]
+
+
+def _kind(value: object) -> str:
+    return str(value) if isinstance(value, TensorSpec) else type(value).__name__.lstrip("_").lower()
+
+
+class UnforeseenResultError(ExecutionError):
+    """What an operator computed is not what the file says it does; without another opinion that was believed."""
+
+
+def computed_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
+    """What forward() returned as one value an output; a user's layer must keep what its infer() promised.
+
+    Raises:
+        ExecutionError: another number of values, or others than were announced.
+    """
+    if op.layer is None or not op.layer.is_foreign:
+        return split_outputs(op, result)
+    result = _alone(op, result)
+    try:
+        return [
+            fitted(value, None if operand.value is operand.annotation else operand.value)
+            for operand, value in zip(op.outputs, split_outputs(op, result), strict=True)
+        ]
+    except EngineError as error:
+        raise error if error.where else error.at(op.place) from None
+
+
+def _alone(op: RuntimeOperator, result: Any) -> Any:
+    """The one tensor that a user's layer returned or announced as a list; of what may be a list nothing is known."""
+    if op.layer is None or not op.layer.is_foreign or len(op.outputs) != 1 or not isinstance(result, (tuple, list)):
+        return result
+    if len(result) == 1 and (isinstance(result, tuple) or op.outputs[0].annotation is not None):
+        return result[0]
+    if op.outputs[0].annotation is not None:
+        found = f"{len(result)} values"
+        raise ExecutionError("wrong number of results", where=op.place, found=found, expected="1 value")
+    return result
+
+
+def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
+    """What a layer returned, or announced, as one value an output.
+
+    Raises:
+        ExecutionError: when the layer returned another number of values.
+    """
+    count = len(op.outputs)
+    if count == 1:
+        return [result]
+    if result is UNKNOWN:
+        return [UNKNOWN] * count
+    if not isinstance(result, (tuple, list)) or len(result) != count:
+        found = f"{len(result)} values" if isinstance(result, (tuple, list)) else "one value"
+        raise ExecutionError("wrong number of results", where=op.place, found=found, expected=f"{count} values")
+    return result
+
+
+def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
+    """Operands whose spec the file contradicts."""
+    return [mismatch for operand in wanted_quick(operands) if (mismatch := _check(operand)) is not None]
+
+
+def _check(operand: RuntimeOperand) -> Mismatch | None:
+    computed, annotated = operand.spec, operand.annotation
+    if computed is None or annotated is None or _agree(computed, annotated) or is_shape_of_later(operand):
+        return None
+    maker = operand.producer
+    return Mismatch(
+        operator=maker.place if maker is not None else "",
+        operand=operand.name,
+        computed=computed,
+        annotated=annotated,
+        cause=likely_cause(maker, computed, annotated) if maker is not None else None,
+    )
+
+
+def _agree(computed: TensorSpec, annotated: TensorSpec) -> bool:
+    if computed.rank != annotated.rank:
+        return False
+    if any(None not in dims and dims[0] != dims[1] for dims in zip(computed.shape, annotated.shape, strict=True)):
+        return False
+    # The converter annotates half and bfloat16 models as float32.
+    is_half = computed.dtype in (BFLOAT16, "float16") and annotated.dtype == "float32"
+    return computed.dtype == annotated.dtype or is_half

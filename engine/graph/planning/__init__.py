@@ -1,0 +1,1 @@
+"""Before a run: order, lifetimes, slots, memory."""

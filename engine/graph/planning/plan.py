@@ -1,0 +1,95 @@
+"""The execution order worked out ahead: which slots each step reads, writes and may forget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.graph.planning.lifetime import counts, lifetimes, peak_bytes
+from engine.tensor import Shape, TensorSpec, is_known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operator of a run, its operands replaced by places in the run's value table.
+
+    Args:
+        inputs, outputs: slots read and written.
+        released: slots nobody reads after this step.
+        in_place: whether the result is written over the first input.
+        is_open: whether only a run can tell the shapes of the results.
+    """
+
+    operator: RuntimeOperator
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    released: tuple[int, ...]
+    in_place: bool
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All steps of a run; immutable, shared by every thread that runs the graph.
+
+    Args:
+        slots: size of a run's value table.
+        inputs, outputs: slots of the graph's own inputs and outputs.
+        operands: slot of every operand by name.
+        counted: slots whose bytes count towards the peak.
+        peak_bytes: the largest number of bytes alive at once, as far as shapes are known.
+        met: shapes of inputs whose results were found to fit in memory.
+    """
+
+    steps: tuple[Step, ...]
+    slots: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operands: dict[str, int]
+    counted: frozenset[int]
+    peak_bytes: int
+    met: set[tuple[Shape, ...]] = field(default_factory=set)
+
+
+def make_plan(
+    order: Sequence[RuntimeOperator], inputs: Sequence[RuntimeOperand], outputs: Sequence[RuntimeOperand]
+) -> Plan:
+    """Lay out a run: slots, steps, and where every value dies."""
+    dying: dict[int, list[int]] = {}
+    in_place: set[int] = set()
+    for each in lifetimes(order):
+        dying.setdefault(each.end, []).append(each.operand.slot)
+        if each.is_overwritten:
+            in_place.add(each.end)
+    kept = {operand.slot for operand in outputs}
+    operands = {operand.name: operand.slot for op in order for operand in op.outputs}
+    return Plan(
+        steps=tuple(
+            _step(op, set(dying.get(index, ())) - kept, index in in_place)
+            for index, op in enumerate(order)
+            if op.layer is not None
+        ),
+        slots=len(operands),
+        inputs=tuple(operand.slot for operand in inputs),
+        outputs=tuple(operand.slot for operand in outputs),
+        operands=operands,
+        counted=frozenset(operand.slot for op in order for operand in op.outputs if counts(operand)),
+        peak_bytes=peak_bytes(order),
+    )
+
+
+def _step(op: RuntimeOperator, released: set[int], in_place: bool) -> Step:
+    return Step(
+        operator=op,
+        inputs=tuple(operand.slot for operand in op.inputs),
+        outputs=tuple(operand.slot for operand in op.outputs),
+        released=tuple(sorted(released)),
+        in_place=in_place,
+        is_open=not all(_is_settled(operand.value) for operand in op.outputs),
+    )
+
+
+def _is_settled(value: object) -> bool:
+    return is_known(value) or (isinstance(value, TensorSpec) and value.is_static)

@@ -1,0 +1,106 @@
+"""The reference executor: every operator by its numpy layer, one after the other. It defines what is correct.
+
+All that changes in a run lives in its own value table, so any number of threads may run one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.errors import EngineError, InputError
+from engine.graph.building.inference import computed_outputs
+from engine.graph.planning.plan import Plan, Step
+from engine.graph.port import flatten
+from engine.graph.running.watch import Watch
+from engine.stopping import check_wanted, is_asked
+from engine.tensor import Array
+
+_MET: Final = 256
+
+
+def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
+    """Run a plan.
+
+    Args:
+        inputs: one array an input of the graph; never written to.
+        watch: looks into the run and may stop it.
+
+    Returns:
+        The graph's outputs, laid flat; none shares memory with an input, a weight or another output.
+
+    Raises:
+        EngineError: when an operator refuses its operands or fails; names the operator.
+    """
+    values: list[object] = [None] * plan.slots
+    for slot, array in zip(plan.inputs, inputs, strict=True):
+        values[slot] = _read_only(array)
+    if watch is not None:
+        watch.begin(values)
+    shapes = tuple(array.shape for array in inputs)
+    is_new = shapes not in plan.met
+    asks = is_asked() and (watch is None or not watch.asks)
+    for step in plan.steps:
+        if asks:
+            check_wanted(step.operator.place, "the run was cancelled")
+        if watch is not None:
+            watch.before(step)
+        _run(step, values, is_new)
+        if watch is not None:
+            watch.after(step, values)
+        for slot in step.released:
+            values[slot] = None
+    if is_new and len(plan.met) < _MET:
+        plan.met.add(shapes)
+    return as_outputs([values[slot] for slot in plan.outputs])
+
+
+def _run(step: Step, values: list[object], is_new: bool) -> None:
+    op = step.operator
+    if op.layer is None:
+        return
+    inputs = [values[slot] for slot in step.inputs]
+    try:
+        if is_new and step.is_open:
+            op.layer.check_results(inputs)
+        result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
+    except EngineError as error:
+        raise error.at(op.place) from error.__cause__
+    for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
+        values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_outputs(values: Sequence[object]) -> list[Array]:
+    """What the graph's output operands hold, laid flat, as arrays of their own."""
+    taken: set[int] = set()
+    return [_owned(_as_array(leaf), taken) for value in values for leaf in flatten(value)]
+
+
+def _as_array(value: object) -> Array:
+    """Tensors as they are; Python numbers as PyTorch's tracer returns them: 0-dim int64, float32 or bool."""
+    if isinstance(value, np.ndarray):
+        return value if type(value) is np.ndarray else value.view(np.ndarray)  # of a quantised tensor the integers
+    if isinstance(value, float):
+        return np.asarray(value, np.float32)
+    if isinstance(value, (bool, int, complex)):
+        return np.asarray(value)
+    raise InputError("an output of the graph is no tensor", found=f"{type(value).__name__} {value!r}"[:80])
+
+
+def _owned(array: Array, taken: set[int]) -> Array:
+    """The array, copied if it is a view of an input or weight (those are read-only) or of another output."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if not array.flags.writeable or id(root) in taken:
+        return array.copy()
+    taken.add(id(root))
+    return array

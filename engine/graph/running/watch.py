@@ -1,0 +1,98 @@
+"""Looking into a run while it happens: times, values, memory, and stopping it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from engine.errors import InputError, RunCancelledError
+from engine.graph.planning.plan import Plan, Step
+from engine.tensor import Array
+
+
+class Watch:
+    """What one run is asked to tell; a run that nobody watches pays nothing.
+
+    Args:
+        plan: the plan that will run.
+        taps: names of operands whose values are kept.
+        cancelled: asked before every operator; the run stops when it says yes.
+        measured: whether times and memory are measured.
+
+    Attributes:
+        plan: the plan that runs.
+        times_ns: the time of every step so far.
+        taps: operand name -> value; arrays are copies.
+        peak_bytes: the largest number of bytes found alive after a step, before values are released.
+
+    Raises:
+        InputError: a tap names no operand of the graph.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        taps: Iterable[str] = (),
+        cancelled: Callable[[], bool] | None = None,
+        measured: bool = True,
+    ) -> None:
+        self.plan = plan
+        self._wanted = {_slot(plan, name): name for name in taps}
+        self._cancelled = cancelled
+        self._measured = measured
+        self._start = 0
+        self.times_ns: list[int] = []
+        self.taps: dict[str, object] = {}
+        self.peak_bytes = 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether it may stop the run."""
+        return self._cancelled is not None
+
+    def begin(self, values: Sequence[object]) -> None:
+        """Called once the inputs are in the value table."""
+        self._keep(self.plan.inputs, values)
+
+    def before(self, step: Step) -> None:
+        """Called before every step.
+
+        Raises:
+            RunCancelledError: when the run is to stop.
+        """
+        if self._cancelled is not None and self._cancelled():
+            raise RunCancelledError("the run was cancelled", where=step.operator.place)
+        self._start = time.perf_counter_ns()
+
+    def after(self, step: Step, values: Sequence[object]) -> None:
+        """Called after every step, before values are released."""
+        end = time.perf_counter_ns()
+        self._keep(step.outputs, values)
+        if self._measured:
+            self.times_ns.append(end - self._start)
+            self._measure_memory(values)
+
+    def _measure_memory(self, values: Sequence[object]) -> None:
+        alive = {id(value): value.nbytes for value in self._arrays(values)}  # one written over another counts once
+        self.peak_bytes = max(self.peak_bytes, sum(alive.values()))
+
+    def _arrays(self, values: Sequence[object]) -> Iterator[Array]:
+        for slot in self.plan.counted:
+            value = values[slot]
+            if isinstance(value, np.ndarray):
+                yield value
+
+    def _keep(self, slots: Sequence[int], values: Sequence[object]) -> None:
+        for slot in self._wanted.keys() & set(slots):
+            value = values[slot]
+            self.taps[self._wanted[slot]] = value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _slot(plan: Plan, name: str) -> int:
+    if name not in plan.operands:
+        known = ", ".join(list(plan.operands)[:8])
+        raise InputError("no such operand to tap", found=repr(name), expected=f"one of {known}, ...")
+    return plan.operands[name]

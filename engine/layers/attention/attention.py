@@ -1,0 +1,133 @@
+"""Scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.linear.matmul import matmul
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import broadcast_shapes, cast, promote_types
+from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
+
+
+@register("F.scaled_dot_product_attention", ignored=("dropout_p",))
+class ScaledDotProductAttention(Layer):
+    """softmax(query @ key.T * scale + mask) @ value; a row whose every position is masked gives zeros.
+
+    Shapes:
+        query (..., H, L, E), key (..., H, S, E), value (..., H, S, V), attn_mask broadcast to (..., H, L, S)
+        ->  (..., H, L, V)
+        With enable_gqa key and value may have fewer heads, each serving as many neighbouring heads of the query.
+    Dtypes:
+        floating; attn_mask bool (True takes part) or floating (added to the scores).
+    Parameters:
+        is_causal: position l attends to positions 0 to l only.
+        scale: None stands for 1 / sqrt(E).
+    """
+
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+    def infer(
+        self, query: TensorSpec, key: TensorSpec, value: TensorSpec, attn_mask: TensorSpec | None = None
+    ) -> TensorSpec:
+        shape = self._shape(query.shape, key.shape, value.shape, None if attn_mask is None else attn_mask.shape)
+        return TensorSpec(shape, _common(query.dtype, key.dtype, value.dtype))
+
+    def forward(self, query: Array, key: Array, value: Array, attn_mask: Array | None = None) -> Array:
+        self._shape(query.shape, key.shape, value.shape, None if attn_mask is None else attn_mask.shape)
+        dtype = _common(query.dtype, key.dtype, value.dtype)
+        q, k, v = (cast(each, working_dtype(dtype)) for each in (query, key, value))
+        with np.errstate(all="ignore"):
+            scores = _by_heads(q * self._scale(q.shape[-1]), k.swapaxes(-1, -2))
+            scores = _masked(scores, attn_mask)
+            if self.is_causal:
+                scores = _masked(scores, np.tri(*scores.shape[-2:], dtype=np.bool_))
+            weights, totals = exponentials(scores)
+            result = _by_heads(weights, v)
+            result /= totals
+        return cast(result, dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        query, key = operands[0], operands[1]
+        if not (isinstance(query, TensorSpec) and isinstance(key, TensorSpec)):
+            return 0
+        rows = product(output.shape[:-1]) or 0
+        return 2 * rows * (key.shape[-2] or 0) * ((query.shape[-1] or 0) + (output.shape[-1] or 0))
+
+    def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
+        """Two tables of a score for each query and key."""
+        query, key = operands[0], operands[1]
+        if not (isinstance(query, TensorSpec) and isinstance(key, TensorSpec)):
+            return 0
+        return 2 * (product(output.shape[:-1]) or 0) * (key.shape[-2] or 0) * max(4, output.dtype.itemsize)
+
+    def _scale(self, width: int) -> float:
+        return 1 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
+
+    def _shape(self, query: Shape, key: Shape, value: Shape, mask: Shape | None) -> Shape:
+        fits = min(len(query), len(key), len(value)) >= 2
+        if not fits or not may_equal(query[-1], key[-1]) or not may_equal(key[-2], value[-2]):
+            found = ", ".join(map(format_shape, (query, key, value)))
+            expected = "[..., L, E], [..., S, E], [..., S, V]"
+            raise ShapeError("query, key and value do not fit", found=found, expected=expected)
+        lead = broadcast_shapes(query[:-2], self._grouped(query, key), self._grouped(query, value))
+        scores = (*lead, query[-2], key[-2])
+        if mask is not None and broadcast_shapes(mask, scores) != scores:
+            expected = format_shape(scores)
+            raise ShapeError("attn_mask does not broadcast to the scores", found=format_shape(mask), expected=expected)
+        return (*lead, query[-2], value[-1])
+
+    def _grouped(self, query: Shape, other: Shape) -> Shape:
+        """The leading axes of key or value, after every head has been repeated for the heads it serves."""
+        if not self.enable_gqa or len(other) < 3 or len(query) < 3:
+            return other[:-2]
+        heads, groups = query[-3], other[-3]
+        if heads is not None and groups is not None and (groups == 0 or heads % groups):
+            raise ShapeError("heads do not divide into groups", found=f"{heads} by {groups}")
+        return (*other[:-3], heads)
+
+
+def exponentials(scores: Array) -> tuple[Array, Array]:
+    """exp(scores - maximum) of every row, computed in place, and their sums; rows of -inf give zeros and a sum of 1."""
+    maxima = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    maxima[maxima == -np.inf] = 0
+    scores -= maxima
+    np.exp(scores, out=scores)
+    totals = scores.sum(axis=-1, keepdims=True)
+    totals[totals == 0] = 1
+    return scores, totals
+
+
+def _masked(scores: Array, mask: Array | None) -> Array:
+    """The scores with a mask applied, in place unless the mask brings axes of its own."""
+    if mask is None:
+        return scores
+    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    if shape != scores.shape:
+        scores = np.array(np.broadcast_to(scores, shape))
+    if mask.dtype == np.bool_:
+        np.copyto(scores, -np.inf, where=~mask)
+    else:
+        scores += cast(mask, scores.dtype)
+    return scores
+
+
+def _by_heads(a: Array, b: Array) -> Array:
+    """a @ b, where a head of b (axis -3) may serve several neighbouring heads of a."""
+    if a.ndim < 3 or b.ndim < 3 or b.shape[-3] in (1, a.shape[-3]) or a.shape[-3] == 1:
+        return matmul(a, b)
+    heads, groups = a.shape[-3], b.shape[-3]
+    together = a.reshape(*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1])
+    return matmul(together, b).reshape(*a.shape[:-1], b.shape[-1])
+
+
+def _common(query: DType, key: DType, value: DType) -> DType:
+    return promote_types(promote_types(query, key), value)

@@ -1,0 +1,261 @@
+"""Multi-head attention as a module with its projections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.attention.heads import Heads
+from engine.layers.attention.multihead_operands import (
+    Arrangement,
+    Masks,
+    Sequences,
+    check_masks,
+    find_masks,
+    find_sequences,
+)
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import Category, cast, dtype_category, promote_types
+from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
+
+
+@register("nn.MultiheadAttention",
+          flags={"bias": ("in_proj_bias", "out_proj_bias"), "add_bias_kv": ("bias_k", "bias_v")})  # fmt: skip
+class MultiheadAttention(Layer):
+    """Project, split into heads, softmax(query @ key.T / sqrt(width of a head) + masks) @ value, join, project.
+
+    Shapes:
+        operands: query, key and value (B, L, E) with batch_first, else (L, B, E), or unbatched (L, E); fewer stand for
+        several. Among them masks: (L, S) or (B*H, L, S), and (B, S) or (S,) for keys to leave out.
+        ->  as the query; or the weights (B, L, S), their mean over the heads, or (B, H, L, S); or both: as annotated
+    Dtypes:
+        floating; masks bool (True is left out) or floating (added to the scores).
+    Parameters:
+        add_zero_attn: one more position, all zeros, can be attended to; bias_k and bias_v likewise add one.
+    Raises:
+        ShapeError: when operands do not fit, or it cannot be told what they are.
+        ParameterError: when attributes do not fit, or the file shows that a mask was lost.
+    Source:
+        torch.nn.MultiheadAttention. A row whose every position is masked gives NaN where the weights are wanted, and
+        zeros where they are not, as need_weights=False does.
+    """
+
+    embed_dim: int
+    num_heads: int
+    kdim: int | None = None
+    vdim: int | None = None
+    add_zero_attn: bool = False
+    batch_first: bool = False
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if self.num_heads < 1 or self.embed_dim < 1 or self.embed_dim % self.num_heads:
+            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+        if len(self.annotations.outputs) > 2:
+            raise ParameterError("too many outputs", found=len(self.annotations.outputs), expected="1 or 2")
+
+    def infer(self, *operands: TensorSpec, **attributes: TensorSpec | None) -> Any:
+        given = {name: spec for name, spec in attributes.items() if spec is not None}
+        self._check_attributes({name: spec.shape for name, spec in given.items()})
+        arrangement = self._arrangement(operands)
+        sequences = self._sequences(operands, arrangement)
+        if all(spec.is_static for spec in operands):
+            self._masks(operands, sequences, arrangement)
+        query, key, _ = (operands[index].shape for index in sequences)
+        dtype = promote_types(operands[sequences[0]].dtype, given["out_proj_weight"].dtype)
+        added = ("bias_k" in given) + self.add_zero_attn
+        shapes = [
+            self._weights_shape(query, key, added, arrangement) if each is _WEIGHTS else query
+            for each in self._kinds(arrangement)
+        ]
+        specs = tuple(TensorSpec(shape, dtype) for shape in shapes)
+        return specs[0] if len(specs) == 1 else specs
+
+    def forward(
+        self,
+        *operands: Array,
+        out_proj_weight: Array,
+        out_proj_bias: Array | None = None,
+        in_proj_weight: Array | None = None,
+        in_proj_bias: Array | None = None,
+        q_proj_weight: Array | None = None,
+        k_proj_weight: Array | None = None,
+        v_proj_weight: Array | None = None,
+        bias_k: Array | None = None,
+        bias_v: Array | None = None,
+    ) -> Any:
+        specs = [TensorSpec(operand.shape, operand.dtype) for operand in operands]
+        arrangement = self._arrangement(specs)
+        sequences = self._sequences(specs, arrangement)
+        masks = self._masks(specs, sequences, arrangement)
+        dtype = promote_types(specs[sequences[0]].dtype, out_proj_weight.dtype)
+        working = working_dtype(dtype)
+        separate = [each for each in (q_proj_weight, k_proj_weight, v_proj_weight) if each is not None]
+        heads = Heads(
+            arrangement=arrangement,
+            inputs=_projections(separate if in_proj_weight is None else [in_proj_weight], in_proj_bias, working),
+            output=(cast(out_proj_weight, working), None if out_proj_bias is None else cast(out_proj_bias, working)),
+            added=self._added(bias_k, bias_v, working),
+        )
+        kinds = self._kinds(arrangement)
+        with np.errstate(all="ignore"):
+            attended, weights = heads.attend(
+                [cast(operands[index], working) for index in sequences],
+                None if masks.attention is None else operands[masks.attention],
+                None if masks.padding is None else operands[masks.padding],
+                wants_weights=_WEIGHTS in kinds,
+            )
+            results = [self._averaged(weights, arrangement) if each is _WEIGHTS else attended for each in kinds]
+        finished = tuple(cast(result, dtype) for result in results)
+        return finished[0] if len(finished) == 1 else finished
+
+    def flops(self, output: Any, *operands: object) -> int:
+        specs = [spec for spec in operands if isinstance(spec, TensorSpec)]
+        arrangement = self._arrangement(specs)
+        query, key, value = (specs[index].shape for index in self._sequences(specs, arrangement))
+        positions = [(product(shape[:-1]) or 0) * (shape[-1] or 0) for shape in (query, query, key, value)]
+        queries, keys = product(query[:-1]) or 0, arrangement.length(key) or 0
+        return 2 * self.embed_dim * (sum(positions) + 2 * queries * keys)
+
+    def scratch_bytes(self, output: Any, *operands: object) -> int:
+        """Two tables of a score for each head, query and key."""
+        specs = [spec for spec in operands if isinstance(spec, TensorSpec)]
+        arrangement = self._arrangement(specs)
+        query, key, _ = (specs[index].shape for index in self._sequences(specs, arrangement))
+        queries, keys = product(query[:-1]) or 0, arrangement.length(key) or 0
+        return 2 * self.num_heads * queries * keys * max(4, specs[0].dtype.itemsize)
+
+    def _check_attributes(self, shapes: Mapping[str, Shape]) -> None:
+        e, widths = self.embed_dim, self._widths
+        expected: dict[str, Shape] = {
+            "out_proj_weight": (e, e), "out_proj_bias": (e,), "in_proj_weight": (3 * e, e), "in_proj_bias": (3 * e,),
+            "q_proj_weight": (e, e), "k_proj_weight": (e, widths[1]), "v_proj_weight": (e, widths[2]),
+            "bias_k": (1, 1, e), "bias_v": (1, 1, e),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            if shape != expected[name]:
+                found = format_shape(shape)
+                raise ParameterError(
+                    f"attribute '{name}' does not fit", found=found, expected=format_shape(expected[name])
+                )
+        if "in_proj_weight" not in shapes and not {"q_proj_weight", "k_proj_weight", "v_proj_weight"} <= shapes.keys():
+            raise ParameterError("attribute 'in_proj_weight' is missing")
+
+    @property
+    def _widths(self) -> tuple[int, int, int]:
+        return (
+            self.embed_dim,
+            self.embed_dim if self.kdim is None else self.kdim,
+            self.embed_dim if self.vdim is None else self.vdim,
+        )
+
+    @property
+    def _labelled(self) -> int | None:
+        labels = self.annotations.labels
+        return labels.index("attn_mask") if "attn_mask" in labels else None
+
+    @property
+    def _annotated(self) -> list[TensorSpec] | None:
+        """What the file says of the operands, where it says it of all."""
+        known = [spec for spec in self.annotations.inputs if spec is not None]
+        return known if known and len(known) == len(self.annotations.inputs) else None
+
+    def _arrangement(self, specs: Sequence[TensorSpec]) -> Arrangement:
+        ranks = {
+            spec.rank
+            for spec in self._annotated or specs
+            if dtype_category(spec.dtype) is Category.FLOATING and spec.rank and spec.shape[-1] in (None, *self._widths)
+        }
+        unbatched = 3 not in ranks or any(spec is not None and spec.rank == 2 for spec in self.annotations.outputs)
+        return Arrangement(
+            rank=2 if unbatched else 3, batch_first=self.batch_first, heads=self.num_heads, widths=self._widths
+        )
+
+    def _sequences(self, specs: Sequence[TensorSpec], arrangement: Arrangement) -> Sequences:
+        found = find_sequences(self._annotated or specs, arrangement, self._labelled)
+        if found is None:
+            listed = ", ".join(map(str, specs))
+            raise ShapeError(
+                "cannot tell query, key and value", found=listed, expected="1 to 3 sequences of known widths"
+            )
+        if self._labelled is not None and len({*found}) == len(specs):
+            raise ParameterError(
+                "its attention mask was lost in conversion",
+                expected="a float mask, one that is an input, or an export with --opt-level 1",
+            )
+        _check_sequences([specs[index].shape for index in found], arrangement)
+        return found
+
+    def _masks(self, specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement) -> Masks:
+        for known in (self._annotated, specs):
+            masks = None if known is None else find_masks(known, sequences, arrangement, self._labelled)
+            if masks is not None:
+                check_masks(masks, specs, sequences, arrangement)
+                return masks
+        listed = ", ".join(str(spec) for index, spec in enumerate(specs) if index not in sequences)
+        raise ShapeError(
+            "cannot tell attention mask and key padding mask",
+            found=listed,
+            expected="[L, S] or [B, S], L not B; exported with --opt-level 1, attention is written out",
+        )
+
+    def _kinds(self, arrangement: Arrangement) -> tuple[str, ...]:
+        """What each output is."""
+        first = self.annotations.outputs[0]
+        if first is None or self._is_attended(first, arrangement):
+            return (_ATTENDED, _WEIGHTS)[: len(self.annotations.outputs)]
+        return (_WEIGHTS, _ATTENDED)[: len(self.annotations.outputs)]
+
+    def _is_attended(self, spec: TensorSpec, arrangement: Arrangement) -> bool:
+        annotated = self._annotated
+        if spec.rank != arrangement.rank or spec.shape[-1] != self.embed_dim or annotated is None:
+            return annotated is None
+        query = annotated[self._sequences(annotated, arrangement)[0]].shape
+        return all(map(may_equal, spec.shape, query))
+
+    def _weights_shape(self, query: Shape, key: Shape, added: int, arrangement: Arrangement) -> Shape:
+        keys = arrangement.length(key)
+        matrix = (arrangement.length(query), None if keys is None else keys + added)
+        lead = () if arrangement.rank == 2 else (arrangement.batch(query),)
+        return (*lead, *matrix) if self._averages(arrangement) else (*lead, self.num_heads, *matrix)
+
+    def _averages(self, arrangement: Arrangement) -> bool:
+        """Whether the weights are wanted as their mean over the heads."""
+        spec = self.annotations.outputs[self._kinds(arrangement).index(_WEIGHTS)]
+        return spec is None or spec.rank == arrangement.rank
+
+    def _averaged(self, weights: Array, arrangement: Arrangement) -> Array:
+        wanted = weights.mean(axis=1) if self._averages(arrangement) else weights
+        return wanted[0] if arrangement.rank == 2 else wanted
+
+    def _added(self, key: Array | None, value: Array | None, working: DType) -> list[tuple[Array, Array]]:
+        added = [] if key is None or value is None else [(cast(key, working), cast(value, working))]
+        zeros = np.zeros(self.embed_dim, working)
+        return [*added, (zeros, zeros)] if self.add_zero_attn else added
+
+
+_ATTENDED = "attended"
+_WEIGHTS = "weights"
+
+
+def _projections(weights: Sequence[Array], bias: Array | None, working: DType) -> list[tuple[Array, Array | None]]:
+    """Weight and bias for each of query, key and value; one weight holds all three."""
+    parts = np.split(weights[0], 3) if len(weights) == 1 else weights
+    biases: Sequence[Array | None] = [None] * 3 if bias is None else np.split(cast(bias, working), 3)
+    return [(cast(weight, working), each) for weight, each in zip(parts, biases, strict=True)]
+
+
+def _check_sequences(shapes: Sequence[Shape], arrangement: Arrangement) -> None:
+    _, key, value = shapes
+    widths_fit = all(map(may_equal, [shape[-1] for shape in shapes], arrangement.widths))
+    lengths_fit = may_equal(arrangement.length(key), arrangement.length(value))
+    batches = [arrangement.batch(shape) for shape in shapes]
+    if not widths_fit or not lengths_fit or not all(may_equal(batches[0], each) for each in batches):
+        found = ", ".join(map(format_shape, shapes))
+        raise ShapeError("query, key and value do not fit", found=found, expected=f"widths {list(arrangement.widths)}")

@@ -1,0 +1,192 @@
+"""Convolution, as one matrix product a group.
+
+The windows of an image are laid out as the columns of a matrix (a copy, made a block at a time so that it stays in
+the cache); the weights are the other matrix. A 1x1 convolution of stride 1 is the product itself, without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.convolution.filters import Filters, add_bias
+from engine.layers.convolution.pad import extend, padded_shape
+from engine.layers.convolution.window import Window, columns, counts, same_pairs, windows
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.spatial import NUMERIC, Operand, check_rank, image, spread, tensor
+from engine.limits import check_scratch
+from engine.promotion import cast
+from engine.stopping import wanted
+from engine.tensor import Array, Shape, TensorSpec
+
+BLOCK_BYTES: Final = 4 << 20
+"""Bytes of columns laid out at a time."""
+
+PADDING_MODES: Final = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
+
+
+class StridedSameConv(Layer):
+    """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
+
+    PyTorch has no such padding. It is what the converter's ``padding=same`` means beside a stride: ONNX's SAME_UPPER.
+    """
+
+    conv: Conv
+
+    def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
+        return self.conv.infer(
+            TensorSpec(padded_shape(input.shape, self._pairs(input, weight)), input.dtype), weight, bias
+        )
+
+    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
+        self.infer(input, weight, bias)
+        return self.conv.forward(extend(input, self._pairs(input, weight)), weight, bias)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return self.conv.flops(output, *operands)
+
+    def _pairs(self, input: Operand, weight: Operand) -> Any:
+        rank = self.conv.spatial_rank
+        check_rank(tensor(weight, "weight", NUMERIC), rank + 2, name="weight")
+        sizes, kernel = image(input, rank, NUMERIC).shape[-rank:], weight.shape[-rank:]
+        if None in sizes or None in kernel:
+            return [(None, None)] * rank
+        axes = self.conv.windows_of(tuple(size or 0 for size in kernel))
+        return same_pairs(sizes, [axis.extent for axis in axes], [axis.stride for axis in axes], is_upper=True)
+
+
+@register("nn.Conv1d", "F.conv1d", presets={"spatial_rank": 1}, flags={"bias": ("bias",)})
+@register("nn.Conv2d", "F.conv2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)})
+@register("nn.Conv3d", "F.conv3d", presets={"spatial_rank": 3}, flags={"bias": ("bias",)})
+class Conv(Filters):
+    """Cross-correlate every image with a bank of filters.
+
+    Shapes:
+        input (N, C, *S) or (C, *S), weight (O, C/groups, *K), bias (O,)  ->  (N, O, *T) or (O, *T)
+        T = (S + padding before and after - dilation*(K - 1) - 1) // stride + 1
+    Dtypes:
+        numbers, all operands alike; floating dtypes may differ and meet in the wider one.
+    Parameters:
+        padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end), beside
+            a stride as in ONNX's SAME_UPPER.
+        padding_mode: zeros, reflect, replicate or circular.
+    Raises:
+        ParameterError: when the weight contradicts in_channels, out_channels, kernel_size or groups.
+        ShapeError: when channels do not fit or the input is smaller than the window.
+    Source:
+        torch.nn.Conv2d, torch.nn.functional.conv2d.
+    """
+
+    means = (StridedSameConv,)
+
+    padding: tuple[int, ...] | str = (0,)
+    padding_mode: str = "zeros"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.padding_mode not in PADDING_MODES:
+            raise ParameterError("unknown padding_mode", found=self.padding_mode, expected=", ".join(PADDING_MODES))
+        if not isinstance(self.padding, str):
+            spread(self.padding, self.spatial_rank, "padding", 0)
+        elif self.padding not in ("same", "valid"):
+            raise ParameterError("unknown padding", found=self.padding, expected="numbers, same or valid")
+
+    def settled(self) -> Layer:
+        if self.padding == "same" and set(self.stride) != {1}:
+            if self.padding_mode != "zeros":
+                raise ParameterError("padding 'same' needs stride 1", found=list(self.stride))
+            return StridedSameConv(conv=replace(self, padding="valid"))
+        return self
+
+    def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
+        spec = image(input, self.spatial_rank, NUMERIC)
+        in_channels = None if self.in_channels is None else self.in_channels // self.groups
+        bank = self.check_weight(weight, (self.out_channels, in_channels))
+        channels = None if bank.shape[1] is None else bank.shape[1] * self.groups
+        dtype = self.check_fit(spec, bank, bias, (channels, bank.shape[0]))
+        lead, sizes = spec.shape[: -self.spatial_rank - 1], spec.shape[-self.spatial_rank :]
+        result = TensorSpec((*lead, bank.shape[0], *self._output_sizes(sizes, bank.shape[2:])), dtype)
+        self._check_padding(spec, bank, result)
+        return result
+
+    def _check_padding(self, input: TensorSpec, weight: TensorSpec, result: TensorSpec) -> None:
+        """Refuse padding out of all proportion: a copy of the input is made with it."""
+        kernel = tuple(size for size in weight.shape[2:] if size is not None)
+        if len(kernel) == self.spatial_rank:
+            padded = padded_shape(input.shape, self.padding_of(kernel), PADDING_MODES[self.padding_mode])
+            of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, weight, result))
+            check_scratch(padded, result.dtype, of_bytes, "the padded input")
+
+    def _output_sizes(self, sizes: Shape, kernel: Shape) -> Shape:
+        known = [size for size in kernel if size is not None]
+        if len(known) != len(kernel):
+            return (None,) * len(kernel)
+        pairs = self.padding_of(tuple(known))
+        padded = padded_shape(sizes, pairs, PADDING_MODES[self.padding_mode])
+        return counts(self.windows_of(tuple(known)), padded)
+
+    def windows_of(self, kernel: tuple[int, ...]) -> tuple[Window, ...]:
+        """The windows on the padded input."""
+        return windows(kernel, stride=self.stride, dilation=self.dilation)
+
+    def padding_of(self, kernel: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Padding (before, after) of each spatial axis."""
+        if self.padding == "same":
+            totals = [axis.extent - 1 for axis in self.windows_of(kernel)]
+            return [(total // 2, total - total // 2) for total in totals]
+        numbers = (0,) if isinstance(self.padding, str) else self.padding
+        return [(number, number) for number in spread(numbers, len(kernel), "padding", 0)]
+
+    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
+        spec = self.infer(input, weight, bias)
+        dtype = working_dtype(spec.dtype)
+        kernel = weight.shape[2:]
+        x = extend(cast(self.batched(input), dtype), self.padding_of(kernel), PADDING_MODES[self.padding_mode])
+        with np.errstate(all="ignore"):
+            y = correlate(x, cast(weight, dtype), self.windows_of(kernel), self.groups)
+            y = add_bias(y, bias)
+        return cast(y.reshape(*self.lead(input), *y.shape[1:]), spec.dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        """Two for each multiplication and addition of the product."""
+        weight = operands[1]
+        taps = TensorSpec(weight.shape[1:], weight.dtype).size if isinstance(weight, TensorSpec) else None
+        return 2 * (output.size or 0) * (taps or 0)
+
+
+def correlate(x: Array, weight: Array, axes: Sequence[Window], groups: int = 1) -> Array:
+    """x (N, C, *padded sizes), weight (O, C/groups, *K) -> (N, O, *counts)."""
+    patches = columns(x, axes)
+    if math.prod(weight.shape[2:]) == 1 or patches.nbytes <= BLOCK_BYTES:
+        return filtered(patches, weight, groups)
+    y = np.empty((len(x), len(weight), *patches.shape[-len(axes) :]), x.dtype)
+    for block in _blocks(patches, len(axes)):
+        y[block] = filtered(patches[block], weight, groups)
+    return y
+
+
+def filtered(patches: Array, weight: Array, groups: int = 1) -> Array:
+    """patches (N, C, *K, *S), weight (O, C/groups, *K) -> (N, O, *S)."""
+    n, sizes = len(patches), patches.shape[weight.ndim :]
+    bank = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:]))
+    matrix = patches.reshape(n, groups, bank.shape[-1], math.prod(sizes))
+    product: Array = np.matmul(bank, matrix)
+    return product.reshape(n, len(weight), *sizes)
+
+
+def _blocks(patches: Array, rank: int) -> Iterator[tuple[Any, ...]]:
+    """Some images of the batch, or some rows of one image: pieces whose columns take about BLOCK_BYTES."""
+    rows = patches.shape[-rank]
+    image_bytes = patches.nbytes // len(patches)
+    images = max(1, BLOCK_BYTES // image_bytes)
+    height = max(1, min(rows, BLOCK_BYTES * rows // image_bytes))
+    for first in wanted(range(0, len(patches), images)):
+        for row in wanted(range(0, rows, height)):
+            yield slice(first, first + images), ..., slice(row, row + height), *(slice(None),) * (rank - 1)

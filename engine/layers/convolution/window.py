@@ -1,0 +1,196 @@
+"""Windows of taps that slide over the spatial axes: how many fit, where their taps lie, views of them.
+
+A window is described an axis at a time. Sizes may be None, open until a run; so are the counts that follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.operands.spatial import of_last_axes, spread
+from engine.layers.operands.views import sliding
+from engine.limits import check_scratch, check_steps
+from engine.stopping import wanted
+from engine.tensor import Array, Dim, Number, TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The taps of a window on one axis, and how it moves.
+
+    Args:
+        kernel: number of taps.
+        stride: from one window to the next.
+        dilation: from one tap to the next.
+        before, after: padding.
+        ceil_mode: let a last window hang over the end, if it starts on the input or on the padding before it.
+    """
+
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+    ceil_mode: bool = False
+
+    @property
+    def extent(self) -> int:
+        """From the first tap to the last, both included."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def count(self, size: Dim) -> Dim:
+        """How many windows there are on an axis of a size.
+
+        Raises:
+            ShapeError: when there is none.
+        """
+        return None if size is None else self._count(size)
+
+    def _count(self, size: int) -> int:
+        room = size + self.before + self.after - self.extent
+        count = -(-room // self.stride) + 1 if self.ceil_mode else room // self.stride + 1
+        if self.ceil_mode and (count - 1) * self.stride >= size + self.before:
+            count -= 1
+        if size < 1 or count < 1:
+            raise ShapeError(
+                "the input is smaller than the window",
+                found=f"size {size}, padded {size + self.before + self.after}",
+                expected=f"at least {self.extent}",
+            )
+        return count
+
+    def margins(self, size: int) -> tuple[int, int]:
+        """Padding before and after that leaves no window hanging over."""
+        last = (self._count(size) - 1) * self.stride - self.before
+        end = last + self.extent if self.ceil_mode else 0
+        return self.before, max(self.after, end - size)
+
+    def starts(self, size: int) -> Array:
+        """Where the windows begin, counted from the first element that is not padding."""
+        return np.arange(self._count(size)) * self.stride - self.before
+
+    def taps(self, count: int) -> list[slice]:
+        """For each tap: where it lies in all windows, on the padded axis."""
+        span = (count - 1) * self.stride + 1
+        starts = range(0, self.extent, self.dilation)
+        return [slice(start, start + span, self.stride) for start in starts]
+
+
+def windows(
+    kernel: tuple[int, ...],
+    *,
+    stride: tuple[int, ...] = (1,),
+    padding: tuple[int, ...] = (0,),
+    dilation: tuple[int, ...] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Window, ...]:
+    """A window an axis, from parameters as PyTorch spells them; single numbers stand for every axis.
+
+    Raises:
+        ParameterError: when a parameter has the wrong length or a number is too small.
+    """
+    rank = len(kernel)
+    rows = zip(
+        spread(kernel, rank, "kernel_size"),
+        spread(stride, rank, "stride"),
+        spread(padding, rank, "padding", 0),
+        spread(dilation, rank, "dilation"),
+        strict=True,
+    )
+    return tuple(Window(kernel=k, stride=s, before=p, after=p, dilation=d, ceil_mode=ceil_mode) for k, s, p, d in rows)
+
+
+def counts(axes: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """How many windows there are on each axis."""
+    return tuple(axis.count(size) for axis, size in zip(axes, sizes, strict=True))
+
+
+def check_padded(input: TensorSpec, axes: Sequence[Window], output: TensorSpec) -> None:
+    """Refuse windows whose padding is out of all proportion: a copy of the input is made with it.
+
+    Args:
+        output: the spec of the result.
+
+    Raises:
+        ShapeError: naming the padded shape.
+    """
+    sizes = input.shape[-len(axes) :]
+    padded = [None if n is None else sum((n, *axis.margins(n))) for axis, n in zip(axes, sizes, strict=True)]
+    of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, output))
+    check_scratch((*input.shape[: -len(axes)], *padded), input.dtype, of_bytes, "the padded input")
+
+
+def check_taps(axes: Sequence[Window]) -> None:
+    """Refuse windows of more taps on an axis than anybody would wait for.
+
+    Raises:
+        ShapeError: naming their number.
+    """
+    check_steps(max(axis.kernel for axis in axes), "taps in a window")
+
+
+def pad(x: Array, axes: Sequence[Window], value: Number = 0) -> Array:
+    """``x`` with the windows' padding around its last axes; ``x`` itself where there is none."""
+    sizes = x.shape[-len(axes) :]
+    margins = [axis.margins(size) for axis, size in zip(axes, sizes, strict=True)]
+    if not any(map(any, margins)):
+        return x
+    lead = x.shape[: -len(axes)]
+    shape = [before + size + after for size, (before, after) in zip(sizes, margins, strict=True)]
+    padded = np.full((*lead, *shape), value, x.dtype)
+    inner = [slice(before, before + size) for size, (before, _) in zip(sizes, margins, strict=True)]
+    padded[of_last_axes(*inner)] = x
+    return padded
+
+
+def columns(padded: Array, axes: Sequence[Window]) -> Array:
+    """Every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
+    rank = len(axes)
+    view = sliding(padded, [axis.extent for axis in axes], range(-rank, 0))
+    moves = [slice(None, None, axis.stride) for axis in axes]
+    steps = [slice(None, None, axis.dilation) for axis in axes]
+    view = view[of_last_axes(*moves, *steps)]
+    return np.moveaxis(view, range(-rank, 0), range(padded.ndim - rank, padded.ndim))
+
+
+def overlap_add(values: Array, axes: Sequence[Window], sizes: Sequence[int]) -> Array:
+    """The transpose of columns(): every value is added where its tap lies.
+
+    Shapes:
+        values (..., *taps, *counts) -> (..., *sizes), the padding cut off.
+    """
+    rank = len(axes)
+    canvas = [axis.before + size + axis.after for axis, size in zip(axes, sizes, strict=True)]
+    total = np.zeros((*values.shape[: -2 * rank], *canvas), values.dtype)
+    for tap, places in each_tap(axes, values.shape[-rank:]):
+        total[of_last_axes(*places)] += values[of_last_axes(*tap, *(slice(None),) * rank)]
+    inner = [slice(axis.before, axis.before + size) for axis, size in zip(axes, sizes, strict=True)]
+    result: Array = total[of_last_axes(*inner)]
+    return result
+
+
+def each_tap(axes: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Each tap's number an axis, and where it lies on the padded axes; the last axis runs fastest."""
+    check_steps(prod(axis.kernel for axis in axes), "taps in a window")
+    places = [axis.taps(count) for axis, count in zip(axes, counts, strict=True)]
+    numbers = product(*(range(axis.kernel) for axis in axes))
+    return wanted(zip(numbers, product(*places), strict=True))
+
+
+def same_pairs(
+    sizes: Sequence[Dim], extents: Sequence[int], stride: Sequence[int], is_upper: bool
+) -> list[tuple[int, int]]:
+    """So much around each axis that it gives ceil(size / stride) windows; an odd element goes to the end if upper."""
+    pairs = []
+    for size, extent, step in zip(sizes, extents, stride, strict=True):
+        length = size or 0
+        total = max((-(-length // step) - 1) * step + extent - length, 0)
+        less = total // 2
+        pairs.append((less, total - less) if is_upper else (total - less, less))
+    return pairs

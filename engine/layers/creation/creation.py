@@ -1,0 +1,203 @@
+"""Tensors made from a size and a value."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import sizes
+from engine.layers.operands.fitting import check_single
+from engine.promotion import cast, result_type
+from engine.tensor import Array, Dim, DType, Number, TensorSpec
+
+FLOAT32: Final[DType] = np.dtype(np.float32)
+PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_format", "generator")
+"""Parameters that say where a tensor lies; they change no value."""
+
+
+def announced_dtype(annotations: Annotations) -> DType | None:
+    """The dtype the file announces for an operator's only result."""
+    noted = annotations.outputs[0] if len(annotations.outputs) == 1 else None
+    return None if noted is None else noted.dtype
+
+
+class Creation(Layer):
+    """Base of layers that make a tensor from its size."""
+
+    size: tuple[Dim, ...]
+    dtype: DType | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if any(dim is not None and dim < 0 for dim in self.size):
+            raise ParameterError("size must not be negative", found=list(self.size))
+
+    @property
+    def wanted(self) -> DType | None:
+        """The dtype asked for; of an ONNX file the converter writes none, and it is told by the annotation."""
+        return self.dtype or announced_dtype(self.annotations)
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec(self.size, self.wanted or FLOAT32)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("torch.zeros", "torch.empty", ignored=PLACEMENT)
+class Zeros(Creation):
+    """All 0, also for empty, whose contents PyTorch leaves undefined."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self) -> Array:
+        return np.zeros(sizes(self.size), self.wanted or FLOAT32)
+
+
+@register("torch.ones", ignored=PLACEMENT)
+class Ones(Creation):
+    """All 1."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self) -> Array:
+        return np.ones(sizes(self.size), self.wanted or FLOAT32)
+
+
+@register("torch.full", ignored=PLACEMENT)
+class Full(Creation):
+    """All fill_value; without dtype in that of the value: int64, float32 or bool."""
+
+    size: tuple[Dim, ...]
+
+    def infer(self, fill_value: TensorSpec | Number = 0) -> TensorSpec:
+        check_single(fill_value)
+        return TensorSpec(self.size, self.wanted or result_type(fill_value))
+
+    def forward(self, fill_value: Array | Number = 0) -> Array:
+        check_single(fill_value)
+        return np.full(sizes(self.size), cast(fill_value, self.wanted or result_type(fill_value)))
+
+
+class LikeInput(Layer):
+    """Base of layers that make a tensor of the input's shape."""
+
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, self.dtype or input.dtype)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("torch.zeros_like", "torch.empty_like", ignored=PLACEMENT)
+class ZerosLike(LikeInput):
+    """All 0, in the shape of input."""
+
+    def forward(self, input: Array) -> Array:
+        return np.zeros(input.shape, self.dtype or input.dtype)
+
+
+@register("torch.ones_like", ignored=PLACEMENT)
+class OnesLike(LikeInput):
+    """All 1, in the shape of input."""
+
+    def forward(self, input: Array) -> Array:
+        return np.ones(input.shape, self.dtype or input.dtype)
+
+
+@register("torch.full_like", ignored=PLACEMENT)
+class FullLike(Layer):
+    """All fill_value, in the shape of input and, without dtype, in its dtype."""
+
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
+        return TensorSpec(input.shape, self.dtype or input.dtype)
+
+    def forward(self, input: Array, fill_value: Array | Number) -> Array:
+        return np.full(input.shape, cast(fill_value, self.dtype or input.dtype))
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+class NewTensor(Layer):
+    """Base of layers that make a tensor of another size in the input's dtype."""
+
+    size: tuple[Dim, ...]
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self.size, self.dtype or input.dtype)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("Tensor.new_zeros", "Tensor.new_empty", ignored=PLACEMENT)
+class NewZeros(NewTensor):
+    """All 0, in the dtype of input."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self, input: Array) -> Array:
+        return np.zeros(sizes(self.size), self.dtype or input.dtype)
+
+
+@register("Tensor.new_ones", ignored=PLACEMENT)
+class NewOnes(NewTensor):
+    """All 1, in the dtype of input."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self, input: Array) -> Array:
+        return np.ones(sizes(self.size), self.dtype or input.dtype)
+
+
+@register("Tensor.new_full", ignored=PLACEMENT)
+class NewFull(Layer):
+    """All fill_value, in the dtype of input."""
+
+    size: tuple[Dim, ...]
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
+        check_single(fill_value)
+        return TensorSpec(self.size, self.dtype or input.dtype)
+
+    def forward(self, input: Array, fill_value: Array | Number) -> Array:
+        check_single(fill_value)
+        return np.full(sizes(self.size), cast(fill_value, self.dtype or input.dtype))
+
+
+@register("aten::new_full")
+class RawNewFull(Overloaded):
+    """new_full(input, size, fill_value, dtype, layout, device, pin_memory)"""
+
+    schemas = {7: (NewFull, "input size fill_value dtype . . .")}
+
+
+class ScalarTensor(Layer):
+    """A number as a 0-dim tensor, float32 unless a dtype is given."""
+
+    dtype: DType | None = None
+
+    def infer(self, s: Number) -> TensorSpec:
+        return TensorSpec((), self.dtype or FLOAT32)
+
+    def forward(self, s: Number) -> Array:
+        return cast(s, self.dtype or FLOAT32)
+
+
+@register("aten::scalar_tensor")
+class RawScalarTensor(Overloaded):
+    """scalar_tensor(s, dtype, layout, device, pin_memory)"""
+
+    schemas = {5: (ScalarTensor, "s dtype . . .")}

@@ -1,0 +1,170 @@
+"""Random tensors. Every process draws from a generator of its own, seeded by the operating system; threads share it."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.creation.creation import FLOAT32, PLACEMENT, Creation, LikeInput
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import sizes
+from engine.layers.reduction.reduction import INT64
+from engine.promotion import cast
+from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name
+
+_generators: Final[dict[int, np.random.Generator]] = {}
+
+
+def generator() -> np.random.Generator:
+    """This process's generator, which numpy locks for every draw; a forked process gets one of its own."""
+    found = _generators.get(os.getpid())
+    return found if found is not None else _generators.setdefault(os.getpid(), np.random.default_rng())
+
+
+@register("torch.randn", ignored=PLACEMENT)
+class RandN(Creation):
+    """Standard normal numbers."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self) -> Array:
+        return cast(np.asarray(generator().standard_normal(sizes(self.size))), self.dtype or FLOAT32)
+
+
+class Rand(Creation):
+    """Numbers evenly from 0 to 1, 1 excluded."""
+
+    size: tuple[Dim, ...]
+
+    def forward(self) -> Array:
+        return _uniform(sizes(self.size), self.dtype or FLOAT32)
+
+
+def _uniform(shape: tuple[int, ...], dtype: DType) -> Array:
+    # Drawn in float32: a float64 just below 1 would be rounded to 1.
+    draw = np.float64 if dtype == np.float64 else np.float32
+    return cast(np.asarray(generator().random(shape, draw)), dtype)
+
+
+class RandInt(Creation):
+    """Integers evenly from low to high, high excluded."""
+
+    size: tuple[Dim, ...]
+    high: int
+    low: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_interval(self.low, self.high, self.dtype or INT64)
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec(self.size, self.dtype or INT64)
+
+    def forward(self) -> Array:
+        return cast(np.asarray(generator().integers(self.low, self.high, sizes(self.size))), self.dtype or INT64)
+
+
+def check_interval(low: int, high: int, dtype: DType) -> None:
+    """Refuse bounds with no integer between them, or that the dtype does not reach.
+
+    Raises:
+        ParameterError: low is not below high, or one of them is out of range.
+    """
+    if low >= high:
+        raise ParameterError("nothing lies between the bounds", found=f"{low} and {high}", expected="low below high")
+    lowest, largest = _reach(dtype)
+    if low < lowest or high - 1 > largest:
+        found = f"{low} and {high}"
+        raise ParameterError("bounds are out of range", found=found, expected=f"numbers of {dtype_name(dtype)}")
+
+
+def _reach(dtype: DType) -> tuple[int, int]:
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return (0, 1) if dtype.kind == "b" else (-(2**63), 2**63 - 1)
+
+
+class RandPerm(Layer):
+    """The numbers below n in any order."""
+
+    n: int
+    dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise ParameterError("n must not be negative", found=self.n)
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec((self.n,), self.dtype or INT64)
+
+    def forward(self) -> Array:
+        return cast(generator().permutation(self.n), self.dtype or INT64)
+
+
+@register("aten::rand")
+class RawRand(Overloaded):
+    """rand(size, dtype, layout, device, pin_memory)"""
+
+    schemas = {5: (Rand, "size dtype . . ."), 6: (Rand, "size . dtype . . .")}
+
+
+@register("aten::randint")
+class RawRandInt(Overloaded):
+    """randint(high, size, dtype, ...) or randint(low, high, size, dtype, ...) with layout, device, pin_memory."""
+
+    schemas = {6: (RandInt, "high size dtype . . ."), 7: (RandInt, "low high size dtype . . .")}
+
+
+@register("aten::randperm")
+class RawRandPerm(Overloaded):
+    """randperm(n, dtype, layout, device, pin_memory)"""
+
+    schemas = {5: (RandPerm, "n dtype . . .")}
+
+
+@register("torch.randn_like", ignored=PLACEMENT)
+class RandNLike(LikeInput):
+    """Standard normal numbers, in the shape of input."""
+
+    def forward(self, input: Array) -> Array:
+        return RandN(size=input.shape, dtype=self.dtype or input.dtype).forward()
+
+
+class RandLike(LikeInput):
+    """Numbers evenly from 0 to 1, in the shape of input."""
+
+    def forward(self, input: Array) -> Array:
+        return _uniform(input.shape, self.dtype or input.dtype)
+
+
+class RandIntLike(LikeInput):
+    """Integers evenly from low to high, high excluded, in the shape and dtype of input."""
+
+    high: int
+    low: int = 0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_interval(self.low, self.high, self.dtype or input.dtype)
+        return LikeInput.infer(self, input)
+
+    def forward(self, input: Array) -> Array:
+        return RandInt(size=input.shape, low=self.low, high=self.high, dtype=self.dtype or input.dtype).forward()
+
+
+@register("aten::rand_like")
+class RawRandLike(Overloaded):
+    """rand_like(input, dtype, layout, device, pin_memory, memory_format)"""
+
+    schemas = {6: (RandLike, "input dtype . . . .")}
+
+
+@register("aten::randint_like")
+class RawRandIntLike(Overloaded):
+    """randint_like(input, high, dtype, ...) or randint_like(input, low, high, dtype, ...)."""
+
+    schemas = {7: (RandIntLike, "input high dtype . . . ."), 8: (RandIntLike, "input low high dtype . . . .")}

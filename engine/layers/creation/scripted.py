@@ -1,0 +1,133 @@
+"""What only scripted models say: tensors made of numbers, dtypes as values, conversions in PyTorch's own schemas."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.creation.creation import FLOAT32
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.promotion import cast
+from engine.tensor import UNKNOWN, Array, DType, TensorSpec, parse_dtype
+
+_DTYPE_AT: Final = {5: 1, 6: 2, 8: 1}
+
+
+class FromData(Layer):
+    """The numbers of a list, nested or not, as a tensor; whole ones are int64, others float32, unless dtype says so."""
+
+    dtype: DType | None = None
+
+    def infer(self, data: Any) -> Any:
+        try:
+            made = self.forward(_zeros(data))
+        except ShapeError:
+            return UNKNOWN
+        return TensorSpec(made.shape, self.dtype or made.dtype) if self.dtype or _is_telling(data) else UNKNOWN
+
+    def forward(self, data: Any) -> Array:
+        try:
+            array = np.array(_plain(data))
+        except (ValueError, TypeError) as exc:
+            raise ShapeError("not a list of numbers", found=f"{data!r:.60}") from exc
+        if array.dtype.kind not in "biufc":
+            raise ShapeError("not a list of numbers", found=f"{data!r:.60}")
+        if isinstance(data, np.ndarray):
+            return cast(array, self.dtype or data.dtype)
+        default = (
+            FLOAT32 if array.dtype.kind == "f" else np.dtype(np.complex64) if array.dtype.kind == "c" else array.dtype
+        )
+        return cast(array, self.dtype or default)
+
+
+def _plain(data: Any) -> Any:
+    """Tensors of one element as their element."""
+    if isinstance(data, np.ndarray):
+        return data.reshape(()) if data.size == 1 and data.ndim else data
+    return [_plain(item) for item in data] if isinstance(data, (list, tuple)) else data
+
+
+def _zeros(data: Any) -> Any:
+    """Data in which what only a run can tell is an integer, as sizes are."""
+    if isinstance(data, TensorSpec):
+        return np.zeros([dim or 1 for dim in data.shape], data.dtype)
+    return [_zeros(item) for item in data] if isinstance(data, (list, tuple)) else 0 if data is UNKNOWN else data
+
+
+def _is_telling(data: Any) -> bool:
+    """Whether the kind of the numbers is known: sizes are integers, other unknown numbers may be of any kind."""
+    items = data if isinstance(data, (list, tuple)) else [data]
+    return all(item is not UNKNOWN and not isinstance(item, TensorSpec) for item in items)
+
+
+@register("aten::tensor")
+class RawTensor(Overloaded):
+    """tensor(data, dtype, device, requires_grad)"""
+
+    schemas = {4: (FromData, "data dtype . .")}
+
+
+@register("aten::as_tensor")
+class RawAsTensor(Overloaded):
+    """as_tensor(data, dtype, device)"""
+
+    schemas = {3: (FromData, "data dtype .")}
+
+
+@register("prim::dtype")
+class DTypeOf(Layer):
+    """The dtype of a tensor, a value for operators that take one."""
+
+    def infer(self, input: TensorSpec) -> DType:
+        return input.dtype
+
+    def forward(self, input: Array) -> DType:
+        return input.dtype
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("prim::device")
+class DeviceOf(Layer):
+    """Where a tensor is: on the processor, as all of them are."""
+
+    def infer(self, input: TensorSpec) -> str:
+        return "cpu"
+
+    def forward(self, input: Array) -> str:
+        return "cpu"
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("aten::to")
+class RawTo(Layer):
+    """input in another dtype, or in that of another tensor.
+
+    Operands: input, then (dtype, non_blocking, copy, memory_format), the same with a tensor for the dtype or a device
+    before it, or (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Without a dtype it stays.
+    """
+
+    def infer(self, input: TensorSpec, *operands: object) -> TensorSpec:
+        return TensorSpec(input.shape, self._dtype(input, operands))
+
+    def forward(self, input: Array, *operands: object) -> Array:
+        return cast(input, self._dtype(input, operands))
+
+    def _dtype(self, input: TensorSpec | Array, operands: tuple[Any, ...]) -> DType:
+        place = _DTYPE_AT.get(len(operands) + 1)
+        if place is None:
+            raise ShapeError("no schema with that many operands", found=len(operands) + 1, expected="5, 6 or 8")
+        wanted = operands[place - 1]
+        if wanted is None:
+            return input.dtype
+        return wanted.dtype if isinstance(wanted, (np.ndarray, TensorSpec)) else parse_dtype(wanted)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0

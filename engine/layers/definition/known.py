@@ -1,0 +1,61 @@
+"""Small tensors whose elements are known before a run: what sizes are computed with, once they are tensors.
+
+PyTorch's exports compute shapes by tensors as well: ``size`` → ``unsqueeze`` → ``cat`` → ``reshape``. Where all that an
+operator takes is known, so is what it makes, and with it the shapes that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from engine.layers.definition.layer import Layer
+from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
+
+RANDOM_MODULES: Final = frozenset(
+    {"engine.layers.creation.randomness", "engine.layers.creation.distribution", "engine.layers.onnx.random"}
+)
+"""Where the layers live that give another value in every run."""
+
+MAX_ELEMENTS: Final = 64
+"""Of a tensor whose elements are followed."""
+
+
+def is_repeatable(layer: Layer) -> bool:
+    """Whether a layer always gives the same outputs for the same inputs; of those from outside nothing is known."""
+    module = type(layer).__module__
+    return module.startswith("engine.layers.") and module not in RANDOM_MODULES
+
+
+def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callable[[list[object]], Any]) -> Any:
+    """What infer() announced, with the elements where these are few and follow from what is known.
+
+    Args:
+        result: what the layer announces.
+        inputs: what is known of the operator's inputs.
+        forward: computes the operator's outputs from its input values.
+    """
+    if is_known(result) or layer.loops or not _is_small(layer, result):
+        return result
+    values = [known_value(value) for value in inputs]
+    if not all(is_known(value) and _fits(value) for value in values) or not is_repeatable(layer):
+        return result
+    try:
+        with np.errstate(all="ignore"):
+            return spec_of(forward(values), with_value=True)
+    except Exception:  # whatever it is, a run shows it, at its place
+        return result
+
+
+def _is_small(layer: Layer, result: Any) -> bool:
+    if isinstance(result, TensorSpec):
+        return result.size is not None and result.size <= MAX_ELEMENTS
+    if isinstance(result, (tuple, list)):
+        return all(_is_small(layer, item) for item in result)
+    return result is not UNKNOWN or layer.gives_numbers
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, np.ndarray) or value.size <= MAX_ELEMENTS

@@ -1,0 +1,155 @@
+"""Parameters by their declared kind: from what the file or a run says to what a layer's field expects.
+
+The file's numbers are loosely typed (``alpha=1`` for a float, ``stride=2`` for a pair), and a parameter may
+also arrive as an operand at run time, as a 0-dim array or a list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.definition import kinds
+from engine.limits import INT_RANGE, MAX_ITEMS
+
+type_hints = typing.get_type_hints
+_field_hints: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
+
+
+def field_hints(declared: type) -> dict[str, Any]:
+    """The declared kind of every field of a dataclass, in their order.
+
+    Each class of the tree is read once, whatever inherits from it, and class variables not at all: all operators
+    declare theirs when the package is imported, and evaluating annotations would be most of that.
+
+    Raises:
+        NameError, and whatever else evaluating an annotation raises.
+    """
+    kinds_of: dict[str, Any] = {}
+    for base in reversed(declared.__mro__):
+        if dataclasses.is_dataclass(base):
+            kinds_of |= _own_hints(base)
+    return {each.name: kinds_of[each.name] for each in dataclasses.fields(declared)}
+
+
+def _own_hints(declared: type) -> dict[str, Any]:
+    """Of the fields that the class itself annotates."""
+    known = _field_hints.get(declared)
+    if known is None:
+        names = {each.name for each in dataclasses.fields(declared)}
+        own = {name: kind for name, kind in inspect.get_annotations(declared).items() if name in names}
+        scope = vars(sys.modules[declared.__module__]) if declared.__module__ in sys.modules else {}
+        holder = types.SimpleNamespace(__annotations__=own)
+        known = _field_hints[declared] = typing.get_type_hints(holder, scope, dict(vars(declared)))
+    return known
+
+
+def coerce(value: object, hint: Any) -> Any:
+    """``value`` as the kind a field declares.
+
+    Raises:
+        ParameterError: when it is not of that kind; names found and expected.
+    """
+    plain = _plain(value)
+    if _is_single(value) and not any(kinds.is_list(option) for option in kinds.options(hint)):
+        plain = value.item()  # type: ignore[attr-defined]  # an array
+    check_number(plain)
+    if hint is Any:
+        return plain
+    options = kinds.options(hint)
+    if plain is None and type(None) in options:
+        return None
+    if type(plain) in options:  # an int stays an int where a float would also do
+        return plain
+    for option in options:
+        accepted, result = kinds.accept(plain, option)
+        if accepted:
+            return result
+    raise ParameterError("wrong kind of value", found=_show(plain), expected=kinds.describe(hint))
+
+
+def check_number(value: object) -> None:
+    """Refuse what no graph can mean: an integer beyond 64 bits, or a list far longer than any real one.
+
+    Raises:
+        ParameterError: naming the number, or the length.
+    """
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise ParameterError("an integer is out of range", found=value, expected="64 bits")
+    elif isinstance(value, (tuple, list)):
+        if len(value) > MAX_ITEMS:
+            raise ParameterError("a list is too long", found=f"{len(value):,} items", expected=f"at most {MAX_ITEMS:,}")
+        for item in value:
+            check_number(item)
+
+
+def check_rate(p: object) -> None:
+    """Refuse a share of elements to drop that is none; it is looked at even where nothing is dropped.
+
+    Raises:
+        ParameterError: naming what was found.
+    """
+    if not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        raise ParameterError("a rate of dropout is out of range", found=_show(p), expected="0 to 1")
+
+
+def holds_list(hint: Any) -> bool:
+    """Whether a parameter declared so may be a list."""
+    return any(kinds.is_list(option) for option in kinds.options(hint))
+
+
+def is_tensor_kind(hint: Any) -> bool:
+    """Whether what is declared so can only be a tensor, or a list of tensors."""
+    options = [option for option in kinds.options(hint) if option is not type(None)]
+    return bool(options) and all(_is_tensor(option) for option in options)
+
+
+def is_single_kind(hint: Any) -> bool:
+    """Whether what is declared so is one number or one tensor, no list and no text."""
+    options = [option for option in kinds.options(hint) if option is not type(None)]
+    return bool(options) and all(option in (bool, int, float, complex) or _is_array(option) for option in options)
+
+
+def _is_array(kind: Any) -> bool:
+    kind = typing.get_origin(kind) or kind
+    return isinstance(kind, type) and issubclass(kind, np.ndarray)
+
+
+def _is_tensor(kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    if origin in (list, tuple, Sequence):
+        return all(item is Ellipsis or is_tensor_kind(item) for item in typing.get_args(kind))
+    return _is_array(kind)
+
+
+def _plain(value: object) -> object:
+    """Run-time values as Python ones: 0-dim and numpy scalars as numbers, vectors and lists as tuples.
+
+    A tensor of one element in a list is a number, whatever its dimensions, as in PyTorch.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.item() if value.ndim == 0 else tuple(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return tuple(item.item() if _is_single(item) else _plain(item) for item in value)
+    return value
+
+
+def _is_single(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.size == 1
+
+
+def _show(value: object) -> str:
+    text = repr(list(value[:100])) if isinstance(value, tuple) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

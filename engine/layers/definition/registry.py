@@ -1,0 +1,153 @@
+"""Operator type -> layer. Types are PNNX names, each registered once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from engine.errors import ParameterError, UnsupportedOperatorError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.signature import Signature
+
+L = TypeVar("L", bound=type[Layer])
+
+_SCRIPTED: Final = "the branches and loops of a scripted model are not exported: trace it"
+_BODY: Final = (
+    "pnnx does not write what an ONNX {type} repeats or chooses: unroll it, or let its condition be a constant"
+)
+_HINTS: Final = {
+    "Tensor.copy": "an assignment to a part of a tensor is kept at --opt-level 2 only",
+    "prim::If": _SCRIPTED,
+    "prim::Loop": _SCRIPTED,
+    **{type: _BODY.format(type=type) for type in ("If", "Loop", "Scan", "SequenceMap")},
+}
+_FOREIGN: Final = "custom_op."
+_FOREIGN_HINT: Final = "pnnx drops attributes and weights of operators outside ONNX's own domain: export without them"
+
+
+class Registry:
+    """The operator types a graph may use."""
+
+    def __init__(self) -> None:
+        self._signatures: dict[str, Signature] = {}
+
+    def __contains__(self, type: str) -> bool:
+        return type in self._signatures
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._signatures)
+
+    def __getitem__(self, type: str) -> Signature:
+        """The signature of a type.
+
+        Raises:
+            UnsupportedOperatorError: when no layer is registered for it.
+        """
+        if type not in self._signatures:
+            self.check([(type, "")])
+        return self._signatures[type]
+
+    def register(
+        self,
+        *types: str,
+        presets: Mapping[str, Any] | None = None,
+        ignored: Iterable[str] = (),
+        flags: Mapping[str, Sequence[str]] | None = None,
+        shapes: Mapping[str, Sequence[str]] | None = None,
+        positional: Sequence[str] = (),
+        renamed: Mapping[str, str] | None = None,
+    ) -> Callable[[L], L]:
+        """Class decorator: let a layer serve these operator types; see Signature for the keywords.
+
+        Raises:
+            ParameterError: when a type has a layer already, or the class is not a Layer.
+        """
+
+        def add(layer: L) -> L:
+            for type in types:
+                self._add(
+                    Signature(
+                        type=type,
+                        layer=_checked(layer),
+                        presets=presets or {},
+                        ignored=frozenset(ignored),
+                        flags=flags or {},
+                        shapes=shapes or {},
+                        positional=tuple(positional),
+                        renamed=renamed or {},
+                    )
+                )
+            return layer
+
+        return add
+
+    def _add(self, signature: Signature) -> None:
+        if signature.type in self._signatures:
+            raise ParameterError(
+                "operator type is registered already",
+                where=signature.type,
+                found=signature.layer.__qualname__,
+                expected=f"only {self._signatures[signature.type].layer.__qualname__}",
+            )
+        self._signatures[signature.type] = signature
+
+    @contextmanager
+    def extended(self) -> Iterator[Registry]:
+        """Within the context new registrations count; afterwards they are gone."""
+        before = dict(self._signatures)
+        try:
+            yield self
+        finally:
+            self._signatures = before
+
+    def check(self, operators: Iterable[tuple[str, str]]) -> None:
+        """Report all unknown types of a graph at once.
+
+        Args:
+            operators: (type, operator name) pairs.
+
+        Raises:
+            UnsupportedOperatorError: naming each unknown type, its operators and the nearest known type.
+        """
+        unknown: dict[str, list[str]] = {}
+        for type, name in operators:
+            if type not in self._signatures:
+                unknown.setdefault(type, []).append(name)
+        if unknown:
+            raise UnsupportedOperatorError(self._describe_unknown(unknown))
+
+    def _describe_unknown(self, unknown: Mapping[str, Sequence[str]]) -> str:
+        details = [self._describe_one(type, names) for type, names in unknown.items()]
+        plural = "type" if len(unknown) == 1 else "types"
+        return f"no layer for {len(unknown)} operator {plural}: " + ", ".join(details)
+
+    def _describe_one(self, type: str, names: Sequence[str]) -> str:
+        notes = [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")] if any(names) else []
+        nearest = self.nearest(type)
+        if type in _HINTS:
+            notes.append(_HINTS[type])
+        elif type.startswith(_FOREIGN):
+            notes.append(_FOREIGN_HINT)
+        elif nearest:
+            notes.append(f"did you mean '{nearest}'?")
+        return f"'{type}'" + (f" ({'; '.join(notes)})" if notes else "")
+
+    def nearest(self, type: str) -> str | None:
+        """The known type spelled most like this one, if any is close."""
+        folded = {known.lower(): known for known in self._signatures}
+        matches = difflib.get_close_matches(type.lower(), folded, n=1, cutoff=0.7)
+        return folded[matches[0]] if matches else None
+
+
+def _checked(layer: Any) -> type[Layer]:
+    if not (isinstance(layer, type) and issubclass(layer, Layer)):
+        raise ParameterError("only a class derived from Layer can be registered", found=repr(layer))
+    return layer
+
+
+registry: Final = Registry()
+"""The layers of this package; users add their own with engine.register."""
+
+register = registry.register

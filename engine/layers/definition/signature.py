@@ -1,0 +1,172 @@
+"""The schema of one operator type: which operands, parameters and attributes it takes.
+
+It is read off the layer class (fields are parameters, arguments of ``forward`` are operands) plus what the
+type's registration says about its own spelling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from engine.errors import ParameterError
+from engine.layers.definition.kinds import describe, is_kind
+from engine.layers.definition.layer import Annotations, Layer
+from engine.layers.definition.parameter import field_hints, is_single_kind, is_tensor_kind, type_hints
+
+LayerClass: TypeAlias = type[Layer]
+REQUIRED = inspect.Parameter.empty
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """How operators of one type are written.
+
+    Args:
+        type: the PNNX type name.
+        layer: the class that computes it.
+        presets: fields this type fixes (``nn.UpsamplingBilinear2d`` is an Upsample with align_corners).
+        ignored: parameters that only describe (``nn.Conv2d`` repeats ``in_channels``).
+        flags: boolean parameters that announce attributes: ``{"bias": ("bias",)}``.
+        shapes: parameters that repeat the sizes of an attribute: ``{"weight": ("out_features", "in_features")}``;
+            see engine/layers/definition/attributes.py.
+        positional: names of operands and parameters in the order operands come in where the file gives no
+            ``$name``; by default the operands of forward, then the fields.
+        renamed: the file's name of an operand or parameter -> ours.
+    """
+
+    type: str
+    layer: LayerClass
+    presets: Mapping[str, Any] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    positional: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check_layer()
+        known = {*self.operands, *self.fields}
+        wrong = {*self.presets, *self.positional, *self.renamed.values()} - known
+        if wrong:
+            raise ParameterError(
+                "registration names what the layer does not have",
+                where=self.type,
+                found=", ".join(sorted(wrong)),
+                expected=", ".join(sorted(known)),
+            )
+
+    def _check_layer(self) -> None:
+        """Whether the class declares what a file can give it."""
+        name = self.layer.__qualname__
+        if not callable(getattr(self.layer, "forward", None)):
+            raise ParameterError("a layer needs a method 'forward'", where=self.type, found=f"{name} without one")
+        try:
+            declared = {**self.fields, "forward": self._arguments}
+        except Exception as exc:  # an annotation that names what its module lacks, a forward without a signature
+            found = f"{type(exc).__name__}: {exc}"
+            raise ParameterError(f"the declarations of {name} cannot be read", where=self.type, found=found) from exc
+        wrong = [field for field in self.fields if not is_kind(declared[field])]
+        if wrong:
+            expected = "bool, int, float, complex, str, a dtype, lists of those, a Literal, None, or Any"
+            found = f"{wrong[0]}: {describe(declared[wrong[0]])}"
+            raise ParameterError(f"no file holds parameters of the kind {name} declares", where=self.type, found=found,
+                                 expected=expected)  # fmt: skip
+
+    @cached_property
+    def operands(self) -> dict[str, Any]:
+        """Named arguments of forward with their defaults, REQUIRED where there is none."""
+        return {name: arg.default for name, arg in self._arguments.items() if arg.kind in (*_PLACED, _KEYWORD)}
+
+    @cached_property
+    def leading(self) -> frozenset[str]:
+        """Those of them that are given by place; the rest stand behind a ``*`` and are given by name."""
+        return frozenset(name for name, arg in self._arguments.items() if arg.kind in _PLACED)
+
+    @cached_property
+    def is_variadic(self) -> bool:
+        """Whether forward takes any number of operands (``*tensors``)."""
+        return any(arg.kind is inspect.Parameter.VAR_POSITIONAL for arg in self._arguments.values())
+
+    @cached_property
+    def takes_any_attribute(self) -> bool:
+        """Whether forward takes attributes of any name (``**weights``)."""
+        return any(arg.kind is inspect.Parameter.VAR_KEYWORD for arg in self._arguments.values())
+
+    @cached_property
+    def tensors(self) -> frozenset[str]:
+        """Named arguments of forward that take nothing but tensors, or lists of tensors."""
+        hints = self._forward_hints
+        return frozenset(name for name in self.operands if name in hints and is_tensor_kind(hints[name]))
+
+    def takes_number(self, name: str) -> bool:
+        """Whether a literal for an argument of forward can only be a number: it is one, or a tensor."""
+        return name in self._forward_hints and is_single_kind(self._forward_hints[name])
+
+    def is_optional(self, name: str) -> bool:
+        """Whether an argument of forward may be None."""
+        return type(None) in typing.get_args(self._forward_hints.get(name))
+
+    @cached_property
+    def takes_only_tensors(self) -> bool:
+        """Whether all of the any number of operands are tensors, or lists of tensors."""
+        names = [name for name, arg in self._arguments.items() if arg.kind is inspect.Parameter.VAR_POSITIONAL]
+        return all(name in self._forward_hints and is_tensor_kind(self._forward_hints[name]) for name in names)
+
+    @cached_property
+    def _forward_hints(self) -> dict[str, Any]:
+        try:
+            return type_hints(self.layer.forward)
+        except Exception:  # a user's layer may name what its module lacks, or annotate nothing
+            return {}
+
+    @cached_property
+    def _arguments(self) -> dict[str, inspect.Parameter]:
+        arguments = inspect.signature(self.layer.forward).parameters
+        is_method = inspect.isfunction(inspect.getattr_static(self.layer, "forward"))
+        return {name: arg for place, (name, arg) in enumerate(arguments.items()) if place or not is_method}
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Parameters with their declared kinds."""
+        return {name: kind for name, kind in field_hints(self.layer).items() if kind is not Annotations}
+
+    @cached_property
+    def required_fields(self) -> frozenset[str]:
+        """Parameters without a default that the type does not preset."""
+        return frozenset(
+            each.name
+            for each in dataclasses.fields(self.layer)
+            if each.default is dataclasses.MISSING
+            and each.default_factory is dataclasses.MISSING
+            and each.name in self.fields
+            and each.name not in self.presets
+        )
+
+    @cached_property
+    def annotations_field(self) -> str | None:
+        """The field that wants the file's annotations, if the layer has one."""
+        names = [name for name, kind in field_hints(self.layer).items() if kind is Annotations]
+        return names[0] if names else None
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """What unnamed operands stand for, in order."""
+        return self.positional or (*self.operands, *self.fields)
+
+    @property
+    def takes_none(self) -> bool:
+        """Whether None may be an operand: ONNX has no such value, there it is a constant that the converter lost."""
+        return not self.layer.__module__.startswith("engine.layers.onnx.")
+
+    @property
+    def names_operands(self) -> bool:
+        """Whether ``$name`` entries of this type can be trusted: modules carry stale ones from fused patterns."""
+        return not self.type.startswith(("nn.", "pnnx.", "prim::", "torchvision.ops."))

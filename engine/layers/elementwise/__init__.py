@@ -1,0 +1,1 @@
+"""Functions of single elements, and what leaves elements as they are."""

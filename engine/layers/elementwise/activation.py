@@ -1,0 +1,179 @@
+"""Smooth activations: sigmoid, tanh, softplus, exponential and Gaussian ones. NaN stays NaN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.elementwise import Curve
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.bounds import at_least, at_most
+from engine.layers.operands.precision import widened
+from engine.promotion import cast, float_dtype
+from engine.special import gelu
+from engine.tensor import Array, Shape, TensorSpec
+
+
+@register("nn.Sigmoid", "F.sigmoid")
+class Sigmoid(Curve):
+    """1 / (1 + exp(-x))"""
+
+    def curve(self, x: Array) -> Array:
+        return np.reciprocal(_one_plus_exp_minus(x))
+
+
+@register("nn.SiLU", "F.silu")
+class SiLU(Curve):
+    """x / (1 + exp(-x))"""
+
+    def curve(self, x: Array) -> Array:
+        return x / _one_plus_exp_minus(x)
+
+
+@register("nn.LogSigmoid", "F.logsigmoid")
+class LogSigmoid(Curve):
+    """log(1 / (1 + exp(-x))), written so that nothing overflows: min(x, 0) - log1p(exp(-|x|))."""
+
+    def curve(self, x: Array) -> Array:
+        return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+@register("nn.Tanh", "F.tanh")
+class Tanh(Curve):
+    """tanh(x)"""
+
+    def curve(self, x: Array) -> Array:
+        return np.tanh(x)
+
+
+@register("nn.Tanhshrink", "F.tanhshrink")
+class Tanhshrink(Tanh):
+    """x - tanh(x), with tanh(x) rounded to the input's dtype first, as PyTorch does."""
+
+    def forward(self, input: Array) -> Array:
+        tanh = super().forward(input)
+        with np.errstate(all="ignore"):
+            return cast(widened(input) - widened(tanh), tanh.dtype)
+
+
+@register("nn.Softsign", "F.softsign")
+class Softsign(Curve):
+    """x / (1 + |x|)"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(x / (1 + np.abs(x)))
+
+
+@register("nn.Mish", "F.mish")
+class Mish(Curve):
+    """x * tanh(log(1 + exp(x)))"""
+
+    def curve(self, x: Array) -> Array:
+        return x * np.tanh(np.log1p(np.exp(x)))
+
+
+@register("nn.Softplus", "F.softplus")
+class Softplus(Curve):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+
+    beta: float = 1.0
+    threshold: float = 20.0
+
+    def curve(self, x: Array) -> Array:
+        scaled = x * self.beta
+        return np.where(scaled > self.threshold, x, np.log1p(np.exp(scaled)) / self.beta)
+
+
+@register("nn.GELU", "F.gelu")
+class GELU(Curve):
+    """x * P(Z <= x) for a standard normal Z: exact, or by PyTorch's tanh approximation."""
+
+    approximate: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.approximate not in ("none", "tanh"):
+            raise ParameterError("unknown approximation", found=self.approximate, expected="none or tanh")
+
+    def curve(self, x: Array) -> Array:
+        if self.approximate == "none":
+            return gelu(x)
+        return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
+
+
+@register("nn.ELU", "F.elu")
+class ELU(Curve):
+    """x where x > 0, else alpha * (exp(x) - 1)."""
+
+    alpha: float = 1.0
+
+    def curve(self, x: Array) -> Array:
+        return _joined(x, self.alpha * np.expm1(at_most(x, 0)), self.alpha)
+
+
+@register("nn.CELU", "F.celu")
+class CELU(Curve):
+    """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.alpha == 0:
+            raise ParameterError("alpha must not be zero", found=self.alpha)
+
+    def curve(self, x: Array) -> Array:
+        return _joined(x, self.alpha * np.expm1(at_most(x, 0) / self.alpha), self.alpha)
+
+
+@register("nn.SELU", "F.selu")
+class SELU(Curve):
+    """scale * (x where x > 0, else alpha * (exp(x) - 1)), with the constants of the self-normalising network."""
+
+    def curve(self, x: Array) -> Array:
+        alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+        return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
+
+
+@register("nn.GLU", "F.glu")
+class GLU(Layer):
+    """First half times sigmoid(second half), along dim.
+
+    Raises:
+        ShapeError: when the input is 0-dim or the dimension is odd.
+    """
+
+    dim: int = -1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis = self._axis(input.shape)
+        size = input.shape[axis]
+        shape = (*input.shape[:axis], None if size is None else size // 2, *input.shape[axis + 1 :])
+        return TensorSpec(shape, float_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        values, gates = np.split(widened(input), 2, axis=self._axis(input.shape))
+        with np.errstate(all="ignore"):
+            return cast(values / _one_plus_exp_minus(gates), float_dtype(input.dtype))
+
+    def _axis(self, shape: Shape) -> int:
+        if not shape:
+            raise ShapeError("a 0-dim tensor cannot be halved")
+        axis = checked_axis(self.dim, len(shape))
+        if (shape[axis] or 0) % 2:
+            raise ShapeError(f"dimension {self.dim} cannot be halved", found=shape[axis], expected="an even size")
+        return axis
+
+
+def _joined(x: Array, below: Array, alpha: float) -> Array:
+    """x from 0 on, else ``below``, which is 0 there unless alpha is not finite; numpy selects slower than it adds."""
+    return at_least(x, 0) + below if np.isfinite(cast(alpha, x.dtype)) else np.where(x >= 0, x, below)
+
+
+def _one_plus_exp_minus(x: Array) -> Array:
+    result = np.negative(x)
+    np.exp(result, out=result)
+    result += 1
+    return result

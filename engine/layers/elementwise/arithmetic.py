@@ -1,0 +1,89 @@
+"""The four operations with PyTorch's further arguments, as optimisation level 0 spells them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.expression.elementwise import ELEMENTWISE
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.pointwise import Binary, define
+from engine.tensor import Array, Number, TensorSpec
+
+define(Binary, ["torch.mul", "aten::mul", "torch.multiply", "aten::multiply"], ELEMENTWISE["mul"], "x * y")
+
+
+class _Scaled(Layer):
+    """Base of layers with one operand multiplied by alpha first."""
+
+    alpha: int | float | complex = 1
+
+    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
+        return self._compute(input, other, "infer")
+
+    def forward(self, input: Array | Number, other: Array | Number) -> object:
+        with np.errstate(all="ignore"):
+            return self._compute(input, other, "evaluate")
+
+    def _compute(self, input: object, other: object, act: str) -> object:
+        raise NotImplementedError
+
+    def _scaled(self, operand: object, beside: object, act: str) -> object:
+        """alpha * operand, in floating point where what is beside it is: a product of integers would wrap."""
+        if self.alpha == 1:
+            return operand
+        if isinstance(operand, int) and isinstance(beside, (np.ndarray, TensorSpec)) and beside.dtype.kind == "f":
+            operand = float(operand)
+        return getattr(ELEMENTWISE["mul"], act)(operand, self.alpha)
+
+
+@register("torch.add", "aten::add", positional=("input", "other", "alpha"))
+class Add(_Scaled):
+    """x + alpha * y"""
+
+    def _compute(self, input: object, other: object, act: str) -> object:
+        return getattr(ELEMENTWISE["add"], act)(input, self._scaled(other, input, act))
+
+
+@register("torch.sub", "aten::sub", "aten::subtract", positional=("input", "other", "alpha"))
+class Sub(_Scaled):
+    """x - alpha * y"""
+
+    def _compute(self, input: object, other: object, act: str) -> object:
+        return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, input, act))
+
+
+@register("torch.rsub", "aten::rsub", positional=("input", "other", "alpha"))
+class RSub(_Scaled):
+    """y - alpha * x"""
+
+    def _compute(self, input: object, other: object, act: str) -> object:
+        return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, other, act))
+
+
+@register("torch.div", "aten::div", "aten::divide", positional=("input", "other", "rounding_mode"))
+@register("aten::true_divide")
+class Div(Layer):
+    """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""
+
+    rounding_mode: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounding_mode not in (None, "floor", "trunc"):
+            raise ParameterError("unknown rounding_mode", found=self.rounding_mode, expected="floor, trunc or None")
+
+    def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
+        return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].infer(input, other)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> object:
+        with np.errstate(all="ignore"):
+            if self.rounding_mode == "trunc":
+                return self._truncated(input, other)
+            return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].evaluate(input, other)
+
+    def _truncated(self, input: Array | Number, other: Array | Number) -> object:
+        if ELEMENTWISE["add"].working_dtype(input, other).kind not in "iu":
+            return ELEMENTWISE["trunc"].evaluate(ELEMENTWISE["div"].evaluate(input, other))
+        rest = ELEMENTWISE["fmod"].evaluate(input, other)
+        return ELEMENTWISE["floor_divide"].evaluate(ELEMENTWISE["sub"].evaluate(input, rest), other)

@@ -1,0 +1,63 @@
+"""Conversions between dtypes: fractions are cut towards zero, integers wrap, what is not zero is True."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.promotion import cast, category
+from engine.tensor import Array, DType, Number, TensorSpec
+
+_SIZES: Final = (np.dtype(np.int64), np.dtype(np.bool_))
+
+
+@register("Tensor.to", ignored=("copy", "memory_format", "device", "non_blocking", "layout", "pin_memory"))
+class To(Layer):
+    """input in another dtype; without one, input.
+
+    Optimisation level 0 hands Python numbers over, which PyTorch has as 0-dim tensors. Sizes (int64, bool) stay
+    numbers, so that shapes can be told before a run; of another dtype they become 0-dim tensors and promote as such.
+    """
+
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec | Number) -> TensorSpec | Number:
+        if isinstance(input, TensorSpec):
+            return TensorSpec(input.shape, self.dtype or input.dtype)
+        result = self._number(input)
+        return TensorSpec((), result.dtype) if isinstance(result, np.ndarray) else result
+
+    def forward(self, input: Array | Number) -> Array | Number:
+        if not isinstance(input, np.ndarray):
+            return self._number(input)
+        return cast(input, self.dtype or input.dtype)
+
+    def _number(self, number: Number) -> Array | Number:
+        category(number)
+        if self.dtype is None:
+            return number
+        tensor = cast(number, self.dtype)
+        if self.dtype not in _SIZES:
+            return tensor
+        size: Number = tensor.item()
+        return size
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0
+
+
+@register("Tensor.type_as")
+class TypeAs(Layer):
+    """input in the dtype of other."""
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, other.dtype)
+
+    def forward(self, input: Array, other: Array) -> Array:
+        return cast(input, other.dtype)
+
+    def flops(self, output: object, *operands: object) -> int:
+        return 0

@@ -1,0 +1,130 @@
+"""Comparisons, in the dtype both operands promote to, and tests of single elements; the results are bools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.expression.elementwise import with_lists
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.reduction.reduction import check_ordered
+from engine.promotion import broadcast_shapes, cast, result_type
+from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
+
+BOOL: Final[DType] = np.dtype(np.bool_)
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+
+
+class Comparison(Layer):
+    """Base of layers that compare two operands element by element; lists are vectors of the other's dtype."""
+
+    compare: ClassVar[Callable[[Any, Any], Any]]
+
+    def infer(self, input: TensorSpec | Number | list[Number], other: TensorSpec | Number | list[Number]) -> TensorSpec:
+        x, y = with_lists((input, other))
+        self._dtype(x, y)
+        shapes = [each.shape for each in (x, y) if isinstance(each, (TensorSpec, np.ndarray))]
+        return TensorSpec(broadcast_shapes(*shapes), BOOL)
+
+    def forward(self, input: Array | Number | list[Number], other: Array | Number | list[Number]) -> Array:
+        operands: tuple[Any, ...] = with_lists((input, other))
+        x, y = operands
+        broadcast_shapes(np.shape(x), np.shape(y))
+        dtype = self._dtype(x, y)
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).compare(cast(x, dtype), cast(y, dtype)))
+
+    def _dtype(self, input: object, other: object) -> DType:
+        dtype = result_type(input, other)
+        if type(self).compare not in (np.equal, np.not_equal):
+            check_ordered(dtype)
+        return dtype
+
+
+_COMPARISONS: Final[dict[str, tuple[Any, str]]] = {
+    "eq": (np.equal, "x == y"), "ne": (np.not_equal, "x != y"), "lt": (np.less, "x < y"),
+    "le": (np.less_equal, "x <= y"), "gt": (np.greater, "x > y"), "ge": (np.greater_equal, "x >= y"),
+}  # fmt: skip
+
+
+class Predicate(Layer):
+    """Base of layers that ask something of every element."""
+
+    test: ClassVar[Callable[..., Any]]
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.dtype.kind == "c" and type(self).test in _OF_REAL_NUMBERS:
+            raise ShapeError("complex numbers have no sign", found=dtype_name(input.dtype), expected="a real dtype")
+        return TensorSpec(input.shape, BOOL)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).test(input), BOOL)
+
+
+def _is_pos_inf(x: Array) -> Any:
+    return _without_infinities(x, np.isposinf)
+
+
+def _is_neg_inf(x: Array) -> Any:
+    return _without_infinities(x, np.isneginf)
+
+
+def _without_infinities(x: Array, test: Callable[[Any], Any]) -> Any:
+    """Integers have no infinities, and numpy asks float32 at the least."""
+    return np.zeros(x.shape, BOOL) if x.dtype.kind in "biu" else test(cast(x, np.promote_types(x.dtype, _FLOAT32)))
+
+
+def _is_negative(x: Array) -> Any:
+    return x < 0 if x.dtype.kind in "biu" else np.signbit(x)
+
+
+_OF_REAL_NUMBERS: Final = (_is_pos_inf, _is_neg_inf, _is_negative)
+_TESTS: Final[dict[str, tuple[Any, str]]] = {
+    "isnan": (np.isnan, "whether x is NaN"),
+    "isinf": (np.isinf, "whether x is infinite"),
+    "isfinite": (np.isfinite, "whether x is neither NaN nor infinite"),
+    "isposinf": (_is_pos_inf, "whether x is inf"),
+    "isneginf": (_is_neg_inf, "whether x is -inf"),
+    "isreal": (np.isreal, "whether x has no imaginary part"),
+    "logical_not": (lambda x: x == 0, "whether x is zero"),
+    "signbit": (_is_negative, "whether x has a minus sign, as -0.0 has"),
+}
+
+
+def _define(base: type[Layer], name: str, attribute: str, function: Any, formula: str) -> None:
+    body = {attribute: staticmethod(function), "__doc__": formula, "__module__": __name__}
+    register(f"torch.{name}", f"aten::{name}")(type(name.capitalize(), (base,), body))
+
+
+for _name, (_function, _formula) in _COMPARISONS.items():
+    _define(Comparison, _name, "compare", _function, _formula)
+for _name, (_function, _formula) in _TESTS.items():
+    _define(Predicate, _name, "test", _function, _formula)
+
+
+@register("torch.isclose", "aten::isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))
+class IsClose(Layer):
+    """|x - y| <= atol + rtol * |y|; equal infinities are close, NaNs only with equal_nan."""
+
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    equal_nan: bool = False
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        if input.dtype != other.dtype:
+            raise ShapeError("dtypes differ", found=f"{input.dtype} and {other.dtype}", expected="equal ones")
+        return TensorSpec(broadcast_shapes(input.shape, other.shape), BOOL)
+
+    def forward(self, input: Array, other: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, other)))
+        x, y = (cast(each, np.promote_types(each.dtype, _FLOAT32)) for each in (input, other))
+        with np.errstate(all="ignore"):
+            allowed = x.real.dtype.type(self.atol) + np.abs(x.real.dtype.type(self.rtol) * y)
+            close = (input == other) | (np.isfinite(x - y) & (np.abs(x - y) <= allowed))
+        return np.asarray(close | (np.isnan(x) & np.isnan(y)) if self.equal_nan else close)

@@ -1,0 +1,171 @@
+"""Complex numbers and their parts. A real tensor is its own real part and conjugate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import sizes
+from engine.layers.operands.precision import working_dtype
+from engine.layers.shape.shape import Rearrangement
+from engine.promotion import broadcast_shapes, cast, float_dtype, promote_types, real_dtype
+from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
+
+_COMPLEX: Final[dict[DType, DType]] = {
+    np.dtype(np.float32): np.dtype(np.complex64),
+    np.dtype(np.float64): np.dtype(np.complex128),
+}
+
+
+def complex_dtype(dtype: DType) -> DType:
+    """The complex dtype with parts of this one; a complex dtype is its own.
+
+    Raises:
+        ShapeError: where numpy has none, as for float16.
+    """
+    if real_dtype(dtype) not in _COMPLEX:
+        raise ShapeError("no complex dtype has such parts", found=dtype_name(dtype), expected="float32 or float64")
+    return _COMPLEX[real_dtype(dtype)]
+
+
+@register("torch.complex")
+class Complex(Layer):
+    """real + i imag"""
+
+    def infer(self, real: TensorSpec, imag: TensorSpec) -> TensorSpec:
+        if real.dtype != imag.dtype:
+            raise ShapeError("both parts must have one dtype", found=f"{real.dtype} and {imag.dtype}")
+        return TensorSpec(broadcast_shapes(real.shape, imag.shape), complex_dtype(real.dtype))
+
+    def forward(self, real: Array, imag: Array) -> Array:
+        spec = self.infer(TensorSpec(real.shape, real.dtype), TensorSpec(imag.shape, imag.dtype))
+        result = np.empty(sizes(spec.shape), spec.dtype)
+        result.real, result.imag = real, imag
+        return result
+
+
+@register("torch.polar", "aten::polar")
+class Polar(Complex):
+    """abs * (cos(angle) + i sin(angle))"""
+
+    def infer(self, abs: TensorSpec, angle: TensorSpec) -> TensorSpec:
+        return super().infer(abs, angle)
+
+    def forward(self, abs: Array, angle: Array) -> Array:
+        self.infer(TensorSpec(abs.shape, abs.dtype), TensorSpec(angle.shape, angle.dtype))
+        with np.errstate(all="ignore"):
+            return super().forward(np.asarray(abs * np.cos(angle)), np.asarray(abs * np.sin(angle)))
+
+
+@register("torch.real")
+class Real(Layer):
+    """The real part."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, real_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        return input.real
+
+
+@register("torch.imag")
+class Imag(Layer):
+    """The imaginary part, of complex tensors only."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        _check_complex(input.dtype)
+        return TensorSpec(input.shape, real_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        _check_complex(input.dtype)
+        return input.imag
+
+
+def _check_complex(dtype: DType) -> None:
+    if dtype.kind != "c":
+        raise ShapeError("a complex tensor is needed", found=dtype_name(dtype))
+
+
+@register("torch.view_as_real")
+class ViewAsReal(Rearrangement):
+    """The real and the imaginary parts along a new last axis."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        _check_complex(input.dtype)
+        return TensorSpec((*input.shape, 2), real_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        _check_complex(input.dtype)
+        return np.ascontiguousarray(input).reshape(*input.shape, 1).view(input.real.dtype)
+
+
+@register("torch.view_as_complex")
+class ViewAsComplex(Rearrangement):
+    """The pairs along the last axis as complex numbers."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if not input.shape or input.shape[-1] not in (2, None):
+            raise ShapeError("the last dimension must hold pairs", found=format_shape(input.shape), expected="2")
+        return TensorSpec(input.shape[:-1], complex_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        dtype = self.infer(TensorSpec(input.shape, input.dtype)).dtype
+        return np.ascontiguousarray(input).view(dtype)[..., 0]
+
+
+@register("torch.conj", "aten::_conj", "aten::conj", "aten::conj_physical")
+class Conjugate(Layer):
+    """real - i imag"""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return np.asarray(input.conj()) if input.dtype.kind == "c" else input
+
+
+@register("aten::resolve_conj", "aten::resolve_neg")
+class Resolved(Rearrangement):
+    """x: a conjugation is never put off here."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return input
+
+
+@register("torch.angle", "aten::angle")
+class Angle(Layer):
+    """The angle of a complex number; of a real one 0, pi where it is negative."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, real_dtype(float_dtype(input.dtype)))
+
+    def forward(self, input: Array) -> Array:
+        if input.dtype.kind == "c":
+            return np.asarray(np.angle(input))
+        dtype = float_dtype(input.dtype)
+        x = cast(input, promote_types(dtype, np.dtype(np.float32)))
+        with np.errstate(all="ignore"):
+            return cast(np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0).astype(x.dtype)), dtype)
+
+
+@register("torch.sgn", "aten::sgn")
+class Direction(Layer):
+    """x / |x|, 0 at 0: the sign of a real number, 0 for NaN."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        if input.dtype.kind != "c":
+            x = cast(input, working_dtype(input.dtype))
+            return cast(np.asarray((x > 0).astype(np.int8) - (x < 0).astype(np.int8)), input.dtype)
+        with np.errstate(all="ignore"):
+            length = np.abs(input)
+            return np.asarray(np.where(length == 0, 0, input / length), input.dtype)

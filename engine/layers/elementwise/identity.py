@@ -1,0 +1,63 @@
+"""Operators that leave the value alone: dropout at inference, copies of immutable values, layout hints."""
+
+from __future__ import annotations
+
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.parameter import check_rate
+from engine.layers.definition.registry import register
+from engine.tensor import Array, TensorSpec
+
+_MODULES = ("nn.Dropout", "nn.Dropout1d", "nn.Dropout2d", "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")
+_FUNCTIONS = (
+    "F.dropout", "F.dropout1d", "F.dropout2d", "F.dropout3d", "F.alpha_dropout", "F.feature_alpha_dropout",
+)  # fmt: skip
+
+
+class _Unchanged(Layer):
+    """Base of layers that return their operand: a value is never changed in place, so none needs a copy."""
+
+    def infer(self, input: TensorSpec, *hints: object) -> TensorSpec:
+        return input
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return 0
+
+
+@register(*_MODULES, *_FUNCTIONS, ignored=("inplace",))
+class Dropout(_Unchanged):
+    """x: dropout does nothing at inference."""
+
+    p: float = 0.5
+    training: bool = False
+
+    def __post_init__(self) -> None:
+        check_rate(self.p)
+
+    def forward(self, input: Array) -> Array:
+        return input
+
+
+@register("nn.Identity", "torch.clone", "Tensor.clone")
+class Identity(_Unchanged):
+    """x; where its copy would lie in memory does not matter."""
+
+    memory_format: str | None = None
+
+    def forward(self, input: Array) -> Array:
+        return input
+
+
+@register(
+    "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
+    positional=("input", "p", "training"),
+)  # fmt: skip
+class RawDropout(Dropout):
+    """x; what trains comes as an operand."""
+
+
+@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias")
+class RawIdentity(_Unchanged):
+    """x; a memory format changes nothing."""
+
+    def forward(self, input: Array, first: object = None, second: object = None) -> Array:
+        return input

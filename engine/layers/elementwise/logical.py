@@ -1,0 +1,79 @@
+"""Logic on whether elements are zero, and on their bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.expression.elementwise import ELEMENTWISE, with_lists
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.comparison import BOOL
+from engine.layers.elementwise.elementwise import Elementwise
+from engine.layers.elementwise.pointwise import Binary, Numbers, define
+from engine.promotion import broadcast_shapes, category
+from engine.tensor import Array, TensorSpec, dtype_name
+
+
+class Logical(Layer):
+    """Base of layers that combine two operands as truth values: what is not zero is true, NaN included."""
+
+    combine: ClassVar[Callable[[Any, Any], Any]]
+
+    def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> TensorSpec:
+        operands = with_lists((input, other))
+        for each in operands:
+            category(each)
+        shapes = [each.shape for each in operands if isinstance(each, (TensorSpec, np.ndarray))]
+        return TensorSpec(broadcast_shapes(*shapes), BOOL)
+
+    def forward(self, input: Array | Numbers, other: Array | Numbers) -> Array:
+        operands: tuple[Any, ...] = with_lists((input, other))
+        x, y = operands
+        broadcast_shapes(np.shape(x), np.shape(y))
+        return np.asarray(type(self).combine(_truth(x), _truth(y)))
+
+
+def _truth(value: Any) -> Any:
+    """Whether each element is not zero; bools as they are, for comparing them with 0 is slow."""
+    return value if isinstance(value, bool) or getattr(value, "dtype", None) == BOOL else np.not_equal(value, 0)
+
+
+_LOGIC: Final = {
+    "logical_and": (np.logical_and, "x and y"),
+    "logical_or": (np.logical_or, "x or y"),
+    "logical_xor": (np.logical_xor, "either x or y"),
+}
+
+for _name, (_function, _formula) in _LOGIC.items():
+    _body = {"combine": staticmethod(_function), "__doc__": _formula, "__module__": __name__}
+    register(f"torch.{_name}", f"aten::{_name}")(type(_name.title().replace("_", ""), (Logical,), _body))
+
+
+_BITWISE: Final = {
+    "and": (("bitwise_and", "__and__"), "bits set in both; logical and of bools"),
+    "or": (("bitwise_or", "__or__"), "bits set in either; logical or of bools"),
+    "xor": (("bitwise_xor", "__xor__"), "bits set in one of both; logical xor of bools"),
+    "lshift": (("bitwise_left_shift", "__lshift__"), "x * 2 ** y"),
+    "rshift": (("bitwise_right_shift", "__rshift__"), "x / 2 ** y, rounded down"),
+}
+
+for _name, (_types, _formula) in _BITWISE.items():
+    define(Binary, [f"torch.{_types[0]}", *(f"aten::{each}" for each in _types)], ELEMENTWISE[_name], _formula)
+
+
+@register("torch.bitwise_not", "aten::bitwise_not")
+class BitwiseNot(Elementwise):
+    """All bits turned over; logical not of bools."""
+
+    def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
+        if input.dtype.kind not in "biu":
+            raise ShapeError("only integers and bools have bits", found=dtype_name(input.dtype))
+        return input
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        return np.asarray(np.invert(input))

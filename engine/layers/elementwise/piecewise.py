@@ -1,0 +1,206 @@
+"""Activations made of straight pieces: ReLU, its leaky and bounded forms, shrinking. NaN stays NaN."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.elementwise import Curve, Elementwise
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.bounds import at_least, at_most, clamped
+from engine.layers.operands.precision import widened
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+_MOST_AXES: Final = 8
+
+
+@register("nn.ReLU", "F.relu")
+class ReLU(Elementwise):
+    """max(x, 0); NaN stays NaN."""
+
+    makes_new = True
+
+    def forward(self, input: Array) -> Array:
+        return at_least(input, np.zeros((), input.dtype))
+
+    def forward_in_place(self, input: Array) -> Array:
+        return at_least(input, np.zeros((), input.dtype), out=input)
+
+
+@register("nn.Hardtanh", "F.hardtanh")
+@register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
+class Hardtanh(Elementwise):
+    """min(max(x, min_val), max_val); integers are held between the truncated bounds."""
+
+    makes_new = True
+
+    min_val: float = -1.0
+    max_val: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.min_val > self.max_val:
+            raise ParameterError("min_val is greater than max_val", found=f"{self.min_val} > {self.max_val}")
+
+    def forward(self, input: Array) -> Array:
+        low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
+        return clamped(input, low, high)
+
+    def forward_in_place(self, input: Array) -> Array:
+        low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
+        return clamped(input, low, high, out=input)
+
+
+@register("nn.Threshold", "F.threshold")
+class Threshold(Elementwise):
+    """x where x > threshold (or is NaN), else value."""
+
+    threshold: float
+    value: float
+
+    def forward(self, input: Array) -> Array:
+        return np.where(input <= cast(self.threshold, input.dtype), cast(self.value, input.dtype), input)
+
+
+@register("nn.LeakyReLU", "F.leaky_relu")
+class LeakyReLU(Curve):
+    """x where x > 0, else negative_slope * x."""
+
+    negative_slope: float = 0.01
+
+    def curve(self, x: Array) -> Array:
+        return _bent(x, self.negative_slope)
+
+
+@register("nn.RReLU", "F.rrelu", ignored=("training",))
+class RReLU(Curve):
+    """Leaky ReLU; at inference the random slope is its mean, (lower + upper) / 2."""
+
+    lower: float = 1 / 8
+    upper: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.lower <= self.upper < math.inf:
+            found = f"{self.lower} and {self.upper}"
+            raise ParameterError("lower and upper are no interval", found=found, expected="finite numbers in order")
+
+    def curve(self, x: Array) -> Array:
+        return _bent(x, (self.lower + self.upper) / 2)
+
+
+@register("nn.PReLU", "F.prelu", ignored=("num_parameters",), shapes={"weight": ("num_parameters",)})
+class PReLU(Layer):
+    """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
+
+    Of an ONNX file, whose slope has any shape that broadcasts, the converter keeps the elements and not the shape: as
+    many as neither one nor the channels belong to those axes whose sizes give that number, if there are no two ways.
+
+    Shapes:
+        input (N, C, ...), weight (C,) or (1,) or () or (product of some axes of the input,)  ->  as input
+    """
+
+    def infer(self, input: TensorSpec, weight: TensorSpec) -> TensorSpec:
+        self._check(input.shape, weight.shape)
+        return TensorSpec(input.shape, float_dtype(input.dtype))
+
+    def forward(self, input: Array, weight: Array) -> Array:
+        self._check(input.shape, weight.shape)
+        x = widened(input)
+        slope = cast(weight, x.dtype).reshape(self.slope_shape(input.shape, weight.shape))
+        with np.errstate(all="ignore"):
+            return cast(_bent(x, slope), float_dtype(input.dtype))
+
+    def _check(self, input: Shape, weight: Shape) -> None:
+        self.slope_shape(input, weight)
+
+    def slope_shape(self, input: Shape, weight: Shape) -> tuple[int, ...]:
+        """The weight's shape against the input's, all its axes where it is not one weight a channel.
+
+        () stands for a single weight, and for what only a run can tell.
+
+        Raises:
+            ShapeError: it does not fit, or in more than one way.
+        """
+        channels = input[1] if len(input) > 1 else 1
+        if not weight or weight == (1,):
+            return ()
+        if len(weight) == 1 and may_equal(weight[0], channels):
+            return (weight[0] or 0, *(1,) * (len(input) - 2))
+        ways = _ways(input, weight[0]) if len(weight) == 1 else []
+        if None in input and len(weight) == 1:
+            return ()
+        if len(ways) != 1:
+            expected = f"[1] or {format_shape((channels,))}"
+            raise ShapeError("weight does not fit the channels", found=format_shape(weight), expected=expected)
+        return ways[0]
+
+
+@register("nn.Hardsigmoid", "F.hardsigmoid")
+class Hardsigmoid(Curve):
+    """min(max(x + 3, 0), 6) / 6"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(np.clip(x + 3, 0, 6) / 6)
+
+
+@register("nn.Hardswish", "F.hardswish")
+class Hardswish(Curve):
+    """x * min(max(x + 3, 0), 6) / 6"""
+
+    def curve(self, x: Array) -> Array:
+        return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
+
+
+@register("nn.Hardshrink", "F.hardshrink")
+class Hardshrink(Curve):
+    """0 where -lambd <= x <= lambd, else x."""
+
+    lambd: float = 0.5
+
+    def curve(self, x: Array) -> Array:
+        return np.where((x >= -self.lambd) & (x <= self.lambd), np.zeros((), x.dtype), x)
+
+
+@register("nn.Softshrink", "F.softshrink")
+class Softshrink(Curve):
+    """x moved towards 0 by lambd, 0 where it would pass it."""
+
+    lambd: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lambd < math.inf:
+            raise ParameterError("lambd is out of range", found=self.lambd, expected="a finite number from 0")
+
+    def curve(self, x: Array) -> Array:
+        moved = np.where(x > 0, x - self.lambd, x + self.lambd)
+        # Times 0, not 0: NaN must stay NaN.
+        return np.where(np.abs(x) > self.lambd, moved, x * 0)
+
+
+def _ways(input: Shape, count: Dim) -> list[tuple[int, ...]]:
+    """Shapes of so many elements that broadcast to a shape; over the batch only where there is no other."""
+    sizes = [size or 0 for size in input]
+    for axes in (range(1, len(sizes)), range(len(sizes))):
+        long = [axis for axis in axes if sizes[axis] > 1]
+        chosen = [some for n in range(1, len(long) + 1) for some in combinations(long[:_MOST_AXES], n)]
+        ways = [tuple(size if axis in some else 1 for axis, size in enumerate(sizes)) for some in chosen]
+        fitting = [way for way in ways if math.prod(way) == count]
+        if fitting:
+            return fitting
+    return []
+
+
+def _bent(x: Array, slope: Array | float) -> Array:
+    """x where x > 0, else slope * x; numpy selects slower than it computes, but 0 times an infinity is NaN."""
+    if not np.isfinite(cast(slope, x.dtype)).all():  # 1e308 is infinite too, among float32
+        return np.where(x > 0, x, x * slope)
+    result = at_most(x, 0)
+    result *= slope
+    result += at_least(x, 0)
+    return result

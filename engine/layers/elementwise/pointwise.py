@@ -1,0 +1,102 @@
+"""Functions of single elements, as layers: tables of names, formulas and how numpy computes them.
+
+Operands meet in the dtype PyTorch's promotion gives. float16 and bfloat16 are computed in float32 and rounded;
+functions with fractional values take integers as float32. What expressions compute is not written twice: those
+functions come from their table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from engine.expression.elementwise import ELEMENTWISE
+from engine.expression.elementwise import Elementwise as Function
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.promotion import Category
+from engine.tensor import Array, Number, TensorSpec
+
+Numbers: TypeAlias = Number | list[Number]
+REAL: Final = frozenset(Category) - {Category.COMPLEX}
+
+
+class Unary(Layer):
+    """Base of layers that compute a function of every element."""
+
+    function: ClassVar[Function]
+
+    def infer(self, input: TensorSpec) -> object:
+        return self.function.infer(input)
+
+    def forward(self, input: Array) -> object:
+        with np.errstate(all="ignore"):
+            return self.function.evaluate(input)
+
+
+class Binary(Layer):
+    """Base of layers that compute a function of every pair of elements, the operands broadcast, lists as vectors."""
+
+    function: ClassVar[Function]
+
+    def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> object:
+        return self.function.infer(input, other)
+
+    def forward(self, input: Array | Numbers, other: Array | Numbers) -> object:
+        with np.errstate(all="ignore"):
+            return self.function.evaluate(input, other)
+
+
+def define(base: type[Layer], types: Iterable[str], function: Function, formula: str) -> type[Layer]:
+    """Make and register the layer of a function.
+
+    Args:
+        base: Unary or Binary.
+        types: the PNNX types it serves.
+        function: promotes, computes and announces.
+        formula: what it computes, for the documentation.
+    """
+    name = "".join(part.capitalize() for part in function.name.split("_"))
+    layer = type(name, (base,), {"function": function, "__doc__": formula, "__module__": __name__})
+    return register(*types)(layer)
+
+
+_FORMULAS: Final = {
+    "abs": "|x|, real for complex numbers", "neg": "-x", "sign": "-1, 0 or 1; 0 for NaN", "square": "x * x",
+    "ceil": "x rounded up", "floor": "x rounded down", "round": "x rounded to the nearest, halves to even",
+    "trunc": "x rounded towards zero", "sqrt": "square root of x", "rsqrt": "1 / sqrt(x)", "reciprocal": "1 / x",
+    "exp": "exp(x)", "expm1": "exp(x) - 1", "log": "log(x)", "log10": "log(x) / log(10)", "log1p": "log(1 + x)",
+    "erf": "the error function", "sin": "sin(x)", "cos": "cos(x)", "tan": "tan(x)", "asin": "arc sine of x",
+    "acos": "arc cosine of x", "atan": "arc tangent of x", "sinh": "sinh(x)", "cosh": "cosh(x)", "tanh": "tanh(x)",
+    "asinh": "inverse of sinh", "acosh": "inverse of cosh", "atanh": "inverse of tanh",
+}  # fmt: skip
+_SPELLINGS: Final = {
+    "abs": ("absolute",), "neg": ("negative",), "trunc": ("fix",), "asin": ("arcsin",), "acos": ("arccos",),
+    "atan": ("arctan",), "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",),
+}  # fmt: skip
+
+for _name, _formula in _FORMULAS.items():
+    _names = (_name, *_SPELLINGS.get(_name, ()))
+    define(Unary, [f"{room}{each}" for each in _names for room in ("torch.", "aten::")], ELEMENTWISE[_name], _formula)
+
+_PAIR_FORMULAS: Final = {
+    "remainder": "x % y: what is left of x / y rounded down; it has the sign of y",
+    "fmod": "what is left of x / y rounded towards zero; it has the sign of x",
+    "floor_divide": "x / y rounded down",
+    "pow": "x ** y",
+    "atan2": "the angle of the point (y, x)",
+    "logaddexp": "log(exp(x) + exp(y))",
+    "maximum": "the larger of both; NaN if one is NaN",
+    "minimum": "the smaller of both; NaN if one is NaN",
+}
+
+# What scripts call the same of two numbers.
+_OF_NUMBERS: Final = {"floor_divide": ("aten::floordiv",), "maximum": ("prim::max",), "minimum": ("prim::min",)}
+
+PAIRS: Final[dict[str, type[Layer]]] = {
+    name: define(Binary, [f"torch.{name}", f"aten::{name}", *_OF_NUMBERS.get(name, ())], ELEMENTWISE[name], formula)
+    for name, formula in _PAIR_FORMULAS.items()
+}
+"""The layers of functions of two operands, by name."""

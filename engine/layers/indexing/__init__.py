@@ -1,0 +1,1 @@
+"""Elements picked and written by position or by mask."""

@@ -1,0 +1,173 @@
+"""Indexing with tensors: ``x[i, :, j]``, read and written.
+
+An index is a list with one slot for each leading axis: a tensor of positions, a mask that takes up as many axes as it
+has dimensions, or None for the whole axis. Constant index vectors stand in the file as text,
+``[[2,1],None,[True,False]]``. Index tensors next to each other leave their axes in place; otherwise the indexed axes
+come first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import agree
+from engine.layers.operands.fitting import check_kind
+from engine.layers.shape.shape import Rearrangement
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
+
+Slots: TypeAlias = Sequence[Any]
+
+
+@register("Tensor.index")
+class Index(Rearrangement):
+    """input[expr].
+
+    Raises:
+        ParameterError: the text is no index, or holds only the first row of a constant index of several dimensions,
+            as the converter writes it; the annotated result tells.
+        ShapeError: an index does not fit the input, or points outside of it.
+    """
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec, expr: str | Slots) -> Any:
+        slots = _slots(expr)
+        if any(slot is UNKNOWN for slot in slots):
+            return UNKNOWN
+        shape = _indexed_shape(input.shape, slots)
+        self._check_whole(expr, shape)
+        return TensorSpec(shape, input.dtype)
+
+    def forward(self, input: Array, expr: str | Slots) -> Array:
+        slots = _slots(expr)
+        _indexed_shape(input.shape, _specs(slots))
+        with _placed(input.shape):
+            return np.asarray(input[_index(slots)])
+
+    def _check_whole(self, expr: str | Slots, shape: Shape) -> None:
+        annotated = self.annotations.outputs[0] if self.annotations.outputs else None
+        if isinstance(expr, str) and annotated is not None and annotated.rank != len(shape):
+            raise ParameterError(
+                "expr holds only the first row of a constant index of several dimensions",
+                found=f"a result of shape {format_shape(shape)}",
+                expected=format_shape(annotated.shape),
+            )
+
+
+@register("Tensor.index_put", positional=("input", "indices", "values", "accumulate"))
+class IndexPut(Layer):
+    """A copy of input in which values, broadcast and converted, stand at the index; accumulate adds them instead."""
+
+    accumulate: bool = False
+
+    def infer(self, input: TensorSpec, indices: str | Slots, values: TensorSpec | Number) -> TensorSpec:
+        slots = _slots(indices)
+        if all(slot is not UNKNOWN for slot in slots):
+            target = _indexed_shape(input.shape, slots)
+            _check_values(values.shape if isinstance(values, TensorSpec) else (), target)
+        if isinstance(values, TensorSpec):
+            check_kind(values.dtype, input.dtype)
+        return input
+
+    def forward(self, input: Array, indices: str | Slots, values: Array | Number) -> Array:
+        slots = _slots(indices)
+        _indexed_shape(input.shape, _specs(slots))
+        if isinstance(values, np.ndarray):
+            check_kind(values.dtype, input.dtype)
+        index, source = _index(slots), cast(values, input.dtype)
+        result = input.copy()
+        with _placed(input.shape):
+            _check_values(source.shape, result[index].shape)
+            if self.accumulate:
+                np.add.at(result, index, source)
+            else:
+                result[index] = source
+        return result
+
+
+def _check_values(values: Shape, target: Shape) -> None:
+    if not agree(broadcast_shapes(values, target), target):
+        raise ShapeError("values do not fit the index", found=format_shape(values), expected=format_shape(target))
+
+
+@contextmanager
+def _placed(shape: Shape) -> Iterator[None]:
+    """Report numpy's complaint about an index as ours."""
+    try:
+        yield
+    except IndexError as error:
+        raise ShapeError(f"index does not fit shape {format_shape(shape)}: {error}") from None
+
+
+def _slots(expr: str | Slots) -> Slots:
+    return _parsed(expr) if isinstance(expr, str) else expr
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Slots:
+    """A constant index from its text."""
+    try:
+        items = json.loads(text.replace("None", "null").replace("True", "true").replace("False", "false"))
+        return tuple(None if item is None else np.array(item, None if item else np.int64) for item in items)
+    except (ValueError, TypeError, RecursionError):
+        raise ParameterError(
+            "not an index", found=text[:80], expected="a list such as [[2,1],None,[True,False]]"
+        ) from None
+
+
+def _specs(slots: Slots) -> Slots:
+    """What is known of an index before its masks are counted."""
+    return [None if slot is None else spec_of(np.asarray(slot)) for slot in slots]
+
+
+def _index(slots: Slots) -> tuple[Any, ...]:
+    return (*(slice(None) if slot is None else _positions(slot) for slot in slots), ...)
+
+
+def _positions(slot: Any) -> Array:
+    """An index as numpy takes it; PyTorch still reads bytes as a mask."""
+    # numpy writes in the order of an index's memory: where places repeat, the last one in rows is to win.
+    array = np.asarray(slot, order="C")
+    if array.dtype == np.uint8:
+        return np.asarray(array != 0)
+    if array.dtype.kind not in "biu":
+        raise ShapeError("only integers, bools and bytes can be indices", found=array.dtype)
+    return array
+
+
+def _indexed_shape(input: Shape, slots: Slots) -> Shape:
+    """The shape input[slots] has; a mask's number of hits is open unless it is a constant."""
+    axes: list[Shape | None] = []
+    for slot in slots:
+        axes.extend([None] if slot is None else _as_positions(slot, input, len(axes)))
+    if len(axes) > len(input):
+        raise ShapeError("too many indices", found=len(axes), expected=f"at most {len(input)}")
+    taken = [axis for axis, shape in enumerate(axes) if shape is not None]
+    if not taken:
+        return input
+    result = broadcast_shapes(*(shape for shape in axes if shape is not None))
+    rest = tuple(dim for axis, dim in enumerate(input) if axis not in taken)
+    lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
+    return rest[:lead] + result + rest[lead:]
+
+
+def _as_positions(slot: Any, input: Shape, axis: int) -> list[Shape]:
+    """The shapes of the position tensors a slot stands for: itself, or one for each dimension of a mask."""
+    slot = slot if isinstance(slot, TensorSpec) else np.asarray(slot)
+    if slot.dtype not in (np.bool_, np.uint8):
+        return [slot.shape]
+    covered = input[axis : axis + len(slot.shape)]
+    if not agree(covered, slot.shape):
+        raise ShapeError("mask does not fit", found=format_shape(slot.shape), expected=format_shape(covered))
+    hits: Dim = None if isinstance(slot, TensorSpec) else int(np.count_nonzero(slot))
+    return [(hits,)] * len(slot.shape)

@@ -1,0 +1,154 @@
+"""Operators that write values under a mask, and masks of fixed form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.indexing.selection import NonZeroByAxis, positions_spec
+from engine.layers.operands.axes import agree
+from engine.layers.operands.fitting import check_kind, check_mask, check_single
+from engine.layers.shape.shape import Rearrangement
+from engine.promotion import broadcast_shapes, cast, result_type
+from engine.tensor import Array, Number, TensorSpec, format_shape
+
+
+@register("Tensor.masked_fill")
+class MaskedFill(Layer):
+    """value where mask, else input; the value is converted to the input's dtype, input and mask broadcast."""
+
+    def infer(self, input: TensorSpec, mask: TensorSpec, value: TensorSpec | Number) -> TensorSpec:
+        check_single(value)
+        check_mask(mask.dtype)
+        return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
+
+    def forward(self, input: Array, mask: Array, value: Array | Number) -> Array:
+        check_single(value)
+        check_mask(mask.dtype)
+        broadcast_shapes(input.shape, mask.shape)
+        return np.where(mask, cast(value, input.dtype), input)
+
+
+@register("aten::masked_scatter")
+class MaskedScatter(Layer):
+    """The elements of source, in order, at the places under the mask."""
+
+    def infer(self, input: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
+        check_mask(mask.dtype)
+        check_kind(source.dtype, input.dtype)
+        return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
+
+    def forward(self, input: Array, mask: Array, source: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, mask, source)))
+        table, hits = np.broadcast_arrays(input, mask.astype(np.bool_))
+        count = int(np.count_nonzero(hits))
+        if source.size < count:
+            raise ShapeError("source has too few elements", found=source.size, expected=f"at least {count}")
+        result = table.copy()
+        result[hits] = cast(source.reshape(-1)[:count], input.dtype)
+        return result
+
+
+@register("torch.where", "aten::where")
+class Where(Layer):
+    """input where condition, else other, in the dtype they promote to; without them the positions it holds at."""
+
+    def infer(
+        self,
+        condition: TensorSpec,
+        input: TensorSpec | Number | None = None,
+        other: TensorSpec | Number | None = None,
+    ) -> Any:
+        if input is None or other is None:
+            return positions_spec(condition)
+        check_mask(condition.dtype)
+        shapes = [value.shape for value in (input, other) if isinstance(value, TensorSpec)]
+        return TensorSpec(broadcast_shapes(condition.shape, *shapes), result_type(input, other))
+
+    def forward(
+        self, condition: Array, input: Array | Number | None = None, other: Array | Number | None = None
+    ) -> Array | list[Array]:
+        if input is None or other is None:
+            return NonZeroByAxis().forward(condition)
+        check_mask(condition.dtype)
+        dtype = result_type(input, other)
+        broadcast_shapes(condition.shape, np.shape(input), np.shape(other))
+        return np.where(condition, cast(input, dtype), cast(other, dtype))
+
+
+@register("Tensor.fill")
+class Fill(Rearrangement):
+    """A tensor like input, full of one value."""
+
+    def infer(self, input: TensorSpec, value: TensorSpec | Number) -> TensorSpec:
+        check_single(value)
+        return input
+
+    def forward(self, input: Array, value: Array | Number) -> Array:
+        check_single(value)
+        return np.broadcast_to(cast(value, input.dtype), input.shape)
+
+
+@register("aten::zero")
+class Zero(Rearrangement):
+    """A tensor like input, full of zeros."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return np.zeros(input.shape, input.dtype)
+
+
+@register("aten::copy", positional=("input", "src", "non_blocking"))
+class Copy(Rearrangement):
+    """src, broadcast and converted, in place of input."""
+
+    non_blocking: bool = False
+
+    def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
+        if not agree(broadcast_shapes(input.shape, src.shape), input.shape):
+            raise ShapeError("source does not fit", found=format_shape(src.shape), expected=format_shape(input.shape))
+        return input
+
+    def forward(self, input: Array, src: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(src.shape, src.dtype))
+        return np.broadcast_to(cast(src, input.dtype), input.shape)
+
+
+class _Triangle(Rearrangement):
+    """Base of layers that keep one triangle of each matrix and put zeros into the other."""
+
+    diagonal: int = 0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.rank < 2:
+            raise ShapeError("a matrix is needed", found=format_shape(input.shape), expected="at least 2 dimensions")
+        return input
+
+    def _lower(self, input: Array, diagonal: int) -> Array:
+        """A mask of the elements on a diagonal and below it."""
+        self.infer(TensorSpec(input.shape, input.dtype))
+        rows, columns = input.shape[-2:]
+        # Of a diagonal beyond the matrix only that it is beyond matters; numpy computes with C integers.
+        return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)
+
+
+@register("torch.tril", "aten::tril")
+class LowerTriangle(_Triangle):
+    """input on the diagonal and below it, else 0."""
+
+    def forward(self, input: Array) -> Array:
+        return np.where(self._lower(input, self.diagonal), input, np.zeros((), input.dtype))
+
+
+@register("torch.triu", "aten::triu")
+class UpperTriangle(_Triangle):
+    """input on the diagonal and above it, else 0."""
+
+    def forward(self, input: Array) -> Array:
+        return np.where(self._lower(input, self.diagonal - 1), np.zeros((), input.dtype), input)

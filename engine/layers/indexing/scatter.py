@@ -1,0 +1,279 @@
+"""Operators that write or add values at positions along one axis.
+
+Half precision is added up in float32 and rounded once. Where a plain write hits a place twice, the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
+from engine.layers.operands.axes import replaced, sizes
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.fitting import check_kind, check_shape
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import cast
+from engine.tensor import Array, DType, Number, Shape, TensorSpec, dtype_name, format_shape
+
+_WAYS: Final[dict[str, Any]] = {
+    "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
+    "amax": np.maximum, "amin": np.minimum,
+}  # fmt: skip
+
+
+class _Scatter(Layer):
+    """Base of layers that write the elements of one tensor to places an index of its shape names."""
+
+    _takes_numbers: ClassVar[bool] = False
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, src: Any) -> TensorSpec:
+        self._check(input, index.shape, src)
+        return input
+
+    def _check(self, input: TensorSpec, index: Shape, src: Any) -> int:
+        axis = checked_axis(self.dim, input.rank)
+        if isinstance(src, TensorSpec) and (src.shape or not self._takes_numbers):
+            check_kind(src.dtype, input.dtype)
+            if 0 not in index:
+                check_covers(at_least_1d(index), at_least_1d(src.shape), None)
+        if 0 not in index:
+            check_covers(at_least_1d(index), at_least_1d(input.shape), axis)
+        return axis
+
+    def _places(self, input: Array, index: Array, src: Array) -> tuple[Array, Array]:
+        """Places in the flattened input, and the source elements that belong there."""
+        axis = self._check(TensorSpec(input.shape, input.dtype), index.shape, TensorSpec(src.shape, src.dtype))
+        if not index.size:  # of nothing, whatever its shape
+            return np.empty(0, np.int64), np.empty(0, src.dtype)
+        index = np.atleast_1d(index)
+        check_positions(index, at_least_1d(input.shape)[axis] or 0)
+        source = (
+            np.atleast_1d(src)[tuple(slice(n) for n in index.shape)] if src.ndim else np.broadcast_to(src, index.shape)
+        )
+        return flat_places(np.atleast_1d(input).shape, open_grid(index, axis)), source
+
+
+@register(
+    "torch.scatter", "aten::scatter", renamed={"value": "src"}, positional=("input", "dim", "index", "src", "reduce")
+)
+class Scatter(_Scatter):
+    """out[index[i][j]][j] = src[i][j] for dim 0, src a tensor or one number; reduce adds or multiplies instead."""
+
+    _takes_numbers = True
+
+    dim: int
+    reduce: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduce not in (None, "add", "multiply"):
+            raise ParameterError("unknown reduce", found=self.reduce, expected="add or multiply")
+
+    def forward(self, input: Array, index: Array, src: Array | Number) -> Array:
+        given = src if isinstance(src, np.ndarray) and src.ndim else cast(src, input.dtype)
+        places, source = self._places(input, index, given)
+        return _written(input, places, source, self.reduce)
+
+
+@register("torch.scatter_add", positional=("input", "dim", "index", "src"))
+class ScatterAdd(_Scatter):
+    """out[index[i][j]][j] += src[i][j] for dim 0."""
+
+    dim: int
+
+    def forward(self, input: Array, index: Array, src: Array) -> Array:
+        places, source = self._places(input, index, src)
+        return _written(input, places, source, "add")
+
+
+@register(
+    "torch.scatter_reduce",
+    "aten::scatter_reduce",
+    positional=("input", "dim", "index", "src", "reduce", "include_self"),
+)
+class ScatterReduce(_Scatter):
+    """The sum, product, mean, largest or smallest of all elements of src that meet at a place.
+
+    The input's own element takes part if include_self; it stays where nothing arrives.
+    """
+
+    dim: int
+    reduce: str
+    include_self: bool = True
+
+    def __post_init__(self) -> None:
+        _check_way(self.reduce)
+
+    def forward(self, input: Array, index: Array, src: Array) -> Array:
+        places, source = self._places(input, index, src)
+        return _reduced(input, places, source, self.reduce, self.include_self)
+
+
+def _check_way(reduce: str) -> None:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise ParameterError("unknown reduce", found=reduce, expected="sum, prod, mean, amax or amin")
+
+
+class _IndexWrite(Layer):
+    """Base of layers that write slices of one axis, named by a vector."""
+
+    counts_back: ClassVar[bool] = False
+
+    dim: int
+
+    def _spec(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        check_kind(source.dtype, input.dtype)
+        self._check_source(source.shape, self._target(input.shape, index.shape)[1])
+        return input
+
+    def _check_source(self, source: Shape, target: Shape) -> None:
+        check_shape(at_least_1d(source), target)
+
+    def _target(self, input: Shape, index: Shape) -> tuple[int, Shape]:
+        """The axis, and the shape of all slices written."""
+        axis = checked_axis(self.dim, len(input))
+        if len(index) > 1:
+            raise ShapeError("index must be a vector", found=format_shape(index))
+        return axis, replaced(at_least_1d(input), axis, index[0] if index else 1)
+
+    def _places(self, input: Array, index: Array, source: Array) -> tuple[Array, Array]:
+        """Places in the flattened input, and the source elements that belong there."""
+        self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
+        axis, target = self._target(input.shape, index.shape)
+        shape = np.atleast_1d(input).shape
+        check_positions(index, shape[axis], -shape[axis] if self.counts_back else 0)
+        index = np.where(index < 0, index + shape[axis], index)
+        grid = list(np.ogrid[tuple(slice(size) for size in sizes(target))])
+        grid[axis] = index.reshape(-1, *[1] * (len(shape) - 1 - axis))
+        return flat_places(shape, grid), np.broadcast_to(source, sizes(target))
+
+
+@register("torch.index_add", "aten::index_add", positional=("input", "dim", "index", "source", "alpha"))
+class IndexAdd(_IndexWrite):
+    """input[index[i]] += alpha * source[i] for every slice i along dim."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec, alpha: Number = 1) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array, alpha: Number = 1) -> Array:
+        dtype = working_dtype(input.dtype)
+        places, slices = self._places(input, index, source)
+        return _written(input, places, cast(slices, dtype) * cast(alpha, dtype), "add")
+
+
+@register("aten::index_copy", positional=("input", "dim", "index", "source"))
+class IndexCopy(_IndexWrite):
+    """input[index[i]] = source[i] for every slice i along dim."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        places, slices = self._places(input, index, source)
+        return _written(input, places, slices, None)
+
+
+@register("aten::index_fill", positional=("input", "dim", "index", "source"))
+class IndexFill(_IndexWrite):
+    """One number in every slice along dim that index names; a negative one counts from the end."""
+
+    counts_back = True
+
+    dim: int
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec | Number) -> TensorSpec:
+        known = source if isinstance(source, TensorSpec) else TensorSpec((), input.dtype)
+        return self._spec(input, index, TensorSpec(known.shape, input.dtype))
+
+    def forward(self, input: Array, index: Array, source: Array | Number) -> Array:
+        places, slices = self._places(input, index, np.asarray(cast(source, input.dtype)))
+        return _written(input, places, slices, None)
+
+    def _check_source(self, source: Shape, target: Shape) -> None:
+        check_shape(source, ())
+
+
+@register("aten::index_reduce", positional=("input", "dim", "index", "source", "reduce", "include_self"))
+class IndexReduce(_IndexWrite):
+    """As index_add with the product, mean, largest or smallest of what meets at a slice."""
+
+    dim: int
+    reduce: str
+    include_self: bool = True
+
+    def __post_init__(self) -> None:
+        if self.reduce == "sum":
+            raise ParameterError("unknown reduce", found=self.reduce, expected="prod, mean, amax or amin")
+        _check_way(self.reduce)
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        return self._spec(input, index, source)
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        places, slices = self._places(input, index, source)
+        return _reduced(input, places, slices, self.reduce, self.include_self)
+
+
+@register("aten::put", positional=("input", "index", "source", "accumulate"))
+class Put(Layer):
+    """source written, or added, at places of the flattened input; negative ones count from the end."""
+
+    accumulate: bool = False
+
+    def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+        if None not in (index.size, source.size) and index.size != source.size:
+            raise ShapeError("index and source differ in size", found=f"{index.size} and {source.size}")
+        check_kind(source.dtype, input.dtype)
+        return input
+
+    def forward(self, input: Array, index: Array, source: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
+        check_positions(index, input.size, -input.size)
+        return _written(input, index, source.reshape(index.shape), "add" if self.accumulate else None)
+
+
+def _written(input: Array, places: Array, source: Array, reduce: str | None) -> Array:
+    """A copy of input with source written at places of its flattened self, or combined with what is there."""
+    dtype = input.dtype if reduce is None else working_dtype(input.dtype)
+    result = input.astype(dtype, order="C").reshape(-1)
+    if reduce is None:
+        result[places] = cast(source, dtype)
+    else:
+        with np.errstate(all="ignore"):
+            _WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def _reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
+    if (reduce in ("amax", "amin") and input.dtype.kind == "c") or (reduce == "mean" and input.dtype.kind == "b"):
+        raise ShapeError(f"no {reduce} of such values", found=dtype_name(input.dtype))
+    table = np.atleast_1d(input)
+    counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
+    if not include_self:
+        table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
+    result = _written(table, places, source, reduce)
+    if reduce == "mean":
+        divisor = np.maximum(counts + include_self, 1)
+        wide = cast(result, working_dtype(input.dtype))
+        result = wide // divisor if wide.dtype.kind in "iu" else wide / divisor.astype(wide.dtype)
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def _neutral(reduce: str, dtype: DType) -> Array:
+    """What changes nothing when combined with another element."""
+    if reduce in ("amax", "amin"):
+        low, high = (-np.inf, np.inf) if dtype.kind not in "biu" else (False, True)
+        if dtype.kind in "iu":
+            low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        return cast(low if reduce == "amax" else high, dtype)
+    return cast(1 if reduce == "prod" else 0, dtype)

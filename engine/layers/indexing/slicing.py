@@ -1,0 +1,236 @@
+"""Slices: of one axis or several at once, read or written.
+
+Bounds are lists, one item an axis of ``dims``; the single-axis spelling (``dim=1 start=0 ...``) is a list of one.
+An item is None while only a run can tell it. Bounds count from the end when negative and are cut to the axis, so
+the converter's 2147483647 means "to the end". ``selects`` takes one index instead, where it is not 2147483647.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import agree, checked_axes
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.fitting import check_shape
+from engine.layers.operands.views import sliding
+from engine.layers.shape.shape import Rearrangement
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+NOT_SELECTED: Final = 2147483647
+_ONE_AXIS: Final = {"dim": "dims", "start": "starts", "end": "ends", "step": "steps", "select": "selects"}
+_SELECT: Final = {"dim": "dims", "index": "selects"}
+
+Bounds: TypeAlias = tuple[Dim, ...]
+
+
+class _Window(Rearrangement):
+    """Base of layers that look at a part of a tensor. ``dims`` are axes of the input, before any is selected away."""
+
+    dims: tuple[int, ...] = (0,)
+    starts: Bounds = ()
+    ends: Bounds = ()
+    steps: Bounds = ()
+    selects: Bounds = ()
+
+    def __post_init__(self) -> None:
+        for name, bounds in (
+            ("starts", self.starts),
+            ("ends", self.ends),
+            ("steps", self.steps),
+            ("selects", self.selects),
+        ):
+            if len(bounds) not in (0, len(self.dims)):
+                raise ParameterError(f"{name} and dims differ in length", found=len(bounds), expected=len(self.dims))
+
+    def _window_shape(self, shape: Shape) -> Shape:
+        if not shape and self.dims:
+            raise ShapeError("a 0-dim tensor cannot be cut", found="[]", expected="at least one dimension")
+        axes = checked_axes(self.dims, len(shape))
+        lengths = list(shape)
+        selected = set()
+        for item, axis in enumerate(axes):
+            if self._selects(item):
+                _checked_index(self.selects[item], shape[axis])
+                selected.add(axis)
+            else:
+                lengths[axis] = self._length(item, shape[axis])
+        return tuple(dim for axis, dim in enumerate(lengths) if axis not in selected)
+
+    def _index(self, shape: Shape) -> tuple[slice | int, ...]:
+        """What to index an array of this shape with."""
+        self._window_shape(shape)
+        index: list[slice | int] = [slice(None)] * len(shape)
+        for item, axis in enumerate(checked_axes(self.dims, len(shape))):
+            select = self.selects[item] if self._selects(item) else None
+            index[axis] = self._slice(item) if select is None else select
+        return tuple(index)
+
+    def _selects(self, item: int) -> bool:
+        return bool(self.selects) and self.selects[item] != NOT_SELECTED
+
+    def _slice(self, item: int) -> slice:
+        step = self.steps[item] if self.steps else 1
+        if step is not None and step < 1:
+            raise ParameterError("step must be positive", found=step)
+        return slice(self.starts[item] if self.starts else None, self.ends[item] if self.ends else None, step)
+
+    def _length(self, item: int, length: Dim) -> Dim:
+        piece = self._slice(item)
+        is_open = any(bounds and bounds[item] is None for bounds in (self.starts, self.ends, self.steps))
+        return None if length is None or is_open else len(range(*piece.indices(length)))
+
+
+def _checked_index(index: Dim, length: Dim) -> None:
+    if index is not None and length is not None and not -length <= index < length:
+        raise ShapeError("index is out of range", found=index, expected=f"{-length} to {length - 1}")
+
+
+@register("Tensor.slice", renamed=_ONE_AXIS)
+class Slice(_Window):
+    """input[starts[0]:ends[0]:steps[0], ...] on the axes named, the others whole."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._window_shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input[(*self._index(input.shape), ...)]
+
+
+@register("Tensor.select", positional=("input", "dim", "index"))
+class Select(Rearrangement):
+    """One slice of an axis, without that axis.
+
+    pnnx also writes ONNX's Gather so: several indices name slices in their order, and a lone one keeps its axis where
+    the file says that the result has as many as the input.
+    """
+
+    means = (Slice,)
+
+    dim: int
+    index: Bounds
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def settled(self) -> Layer:
+        if len(self.index) != 1 or self._keeps_axis:
+            return self
+        return self._slice
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if len(self.index) == 1 and not self._keeps_axis:
+            return self._slice.infer(input)
+        axis = checked_axis(self.dim, input.rank)
+        for index in self.index:
+            _checked_index(index, input.shape[axis] if input.rank else 1)
+        return TensorSpec((*input.shape[:axis], len(self.index), *input.shape[axis + 1 :]), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        if len(self.index) == 1 and not self._keeps_axis:
+            return self._slice.forward(input)
+        self.infer(TensorSpec(input.shape, input.dtype))
+        return input.take([index or 0 for index in self.index], checked_axis(self.dim, input.ndim))
+
+    @property
+    def _slice(self) -> Slice:
+        return Slice(dims=(self.dim,), selects=self.index)
+
+    @property
+    def _keeps_axis(self) -> bool:
+        noted = [each[0] if each else None for each in (self.annotations.inputs, self.annotations.outputs)]
+        given, made = noted
+        return given is not None and made is not None and given.rank == made.rank > 0
+
+
+@register("Tensor.slice_copy", renamed={"self": "input", **_ONE_AXIS})
+class SliceCopy(_Window):
+    """A copy of input in which src, broadcast and converted, stands in place of a slice."""
+
+    def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
+        self._check_fits(src.shape, self._window_shape(input.shape))
+        return input
+
+    def forward(self, input: Array, src: Array) -> Array:
+        index = self._index(input.shape)
+        self._check_fits(src.shape, self._window_shape(input.shape))
+        result = input.copy()
+        result[index] = cast(src, input.dtype)
+        return result
+
+    def _check_fits(self, source: Shape, window: Shape) -> None:
+        if not agree(broadcast_shapes(source, window), window):
+            raise ShapeError("source does not fit the slice", found=format_shape(source), expected=format_shape(window))
+
+
+@register("torch.slice_scatter", renamed={"self": "input", **_ONE_AXIS})
+@register("aten::select_scatter", renamed=_SELECT, positional=("input", "src", "dims", "selects"))
+class SliceScatter(SliceCopy):
+    """The same; src is as large as the slice."""
+
+    def _check_fits(self, source: Shape, window: Shape) -> None:
+        check_shape(source, window)
+
+
+@register("torch.narrow")
+class Narrow(Rearrangement):
+    """length slices of one axis, from start on; unlike a slice they must all be there."""
+
+    dim: int
+    start: Bounds
+    length: Bounds
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis, start, length = self._window(input.shape)
+        return TensorSpec((*input.shape[:axis], length, *input.shape[axis + 1 :]), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        axis, start, length = self._window(input.shape)
+        end = None if start is None or length is None else start + length
+        return input[(slice(None),) * axis + (slice(start, end),)]
+
+    def _window(self, shape: Shape) -> tuple[int, Dim, Dim]:
+        axis = checked_axis(self.dim, len(shape))
+        if not shape or len(self.start) != 1 or len(self.length) != 1:
+            raise ShapeError("narrow takes one start and one length of one axis", found=format_shape(shape))
+        start, length, n = self.start[0], self.length[0], shape[axis]
+        if start is None or length is None or n is None:
+            return axis, start, length
+        first = start + n if start < 0 else start
+        if first < 0 or length < 0 or first + length > n:
+            raise ShapeError("not that many slices", found=f"start {start} and length {length}", expected=f"within {n}")
+        return axis, first, length
+
+
+@register("aten::unfold")
+class Windows(Rearrangement):
+    """All windows of an axis, step apart: out[..., i, ..., j] = input[..., i * step + j, ...], j the last axis."""
+
+    dim: int
+    size: int
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0 or self.step < 1:
+            raise ParameterError("size and step must be positive", found=f"{self.size} and {self.step}")
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axis = self._axis(input.shape)
+        length = input.shape[axis]
+        count = None if length is None else (length - self.size) // self.step + 1
+        return TensorSpec((*input.shape[:axis], count, *input.shape[axis + 1 :], self.size), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        axis = self._axis(input.shape)
+        windows = sliding(input, (self.size,), (axis,))
+        return windows[(slice(None),) * axis + (slice(None, None, self.step),)]
+
+    def _axis(self, shape: Shape) -> int:
+        if not shape:
+            raise ShapeError("a 0-dim tensor has no axis to look along")
+        axis = checked_axis(self.dim, len(shape))
+        length = shape[axis]
+        if length is not None and length < self.size:
+            raise ShapeError("window is longer than the axis", found=self.size, expected=f"at most {length}")
+        return axis

@@ -1,0 +1,75 @@
+"""Norms of vectors and matrices as torch.linalg counts them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import checked_axes, sizes
+from engine.layers.operands.precision import working_dtype
+from engine.layers.reduction.deviation import Norm
+from engine.layers.reduction.reduction import Reduction
+from engine.promotion import cast, real_dtype
+from engine.tensor import Array, DType, Shape, TensorSpec
+
+_MATRIX_ORDERS: Final = ("nuc", 1, -1, 2, -2, math.inf, -math.inf)
+
+
+@register("aten::linalg_norm", positional=("input", "ord", "dim", "keepdim", "dtype"))
+class LinalgNorm(Layer):
+    """The norm of vectors along one dim, or of the matrices two dims span; without dim of all there is.
+
+    Parameters:
+        ord: of vectors any number, 2 unless given; of matrices fro (unless given), nuc (the sum of the singular
+            values), 2 or -2 (the largest or smallest one), 1 or -1 (the largest or smallest column sum of absolute
+            values), inf or -inf (of row sums).
+    """
+
+    ord: int | float | str | None = None
+    dim: tuple[int, ...] | None = None
+    keepdim: bool = False
+    dtype: DType | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        self._check(input.rank)
+        dtype = self._vector_norm(None).infer(input).dtype
+        return TensorSpec(Reduction(dim=self.dim, keepdim=self.keepdim)._reduced(input.shape), dtype)
+
+    def forward(self, input: Array) -> Array:
+        self._check(input.ndim)
+        if not self._is_of_matrices(input.ndim):
+            order = 2 if self.ord is None or self.ord == "fro" else self.ord
+            return self._vector_norm(self.dim, order).forward(input)
+        return self._matrix_norm(input)
+
+    def _vector_norm(self, dim: tuple[int, ...] | None, order: int | float | str = 2) -> Norm:
+        return Norm(p=order, dim=dim, keepdim=self.keepdim, dtype=self.dtype)
+
+    def _is_of_matrices(self, rank: int) -> bool:
+        """Whether singular values or sums of rows are asked for; the Frobenius norm is that of a vector."""
+        return len(self.dim or range(rank)) == 2 and self.ord not in (None, "fro")
+
+    def _matrix_norm(self, input: Array) -> Array:
+        axes = checked_axes(self.dim or (0, 1), input.ndim)
+        dtype = self.dtype or input.dtype
+        matrices = np.moveaxis(cast(input, working_dtype(dtype)), axes, (-2, -1))
+        shape: Shape = Reduction(dim=axes, keepdim=self.keepdim)._reduced(input.shape)
+        with np.errstate(all="ignore"):
+            result = np.linalg.norm(matrices, self.ord, (-2, -1))  # type: ignore[arg-type]
+        return cast(np.asarray(result), real_dtype(dtype)).reshape(sizes(shape))
+
+    def _check(self, rank: int) -> None:
+        count = len(self.dim) if self.dim else rank
+        if self.ord is not None and (count > 2 or (self.dim is None and rank == 0)):
+            raise ShapeError("a norm of that order takes one or two dims", found=f"{count} dims")
+        if isinstance(self.ord, str) and (self.ord not in ("fro", "nuc") or count != 2):
+            raise ParameterError("unknown norm", found=f"{self.ord} of {count} dims", expected="fro or nuc of two dims")
+        if self._is_of_matrices(rank) and self.ord not in _MATRIX_ORDERS:
+            raise ParameterError(
+                "unknown matrix norm", found=self.ord, expected="fro, nuc, 1, 2 or inf, or a negative one"
+            )

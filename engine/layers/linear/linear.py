@@ -1,0 +1,124 @@
+"""Linear maps of the last axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_equal, may_match
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import broadcast_shapes, cast, promote_types
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
+
+
+@register("nn.Linear", "F.linear", ignored=("in_features", "out_features"), flags={"bias": ("bias",)},
+          shapes={"weight": ("out_features", "in_features"), "bias": ("out_features",)})  # fmt: skip
+class Linear(Layer):
+    """x @ weight.T + bias
+
+    Shapes:
+        input (..., I), weight (O, I) or (I,), bias (O,) or ()  ->  (..., O) or (...)
+        A bias of more axes (of ONNX's Gemm, say) is broadcast to the result.
+    Dtypes:
+        any number; operands of several dtypes (half-precision weights) meet in their common one.
+    """
+
+    makes_new = True
+
+    def infer(self, input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None) -> TensorSpec:
+        shape = self._shape(input.shape, weight.shape, None if bias is None else bias.shape)
+        return TensorSpec(shape, promote_types(input.dtype, weight.dtype))
+
+    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
+        self._shape(input.shape, weight.shape, None if bias is None else bias.shape)
+        dtype = promote_types(input.dtype, weight.dtype)
+        working = working_dtype(dtype)
+        shift = None if bias is None else cast(bias, working)
+        with np.errstate(all="ignore"):
+            if shift is not None and shift.ndim > 1:
+                return cast(apply_linear(cast(input, working), cast(weight, working)) + shift, dtype)
+            return cast(apply_linear(cast(input, working), cast(weight, working), shift), dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        weight = operands[1] if len(operands) > 1 else None
+        inner = weight.shape[-1] if isinstance(weight, TensorSpec) else None
+        return 2 * (output.size or 0) * (inner or 0)
+
+    def _shape(self, input: Shape, weight: Shape, bias: Shape | None) -> tuple[Dim, ...]:
+        if not input or len(weight) not in (1, 2) or not may_equal(input[-1], weight[-1]):
+            found = f"{format_shape(input)} by {format_shape(weight)}"
+            raise ShapeError("input does not fit the weight", found=found, expected="[..., I] by [O, I]")
+        result = (*input[:-1], *weight[:-1])
+        if bias is not None and len(bias) > 1:
+            _check_broadcast(bias, result)
+        elif bias not in ((), (1,)):  # these two PyTorch broadcasts
+            _check_bias(bias, weight[:-1])
+        return result
+
+
+def _check_bias(bias: Shape | None, outputs: Shape) -> None:
+    if bias is not None and not may_match(bias, outputs):
+        expected = format_shape(outputs)
+        raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
+
+
+def _check_broadcast(bias: Shape, result: Shape) -> None:
+    fits = len(bias) <= len(result) and all(
+        size == 1 or may_equal(size, target) for size, target in zip(bias[::-1], result[::-1], strict=False)
+    )
+    if not fits:
+        expected = f"one that broadcasts to {format_shape(result)}"
+        raise ShapeError("bias does not fit the result", found=format_shape(bias), expected=expected)
+
+
+def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """x @ weight.T + bias as one matrix product, whatever the number of leading axes."""
+    rows = x.reshape(product(x.shape[:-1]) or 0, x.shape[-1])
+    # The same product either way; with a few rows BLAS takes a third of the time when the weight comes first.
+    few = 1 < len(rows) <= 64 and weight.ndim == 2
+    result = np.ascontiguousarray((weight @ rows.T).T) if few else rows @ weight.T
+    if bias is not None:
+        result += bias
+    return result.reshape(*x.shape[:-1], *weight.shape[:-1])
+
+
+@register("aten::bilinear")
+class Bilinear(Layer):
+    """input1 @ weight[o] @ input2 + bias[o] for every output o.
+
+    Shapes:
+        input1 (..., I), input2 (..., J), weight (O, I, J), bias (O,)  ->  (..., O)
+    """
+
+    def infer(
+        self, input1: TensorSpec, input2: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None
+    ) -> TensorSpec:
+        dtype = promote_types(promote_types(input1.dtype, input2.dtype), weight.dtype)
+        shape = self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
+        return TensorSpec(shape, dtype)
+
+    def forward(self, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
+        dtype = promote_types(promote_types(input1.dtype, input2.dtype), weight.dtype)
+        self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
+        a, b, w = (cast(each, working_dtype(dtype)) for each in (input1, input2, weight))
+        outputs, i, j = w.shape
+        half = apply_linear(b, w.reshape(outputs * i, j)).reshape(*b.shape[:-1], outputs, i)
+        result = (half @ a[..., None])[..., 0]
+        return cast(result if bias is None else result + cast(bias, w.dtype), dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        weight = operands[2] if len(operands) > 2 else None
+        rows = product(output.shape[:-1]) or 0
+        return 2 * rows * (weight.size or 0) if isinstance(weight, TensorSpec) else 0
+
+    def _shape(self, input1: Shape, input2: Shape, weight: Shape, bias: Shape | None) -> tuple[Dim, ...]:
+        fits = len(weight) == 3 and all(
+            input and may_equal(input[-1], size) for input, size in zip((input1, input2), weight[1:], strict=True)
+        )
+        if not fits:
+            found = f"{format_shape(input1)} and {format_shape(input2)} by {format_shape(weight)}"
+            raise ShapeError("inputs do not fit the weight", found=found, expected="[..., I] and [..., J] by [O, I, J]")
+        _check_bias(bias, weight[:1])
+        return (*broadcast_shapes(input1[:-1], input2[:-1]), weight[0])

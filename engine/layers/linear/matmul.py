@@ -1,0 +1,187 @@
+"""Matrix products, by BLAS for float32, float64 and complex; half precision is computed in float32.
+
+Operands of several dtypes, which PyTorch refuses but half-precision weights in a float32 file bring about, meet in
+their common dtype.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_equal, may_match
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import broadcast_shapes, cast, promote_types
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b by numpy's rules, arranged so that BLAS does it and does it in one call where it can."""
+    if a.ndim > 2 and b.ndim >= 2 and set(b.shape[:-2]) <= {1} and b.ndim <= a.ndim:
+        rows = a.reshape(product(a.shape[:-1]) or 0, a.shape[-1])
+        return (rows @ _blas_ready(b.reshape(b.shape[-2:]))).reshape(*a.shape[:-1], b.shape[-1])
+    return np.asarray(np.matmul(_blas_ready(a), _blas_ready(b)))
+
+
+def matmul_shape(a: Shape, b: Shape) -> Shape:
+    """The shape of a @ b: vectors lose their axis, leading axes broadcast.
+
+    Raises:
+        ShapeError: when the inner sizes differ or an operand is 0-dim.
+    """
+    inner = b[-2:-1] or b
+    if not a or not b or not may_equal(a[-1], inner[0]):
+        found = f"{format_shape(a)} by {format_shape(b)}"
+        raise ShapeError("matrices cannot be multiplied", found=found, expected="[..., M, K] by [..., K, N]")
+    return (*broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+
+
+def check_ranks(a: Shape, b: Shape, ranks: tuple[int, ...]) -> None:
+    """Raises:
+    ShapeError: when a pair of ranks is demanded and the operands have others.
+    """
+    if ranks and (len(a), len(b)) != ranks:
+        found = f"{format_shape(a)} and {format_shape(b)}"
+        raise ShapeError("operands have the wrong ranks", found=found, expected=f"{ranks[0]} and {ranks[1]} axes")
+
+
+@register("torch.matmul")
+@register("torch.mm", presets={"ranks": (2, 2)}, renamed={"mat2": "other"})
+@register("torch.bmm", presets={"ranks": (3, 3)}, renamed={"mat2": "other"})
+@register("torch.mv", presets={"ranks": (2, 1)}, renamed={"vec": "other"})
+class Matmul(Layer):
+    """input @ other
+
+    Shapes:
+        (..., M, K) and (..., K, N)  ->  (..., M, N); a vector stands for a row or column, which is dropped again
+    Parameters:
+        ranks: the ranks the type demands, empty for any.
+    """
+
+    ranks: tuple[int, ...] = ()
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        check_ranks(input.shape, other.shape, self.ranks)
+        return TensorSpec(matmul_shape(input.shape, other.shape), promote_types(input.dtype, other.dtype))
+
+    def forward(self, input: Array, other: Array) -> Array:
+        check_ranks(input.shape, other.shape, self.ranks)
+        matmul_shape(input.shape, other.shape)
+        dtype = promote_types(input.dtype, other.dtype)
+        working = working_dtype(dtype)
+        with np.errstate(all="ignore"):
+            return cast(matmul(cast(input, working), cast(other, working)), dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return multiply_adds(output, operands[0])
+
+
+def multiply_adds(output: TensorSpec, left: object) -> int:
+    """Floating-point operations of a product whose left factor's last axis is summed over."""
+    inner = left.shape[-1] if isinstance(left, TensorSpec) and left.shape else 1
+    return 2 * (output.size or 0) * (inner or 0)
+
+
+class _AddProduct(Layer):
+    """beta * input + alpha * product(first, second); with beta = 0 the input does not count, NaN or not."""
+
+    beta: int | float = 1
+    alpha: int | float = 1
+
+    def infer(self, input: TensorSpec, first: TensorSpec, second: TensorSpec) -> TensorSpec:
+        dtype = promote_types(promote_types(input.dtype, first.dtype), second.dtype)
+        return TensorSpec(self._shape(input.shape, first.shape, second.shape), dtype)
+
+    def forward(self, input: Array, first: Array, second: Array) -> Array:
+        self._shape(input.shape, first.shape, second.shape)
+        dtype = promote_types(promote_types(input.dtype, first.dtype), second.dtype)
+        term, a, b = (cast(each, working_dtype(dtype)) for each in (input, first, second))
+        with np.errstate(all="ignore"):
+            result = self._product(a, b)
+            result = result if self.alpha == 1 else result * self.alpha
+            if self.beta != 0:
+                result = result + (term if self.beta == 1 else term * self.beta)
+        return cast(result, dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return multiply_adds(output, operands[1])
+
+    def _shape(self, input: Shape, first: Shape, second: Shape) -> Shape:
+        shape = self._product_shape(first, second)
+        if not may_match(broadcast_shapes(input, shape), shape):
+            found = f"{format_shape(input)} and {format_shape(shape)}"
+            raise ShapeError("input does not broadcast to the product", found=found)
+        return shape
+
+    @abstractmethod
+    def _product_shape(self, first: Shape, second: Shape) -> Shape: ...
+
+    @abstractmethod
+    def _product(self, first: Array, second: Array) -> Array: ...
+
+
+@register("torch.addmm", presets={"ranks": (2, 2)}, renamed={"mat1": "first", "mat2": "second"})
+@register("torch.baddbmm", presets={"ranks": (3, 3)}, renamed={"batch1": "first", "batch2": "second"})
+@register("aten::addmv", presets={"ranks": (2, 1)}, positional=("input", "first", "second", "beta", "alpha"))
+class AddMatmul(_AddProduct):
+    """beta * input + alpha * (first @ second)
+
+    Shapes:
+        first (M, K), second (K, N), input broadcast to  ->  (M, N); baddbmm the same with a batch, addmv with a vector
+    """
+
+    ranks: tuple[int, ...] = ()
+
+    def _product_shape(self, first: Shape, second: Shape) -> Shape:
+        check_ranks(first, second, self.ranks)
+        return matmul_shape(first, second)
+
+    def _product(self, first: Array, second: Array) -> Array:
+        return matmul(first, second)
+
+
+@register("aten::addbmm", positional=("input", "first", "second", "beta", "alpha"))
+class AddBatchSum(_AddProduct):
+    """beta * input + alpha * sum over the batch of first[b] @ second[b]
+
+    Shapes:
+        first (B, M, K), second (B, K, N), input broadcast to  ->  (M, N)
+    """
+
+    def _product_shape(self, first: Shape, second: Shape) -> Shape:
+        check_ranks(first, second, (3, 3))
+        return matmul_shape(first, second)[1:]
+
+    def _product(self, first: Array, second: Array) -> Array:
+        return np.tensordot(first, second, axes=((0, 2), (0, 1)))
+
+
+@register("aten::addr", positional=("input", "first", "second", "beta", "alpha"))
+class AddOuter(_AddProduct):
+    """beta * input + alpha * first[m] * second[n]
+
+    Shapes:
+        first (M,), second (N,), input broadcast to  ->  (M, N)
+    """
+
+    def _product_shape(self, first: Shape, second: Shape) -> Shape:
+        check_ranks(first, second, (1, 1))
+        return (*first, *second)
+
+    def _product(self, first: Array, second: Array) -> Array:
+        return np.multiply.outer(first, second)
+
+
+def _blas_ready(x: Array) -> Array:
+    """The array, copied if its rows and columns are both strided: numpy would multiply it without BLAS."""
+    if x.ndim < 2 or x.dtype.kind not in "fc":
+        return x
+    (rows, columns), (down, right) = x.shape[-2:], x.strides[-2:]
+    item = x.itemsize
+    if (right == item and down >= columns * item) or (down == item and right >= rows * item):
+        return x
+    return np.ascontiguousarray(x)

@@ -1,0 +1,1 @@
+"""Normalisation: to mean and variance, to length, to a sum of 1."""

@@ -1,0 +1,91 @@
+"""Softmax and its relatives: exponentials that sum to 1 along one axis.
+
+Inputs are shifted by their maximum, so that exp cannot overflow. A row without a finite maximum gives NaN, as in
+PyTorch. The file drops ``dtype=``: where it annotates another dtype for the output than for the input, the input is
+converted first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import widened
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, DType, TensorSpec
+
+
+class _AlongAxis(Layer):
+    """Base of layers that normalise along ``dim``."""
+
+    dim: int | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        self.axis(input.rank)
+        return TensorSpec(input.shape, self._dtype(input.dtype))
+
+    def axis(self, rank: int) -> int:
+        """``dim``, or what PyTorch's functional forms took for it when it was left out."""
+        implicit = 0 if rank in (0, 1, 3) else 1
+        return checked_axis(implicit if self.dim is None else self.dim, rank)
+
+    def _dtype(self, natural: DType) -> DType:
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        target = self.annotations.outputs[0]
+        if target is not None and target.dtype != (natural if source is None else source.dtype):
+            return target.dtype
+        return float_dtype(natural)
+
+    def _prepared(self, input: Array) -> Array:
+        """The input in the dtype to compute in, with at least one axis."""
+        return np.atleast_1d(widened(cast(input, self._dtype(input.dtype))))
+
+    def _finished(self, result: Array, input: Array) -> Array:
+        return cast(result.reshape(input.shape), self._dtype(input.dtype))
+
+
+@register("nn.Softmax", "F.softmax")
+@register("nn.Softmax2d", presets={"dim": -3})
+class Softmax(_AlongAxis):
+    """exp(x) / sum(exp(x)) along dim."""
+
+    def forward(self, input: Array) -> Array:
+        return self._finished(softmax(self._prepared(input), self.axis(input.ndim)), input)
+
+
+@register("nn.Softmin", "F.softmin")
+class Softmin(_AlongAxis):
+    """exp(-x) / sum(exp(-x)) along dim."""
+
+    def forward(self, input: Array) -> Array:
+        return self._finished(softmax(-self._prepared(input), self.axis(input.ndim)), input)
+
+
+@register("nn.LogSoftmax", "F.log_softmax")
+class LogSoftmax(_AlongAxis):
+    """x - log(sum(exp(x))) along dim."""
+
+    def forward(self, input: Array) -> Array:
+        axis = self.axis(input.ndim)
+        with np.errstate(all="ignore"):
+            shifted = _shifted(self._prepared(input), axis)
+            shifted -= np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+        return self._finished(shifted, input)
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """exp(x) / sum(exp(x)) along an axis of a floating array of rank 1 or more."""
+    with np.errstate(all="ignore"):
+        weights = _shifted(x, axis)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=axis, keepdims=True)
+    return weights
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """A new array: x minus its maximum along the axis."""
+    shifted: Array = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+    return shifted

@@ -1,0 +1,55 @@
+"""Several axes at once, as reductions and permutations take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.errors import ShapeError
+from engine.layers.operands.axis import checked_axis
+from engine.tensor import Shape, format_shape
+
+
+def checked_axes(dims: Iterable[int], rank: int) -> tuple[int, ...]:
+    """The axes ``dims`` stand for, counted from the front, in the order given.
+
+    Raises:
+        ShapeError: when a tensor of this rank lacks one of them, or one is given twice.
+    """
+    axes = tuple(checked_axis(dim, rank) for dim in dims)
+    if len(set(axes)) != len(axes):
+        raise ShapeError("a dim is given twice", found=list(axes))
+    return axes
+
+
+def checked_order(dims: Iterable[int], rank: int) -> tuple[int, ...]:
+    """A permutation of all axes.
+
+    Raises:
+        ShapeError: when it does not name every axis once.
+    """
+    axes = checked_axes(dims, rank) if rank else tuple(dims)
+    if len(axes) != rank:
+        raise ShapeError("a permutation names every dim once", found=list(axes), expected=f"{rank} dims")
+    return axes
+
+
+def replaced(shape: Shape, axis: int, *dims: int | None) -> Shape:
+    """A shape with one axis replaced by any number of others."""
+    return (*shape[:axis], *dims, *shape[axis + 1 :])
+
+
+def sizes(shape: Shape) -> tuple[int, ...]:
+    """A shape none of whose dimensions is open.
+
+    Raises:
+        ShapeError: one is, in a run: the file leaves out a size.
+    """
+    known = tuple(dim for dim in shape if dim is not None)
+    if len(known) != len(shape):
+        raise ShapeError("a size is missing", found=format_shape(shape), expected="numbers")
+    return known
+
+
+def agree(a: Shape, b: Shape) -> bool:
+    """Whether two shapes may be the same, as far as their dimensions are known."""
+    return len(a) == len(b) and all(m == n or m is None or n is None for m, n in zip(a, b, strict=True))

@@ -1,0 +1,54 @@
+"""What is written into a tensor has to fit it, and what chooses places has to be a mask: as PyTorch checks it.
+
+Kinds of numbers are held against each other, not dtypes: the file of a half precision model says float32 of what its
+weights have in float16.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.operands.axes import agree
+from engine.promotion import dtype_category
+from engine.tensor import DType, Shape, TensorSpec, dtype_name, format_shape
+
+
+def check_kind(source: DType, input: DType) -> None:
+    """Refuse to write floats among integers, or the like.
+
+    Raises:
+        ShapeError: naming both dtypes.
+    """
+    if dtype_category(source) is not dtype_category(input):
+        raise ShapeError("source is of another dtype", found=dtype_name(source), expected=dtype_name(input))
+
+
+def check_shape(source: Shape, target: Shape) -> None:
+    """Refuse a source that is not just as large as the place for it; nothing is broadcast.
+
+    Raises:
+        ShapeError: naming both shapes.
+    """
+    if not agree(source, target):
+        raise ShapeError("source does not fit", found=format_shape(source), expected=format_shape(target))
+
+
+def check_single(value: object) -> None:
+    """Refuse a tensor with dimensions where a number is needed.
+
+    Raises:
+        ShapeError: naming its shape.
+    """
+    if isinstance(value, (np.ndarray, TensorSpec)) and value.shape:
+        raise ShapeError("the value must be a single number", found=format_shape(value.shape), expected="[]")
+
+
+def check_mask(mask: DType) -> None:
+    """Refuse a mask that is none: PyTorch takes bools, and once took bytes.
+
+    Raises:
+        ShapeError: naming the dtype.
+    """
+    if mask.name not in ("bool", "uint8"):
+        raise ShapeError("a mask must be of bools", found=dtype_name(mask), expected="bool")

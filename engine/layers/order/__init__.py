@@ -1,0 +1,1 @@
+"""Elements by their order: sorted, searched, counted."""

@@ -1,0 +1,187 @@
+"""Values at a place in sorted order: median, mode and quantiles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.ternary import between
+from engine.layers.operands.axes import sizes
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import working_dtype
+from engine.layers.order.sorting import kth_places, order
+from engine.layers.reduction.reduction import INT64, Reduction
+from engine.promotion import Category, cast, dtype_category
+from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
+
+
+class _Chosen(Layer):
+    """Base of layers that choose one element along dim and name its place."""
+
+    dim: int = -1
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        shape = self._shape(input.shape)
+        return TensorSpec(shape, input.dtype), TensorSpec(shape, INT64)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        shape = sizes(self._shape(input.shape))
+        row = np.moveaxis(np.atleast_1d(input), checked_axis(self.dim, input.ndim), -1)
+        places = self._choose(cast(row, working_dtype(row.dtype)))
+        values = np.take_along_axis(row, places[..., None], -1)
+        return values.reshape(shape), places.reshape(shape)
+
+    def _choose(self, rows: Array) -> Array:
+        """The place of the chosen element of every row."""
+        raise NotImplementedError
+
+    def _shape(self, shape: Shape) -> Shape:
+        if shape and shape[checked_axis(self.dim, len(shape))] == 0:
+            raise ShapeError("there is nothing to choose from", found=format_shape(shape))
+        return Reduction(dim=(self.dim,), keepdim=self.keepdim)._reduced(shape)
+
+
+class Median(_Chosen):
+    """The middle element, the lower of two; NaN if there is one."""
+
+    def _choose(self, rows: Array) -> Array:
+        middle = kth_places(rows, (rows.shape[-1] - 1) // 2)
+        missing = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, np.bool_)
+        return np.where(missing.any(-1), missing.argmax(-1), middle)
+
+
+class NanMedian(_Chosen):
+    """The middle element of those that are numbers, the lower of two."""
+
+    def _choose(self, rows: Array) -> Array:
+        missing = np.isnan(rows).sum(-1) if rows.dtype.kind == "f" else np.zeros(rows.shape[:-1], np.int64)
+        middle = np.maximum(rows.shape[-1] - missing - 1, 0) // 2
+        return np.take_along_axis(order(rows, rows.ndim - 1), middle[..., None], -1)[..., 0]
+
+
+@register("aten::mode")
+class Mode(_Chosen):
+    """The most frequent element, the smallest of several; the place is that of its last occurrence."""
+
+    def _choose(self, rows: Array) -> Array:
+        places = order(rows, rows.ndim - 1)
+        ordered = np.take_along_axis(rows, places, -1)
+        starts = np.concatenate([np.ones_like(ordered[..., :1], np.bool_), ordered[..., 1:] != ordered[..., :-1]], -1)
+        first = np.maximum.accumulate(np.where(starts, np.arange(rows.shape[-1]), 0), -1)
+        lengths = np.arange(rows.shape[-1]) - first
+        return np.take_along_axis(places, lengths.argmax(-1)[..., None], -1)[..., 0]
+
+
+class _OfAll(Layer):
+    """Base of layers that choose one element of all."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec((), input.dtype)
+
+    def _chosen(self, input: Array, layer: _Chosen) -> Array:
+        if input.size == 0:
+            return cast(np.nan, input.dtype)
+        return layer.forward(input.reshape(-1))[0]
+
+
+class MedianOfAll(_OfAll):
+    """The median of all elements; NaN of none."""
+
+    def forward(self, input: Array) -> Array:
+        return self._chosen(input, Median())
+
+
+class NanMedianOfAll(_OfAll):
+    """The median of all elements that are numbers; NaN of none."""
+
+    def forward(self, input: Array) -> Array:
+        return self._chosen(input, NanMedian())
+
+
+@register("aten::median")
+class RawMedian(Overloaded):
+    """median(input) or median(input, dim, keepdim), the latter with places."""
+
+    schemas = {1: (MedianOfAll, "input"), 3: (Median, "input dim keepdim")}
+
+
+@register("aten::nanmedian")
+class RawNanMedian(Overloaded):
+    """nanmedian(input) or nanmedian(input, dim, keepdim), the latter with places."""
+
+    schemas = {1: (NanMedianOfAll, "input"), 3: (NanMedian, "input dim keepdim")}
+
+
+_INTERPOLATIONS: Final = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+_POSITIONAL: Final = ("input", "q", "dim", "keepdim", "interpolation")
+
+
+@register("torch.quantile", "aten::quantile", positional=_POSITIONAL)
+@register("torch.nanquantile", "aten::nanquantile", positional=_POSITIONAL, presets={"ignores_nan": True})
+class Quantile(Layer):
+    """The value below which a share q of the elements lies; NaN where one is, unless those are ignored.
+
+    Shapes:
+        a vector q puts its own axis in front of the result.
+    """
+
+    dim: int | None = None
+    keepdim: bool = False
+    interpolation: str = "linear"
+    ignores_nan: bool = False
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in _INTERPOLATIONS:
+            raise ParameterError("unknown interpolation", found=self.interpolation, expected=", ".join(_INTERPOLATIONS))
+
+    def infer(self, input: TensorSpec, q: TensorSpec | float) -> TensorSpec:
+        if dtype_category(input.dtype) is not Category.FLOATING:
+            raise ShapeError("only floating tensors have quantiles", found=dtype_name(input.dtype))
+        lead = q.shape if isinstance(q, TensorSpec) else ()
+        if len(lead) > 1:
+            raise ShapeError("q must be a number or a vector", found=format_shape(lead))
+        dims = None if self.dim is None else (self.dim,)
+        return TensorSpec((*lead, *Reduction(dim=dims, keepdim=self.keepdim)._reduced(input.shape)), input.dtype)
+
+    def forward(self, input: Array, q: Array | float) -> Array:
+        shares = np.asarray(q, np.float64)
+        shape = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(shares.shape, shares.dtype)).shape
+        axis = 0 if self.dim is None else checked_axis(self.dim, input.ndim)
+        rows = np.moveaxis(input.reshape(-1) if self.dim is None else np.atleast_1d(input), axis, -1)
+        if rows.shape[-1] == 0 or not ((shares >= 0) & (shares <= 1)).all():
+            raise ShapeError("no such quantile", found=f"q {shares.tolist()} of {rows.shape[-1]} elements")
+        return self._between(np.sort(rows, -1), shares).reshape(shape)  # type: ignore[arg-type]
+
+    def _between(self, ordered: Array, shares: Array) -> Array:
+        missing = np.isnan(ordered)
+        last = (
+            np.maximum((~missing).sum(-1) - 1, 0)
+            if self.ignores_nan
+            else np.full(missing.shape[:-1], missing.shape[-1] - 1)
+        )
+        result = self._interpolated(ordered, shares.reshape(-1, *(1,) * last.ndim) * last)
+        return result if self.ignores_nan else np.where(missing[..., -1], ordered.dtype.type(np.nan), result)
+
+    def _interpolated(self, ordered: Array, at: Array) -> Array:
+        low, high = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
+        if self.interpolation in ("lower", "higher", "nearest"):
+            place = {"lower": low, "higher": high, "nearest": np.rint(at).astype(np.int64)}[self.interpolation]
+            return _pick(ordered, place)
+        weight = np.full_like(at, 0.5) if self.interpolation == "midpoint" else at - low
+        below, above = _pick(ordered, low), _pick(ordered, high)
+        with np.errstate(all="ignore"):
+            return between(below, above, weight.astype(ordered.dtype))
+
+
+def _pick(ordered: Array, places: Array) -> Array:
+    """Elements of every row at one place for each leading index."""
+    picked = [np.take_along_axis(ordered, place[..., None], -1)[..., 0] for place in places]
+    return np.stack(picked) if picked else np.empty(places.shape, ordered.dtype)

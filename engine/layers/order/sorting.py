@@ -1,0 +1,204 @@
+"""Sorting and the largest or smallest few. NaN counts as larger than every number; equal elements keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import working_dtype
+from engine.layers.reduction.reduction import INT64, check_ordered
+from engine.promotion import cast
+from engine.tensor import Array, Dim, TensorSpec
+
+
+def order(input: Array, axis: int, descending: bool = False) -> Array:
+    """The places of the elements along an axis in sorted order, equal ones as they come.
+
+    Raises:
+        ShapeError: for complex numbers.
+    """
+    check_ordered(input.dtype)
+    wide = cast(input, working_dtype(input.dtype))
+    if not descending:
+        return np.argsort(wide, axis, stable=True)
+    # Sorted backwards and turned around, equal elements are back in their order.
+    backwards = np.argsort(np.flip(wide, axis), axis, stable=True)
+    return np.flip(input.shape[axis] - 1 - backwards, axis)
+
+
+def kth_places(rows: Array, k: int) -> Array:
+    """The place of the k-th smallest element, from 0, of every row: where order() has it, without sorting all.
+
+    Args:
+        rows: (..., n), real; NaN counts as larger than every number.
+    """
+    value = np.partition(rows, k, axis=-1)[..., k, None]
+    below, equal = _compared(rows, value)
+    rank = k - below.sum(-1, keepdims=True)  # among the equal ones, which keep their order
+    return np.asarray((np.cumsum(equal, axis=-1) > rank).argmax(-1))
+
+
+def top_places(rows: Array, k: int, largest: bool) -> Array:
+    """The places of the k largest or smallest elements of every row, in order: the first k of order()."""
+    n = rows.shape[-1]
+    if not 0 < k <= n // 4 or not rows.size:
+        return order(rows, rows.ndim - 1, largest)[..., :k]
+    last = n - k if largest else k - 1
+    value = np.partition(rows, last, axis=-1)[..., last, None]
+    below, equal = _compared(rows, value)
+    better = ~(below | equal) if largest else below
+    room = k - better.sum(-1, keepdims=True)
+    chosen = better | (equal & (np.cumsum(equal, axis=-1) <= room))
+    places = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
+    picked = np.take_along_axis(rows, places, -1)
+    return np.take_along_axis(places, order(picked, rows.ndim - 1, largest), -1)
+
+
+def _compared(rows: Array, value: Array) -> tuple[Array, Array]:
+    """Which elements come before a value in sorted order, and which are equal to it; NaN equals NaN."""
+    if rows.dtype.kind != "f":
+        return rows < value, rows == value
+    missing, is_missing = np.isnan(rows), np.isnan(value)
+    return (rows < value) | (is_missing & ~missing), (rows == value) | (is_missing & missing)
+
+
+@register("torch.sort")
+class Sort(Layer):
+    """The elements in order along dim, and the places they came from."""
+
+    dim: int = -1
+    descending: bool = False
+    stable: bool | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        check_ordered(input.dtype)
+        checked_axis(self.dim, input.rank)
+        return self._arranged(input, TensorSpec(input.shape, INT64))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        places = order(row, axis, self.descending)
+        values = np.take_along_axis(row, places, axis)
+        return self._arranged(values.reshape(input.shape), places.reshape(input.shape))
+
+    def _arranged(self, values: Any, places: Any) -> Any:
+        return values if len(self.annotations.outputs) == 1 else (values, places)
+
+
+@register("aten::sort")
+class RawSort(Overloaded):
+    """sort(input, dim, descending) or sort(input, stable, dim, descending)."""
+
+    schemas = {3: (Sort, "input dim descending"), 4: (Sort, "input stable dim descending")}
+
+
+class ArgSort(Layer):
+    """The places of the elements in order along dim."""
+
+    dim: int = -1
+    descending: bool = False
+    stable: bool | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
+        checked_axis(self.dim, input.rank)
+        return TensorSpec(input.shape, INT64)
+
+    def forward(self, input: Array) -> Array:
+        axis = checked_axis(self.dim, input.ndim)
+        return order(np.atleast_1d(input), axis, self.descending).reshape(input.shape)
+
+
+@register("aten::argsort")
+class RawArgSort(Overloaded):
+    """argsort(input, dim, descending) or argsort(input, stable, dim, descending)."""
+
+    schemas = {3: (ArgSort, "input dim descending"), 4: (ArgSort, "input stable dim descending")}
+
+
+@register("aten::msort")
+class SortRows(Layer):
+    """The elements in order along the first axis."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
+        return input
+
+    def forward(self, input: Array) -> Array:
+        row = np.atleast_1d(input)
+        return np.take_along_axis(row, order(row, 0), 0).reshape(input.shape)
+
+
+@register("torch.topk", positional=("input", "k", "dim", "largest", "sorted"))
+class TopK(Layer):
+    """The k largest or smallest elements along dim, in order, and their places."""
+
+    k: tuple[Dim, ...]
+    dim: int = -1
+    largest: bool = True
+    sorted: bool = True
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        check_ordered(input.dtype)
+        axis = checked_axis(self.dim, input.rank)
+        shape = replaced(input.shape, axis, self._count(input.shape[axis])) if input.rank else input.shape
+        return self._arranged(TensorSpec(shape, input.dtype), TensorSpec(shape, INT64))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        check_ordered(row.dtype)
+        count = self._count(row.shape[axis]) if input.ndim else 1
+        rows = np.moveaxis(cast(row, working_dtype(row.dtype)), axis, -1)
+        places = np.moveaxis(top_places(rows, count or 0, self.largest), -1, axis)
+        values = np.take_along_axis(row, places, axis)
+        return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
+
+    def _count(self, length: Dim) -> Dim:
+        if len(self.k) != 1:
+            raise ParameterError("k must be a number", found=list(self.k))
+        k = self.k[0]
+        if k is not None and (k < 0 or (length is not None and k > length)):
+            raise ShapeError("k is out of range", found=k, expected=f"0 to {length}")
+        return k
+
+    def _arranged(self, values: Any, places: Any) -> Any:
+        return values if len(self.annotations.outputs) == 1 else (values, places)
+
+
+@register("torch.kthvalue", "aten::kthvalue", positional=("input", "k", "dim", "keepdim"))
+class KthValue(Layer):
+    """The k-th smallest element along dim, counted from 1, and its place."""
+
+    k: int
+    dim: int = -1
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        check_ordered(input.dtype)
+        axis = checked_axis(self.dim, input.rank)
+        length = input.shape[axis] if input.rank else 1
+        if self.k < 1 or (length is not None and self.k > length):
+            raise ShapeError("k is out of range", found=self.k, expected=f"1 to {length}")
+        kept = replaced(input.shape, axis, 1) if self.keepdim else replaced(input.shape, axis)
+        shape = kept if input.rank else ()
+        return TensorSpec(shape, input.dtype), TensorSpec(shape, INT64)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        shape = self.infer(TensorSpec(input.shape, input.dtype))[0].shape
+        axis = checked_axis(self.dim, input.ndim)
+        row = np.atleast_1d(input)
+        rows = np.moveaxis(cast(row, working_dtype(row.dtype)), axis, -1)
+        places = np.expand_dims(kth_places(rows, self.k - 1), axis)
+        values = np.take_along_axis(row, places, axis)
+        return values.reshape(shape), places.reshape(shape)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Windows reduced to one element each, and their inverse."""

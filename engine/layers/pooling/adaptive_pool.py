@@ -1,0 +1,218 @@
+"""Pooling to a given size: window i of O on an axis of L elements is [floor(i*L/O), ceil((i+1)*L/O))."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.spatial import FLOATING, Operand, image
+from engine.layers.pooling.max_pool import INDEX, WithIndices
+from engine.promotion import cast
+from engine.stopping import wanted
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+
+class AdaptivePool(Layer):
+    """Base of pools that are told the size of their output.
+
+    Parameters:
+        output_size: one number an axis; 0, which is how the converter writes None, keeps the input's size.
+    """
+
+    loops = True
+
+    spatial_rank: int
+    output_size: tuple[Dim, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {1, self.spatial_rank}
+        if len(self.output_size) not in lengths or min((size or 0 for size in self.output_size), default=0) < 0:
+            expected = f"{self.spatial_rank} sizes, or 0 to keep the input's"
+            raise ParameterError("output_size does not fit", found=list(self.output_size), expected=expected)
+
+    def pooled(self, input: Operand) -> TensorSpec:
+        """The spec of an input after pooling.
+
+        Raises:
+            ShapeError: when its rank or dtype is wrong, or an axis is empty.
+        """
+        spec = image(input, self.spatial_rank, FLOATING)
+        sizes = spec.shape[-self.spatial_rank :]
+        if 0 in sizes:
+            raise ShapeError("a spatial axis is empty", found=format_shape(spec.shape))
+        return TensorSpec((*spec.shape[: -self.spatial_rank], *self._output_sizes(sizes)), spec.dtype)
+
+    def _output_sizes(self, sizes: Shape) -> Shape:
+        wanted = self.output_size * self.spatial_rank if len(self.output_size) == 1 else self.output_size
+        return tuple(size if want == 0 else want for want, size in zip(wanted, sizes, strict=True))
+
+    def segments(self, input: Array) -> list[tuple[Array, Array]]:
+        """(starts, ends) of the windows on each spatial axis."""
+        sizes = input.shape[-self.spatial_rank :]
+        return [_segments(size, count or 0) for size, count in zip(sizes, self._output_sizes(sizes), strict=True)]
+
+    def flops(self, output: Any, *operands: object) -> int:
+        """One for each element of the input."""
+        return (operands[0].size or 0) if isinstance(operands[0], TensorSpec) else 0
+
+
+def _segments(size: int, count: int) -> tuple[Array, Array]:
+    i = np.arange(count)
+    return i * size // max(count, 1), -(-(i + 1) * size // max(count, 1))
+
+
+@register("nn.AdaptiveAvgPool1d", "F.adaptive_avg_pool1d", presets={"spatial_rank": 1})
+@register("nn.AdaptiveAvgPool2d", "F.adaptive_avg_pool2d", presets={"spatial_rank": 2})
+@register("nn.AdaptiveAvgPool3d", "F.adaptive_avg_pool3d", presets={"spatial_rank": 3})
+class AdaptiveAvgPool(AdaptivePool):
+    """The mean of each window.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *output_size) or (C, *output_size)
+    Dtypes:
+        floating.
+    Source:
+        torch.nn.AdaptiveAvgPool2d, torch.nn.functional.adaptive_avg_pool2d.
+    """
+
+    def infer(self, input: Operand) -> TensorSpec:
+        return self.pooled(input)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        x = cast(input, working_dtype(input.dtype))
+        with np.errstate(all="ignore"):
+            segments = self.segments(input)
+            if all(len(starts) == 1 for starts, _ in segments):
+                return cast(x.mean(tuple(range(-self.spatial_rank, 0)), keepdims=True), input.dtype)
+            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
+                x = _mean(x, axis, *bounds)
+        return cast(x, input.dtype)
+
+
+def _mean(x: Array, axis: int, starts: Array, ends: Array) -> Array:
+    """The mean of each segment of an axis."""
+    if len(starts) and x.shape[axis] % len(starts) == 0:
+        return np.asarray(_cut(x, axis, len(starts)).mean(axis + 1))
+    lengths = _along(ends - starts, axis, x.ndim)
+    if _are_few(starts, ends):
+        return _each(x, axis, starts, ends, lambda window: window.sum(axis)) / lengths
+    total: Array = x.take(starts, axis)
+    for step in wanted(range(1, int(lengths.max(initial=0)))):
+        element = x.take(np.minimum(starts + step, ends - 1), axis)
+        total += np.where(lengths > step, element, 0)
+    total /= lengths
+    return total
+
+
+def _along(values: Array, axis: int, rank: int) -> Array:
+    """A vector shaped to broadcast along an axis."""
+    return values.reshape(-1, *(1,) * (rank - 1 - axis))
+
+
+@register("nn.AdaptiveMaxPool1d", "F.adaptive_max_pool1d", presets={"spatial_rank": 1})
+@register("nn.AdaptiveMaxPool2d", "F.adaptive_max_pool2d", presets={"spatial_rank": 2})
+@register("nn.AdaptiveMaxPool3d", "F.adaptive_max_pool3d", presets={"spatial_rank": 3})
+class AdaptiveMaxPool(AdaptivePool, WithIndices):
+    """The largest element of each window, NaN if it holds one, and where it was.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *output_size) or (C, *output_size), values and indices alike.
+    Dtypes:
+        floating; indices are int64, into the flattened spatial axes of the input.
+    Source:
+        torch.nn.AdaptiveMaxPool2d, torch.nn.functional.adaptive_max_pool2d.
+    """
+
+    def infer(self, input: Operand) -> Any:
+        spec = self.pooled(input)
+        return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
+
+    def forward(self, input: Array) -> Any:
+        self.infer(input)
+        x, segments = cast(input, working_dtype(input.dtype)), self.segments(input)
+        if self.returns == 0:
+            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
+                x = _maximum(x, axis, *bounds)
+            return cast(x, input.dtype)
+        values, indices = _maxima(x, segments)
+        return (cast(values, input.dtype), indices)[self.returns]
+
+
+def _maximum(x: Array, axis: int, starts: Array, ends: Array) -> Array:
+    """The largest element of each segment of an axis."""
+    if len(starts) and x.shape[axis] % len(starts) == 0:
+        return np.asarray(_cut(x, axis, len(starts)).max(axis + 1))
+    if _are_few(starts, ends):
+        return _each(x, axis, starts, ends, lambda window: window.max(axis))
+    result: Array = x.take(starts, axis)
+    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
+        np.maximum(result, x.take(np.minimum(starts + step, ends - 1), axis), out=result)
+    return result
+
+
+def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The largest element of each window and its flat index: the first of several, the last NaN.
+
+    Found an axis at a time, the last one first: rows are compared by their largest elements, an earlier row counting
+    more, and so the first in the window is found.
+    """
+    rank = len(segments)
+    sizes = x.shape[-rank:]
+    indices = np.broadcast_to(np.arange(math.prod(sizes)).reshape(sizes), x.shape)
+    for axis, (starts, ends) in reversed(list(enumerate(segments, start=x.ndim - rank))):
+        x, indices = _largest(x, indices, axis, starts, ends)
+    return x, indices
+
+
+def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """The largest element of each segment of an axis, and what ``indices`` has in its place."""
+    if len(starts) and x.shape[axis] % len(starts) == 0 and not np.isnan(x).any():
+        cut = _cut(x, axis, len(starts))
+        places = np.expand_dims(cut.argmax(axis + 1), axis + 1)
+        pairs = (cut, _cut(indices, axis, len(starts)))
+        values, found = (np.take_along_axis(each, places, axis + 1).squeeze(axis + 1) for each in pairs)
+        return values, found
+    if _are_few(starts, ends):
+        places = _each(x, axis, starts, ends, lambda window: _place(window, axis)) + _along(starts, axis, x.ndim)
+        return np.take_along_axis(x, places, axis), np.take_along_axis(indices, places, axis)
+    values, found = x.take(starts, axis), indices.take(starts, axis)
+    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
+        # A segment shorter than the longest sees its last element again, which changes nothing.
+        places = np.minimum(starts + step, ends - 1)
+        element = x.take(places, axis)
+        better = (element > values) | (element != element)
+        np.copyto(values, element, where=better)
+        np.copyto(found, indices.take(places, axis), where=better)
+    return values, found
+
+
+def _are_few(starts: Array, ends: Array) -> bool:
+    """Whether there are fewer segments than elements in the longest: one or the other is walked through in Python."""
+    return len(starts) < int((ends - starts).max(initial=0))
+
+
+def _each(x: Array, axis: int, starts: Array, ends: Array, reduced: Callable[[Array], Array]) -> Array:
+    """What becomes of each segment of an axis, side by side on it."""
+    pairs = wanted(zip(starts.tolist(), ends.tolist(), strict=True))
+    lead = (slice(None),) * axis
+    return np.stack([reduced(x[(*lead, slice(start, end))]) for start, end in pairs], axis)
+
+
+def _place(x: Array, axis: int) -> Array:
+    """Where on an axis the largest element is: the first of several, the last NaN."""
+    places, is_nan = x.argmax(axis), x != x
+    last = x.shape[axis] - 1 - np.flip(is_nan, axis).argmax(axis)
+    return np.asarray(np.where(is_nan.any(axis), last, places))
+
+
+def _cut(x: Array, axis: int, count: int) -> Array:
+    """An axis cut into so many segments of one length: (..., count, length, ...)."""
+    return x.reshape(*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1 :])

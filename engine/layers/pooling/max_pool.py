@@ -1,0 +1,139 @@
+"""Maximum pooling with windows, and what all maximum pools share: where the maxima were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.layers.convolution.window import Window, each_tap, pad
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.spatial import Operand, of_last_axes
+from engine.layers.pooling.pool import Pool
+from engine.layers.quantised.quantised import Quantised, integers
+from engine.limits import check_steps
+from engine.promotion import cast
+from engine.stopping import wanted
+from engine.tensor import Array, DType, TensorSpec
+
+INDEX: Final[DType] = np.dtype(np.int64)
+
+
+class WithIndices(Layer):
+    """Base of maximum pools, whose second result says where the maximum was.
+
+    The file decides what an operator returns: two outputs are values and indices; a single one annotated as int64
+    is the indices alone (the converter then prints ``return_indices=False``); a single one without annotation is a
+    tuple of both, where return_indices asks for them.
+    """
+
+    return_indices: bool = False
+    annotations: Annotations = NO_ANNOTATIONS
+
+    @property
+    def returns(self) -> slice | int:
+        """What is returned of the pair (values, indices)."""
+        outputs, inputs = self.annotations.outputs, self.annotations.inputs
+        if len(outputs) == 2 or (self.return_indices and outputs[0] is None):
+            return slice(None)
+        is_index = outputs[0] is not None and outputs[0].dtype == INDEX
+        return int(is_index and not (inputs and inputs[0] is not None and inputs[0].dtype == INDEX))
+
+
+@register("nn.MaxPool1d", "F.max_pool1d", presets={"spatial_rank": 1})
+@register("nn.MaxPool2d", "F.max_pool2d", presets={"spatial_rank": 2})
+@register("nn.MaxPool3d", "F.max_pool3d", presets={"spatial_rank": 3})
+class MaxPool(Pool, WithIndices):
+    """The largest element of each window, NaN if it holds one.
+
+    Shapes:
+        input (N, C, *S) or (C, *S)  ->  (N, C, *T) or (C, *T), values and indices alike
+        T = (S + 2*padding - dilation*(kernel - 1) - 1) // stride + 1; ceil_mode rounds up, and drops a last window
+        that would start after the input and the padding before it.
+    Dtypes:
+        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole of it
+        where no dilation is written: so the converter marks what it made of an ONNX file, which counts like that.
+    Source:
+        torch.nn.MaxPool2d, torch.nn.functional.max_pool2d.
+    """
+
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = ()
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding(self.padding, self.dilation or (1,))
+
+    def infer(self, input: Operand) -> Any:
+        spec = self.pooled(input)
+        if self.returns != 0:  # where the maximum was is found tap by tap
+            check_steps(math.prod(axis.kernel for axis in self.windows), "taps in a window")
+        return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
+
+    def forward(self, input: Array) -> Any:
+        self.infer(input)
+        x = cast(integers(input), working_dtype(input.dtype))
+        if self.returns == 0:
+            values = cast(maxima(x, self.windows), input.dtype)
+            return input.like(values) if isinstance(input, Quantised) else values
+        values, indices = maxima_with_indices(x, self.windows)
+        indices = indices if self.dilation else in_whole(indices, input.shape, self.spatial_rank)
+        return (cast(values, input.dtype), indices)[self.returns]
+
+
+def in_whole(indices: Array, shape: Sequence[int], spatial_rank: int) -> Array:
+    """Places in the last axes as places in the whole tensor of a shape."""
+    lead, sizes = shape[:-spatial_rank], shape[-spatial_rank:]
+    images = flat_index([np.arange(size) for size in lead], lead)
+    return np.asarray(indices + images.reshape(*images.shape, *(1,) * spatial_rank) * math.prod(sizes))
+
+
+def maxima(x: Array, axes: Sequence[Window]) -> Array:
+    """The largest element of each window, found an axis at a time."""
+    sizes = x.shape[-len(axes) :]
+    x = pad(x, axes, lowest(x.dtype))
+    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
+        first, *others = window.taps(len(window.starts(size)))
+        lead = (slice(None),) * axis
+        result = x[(*lead, first)]
+        for tap in wanted(others):
+            result = np.maximum(result, x[(*lead, tap)])
+        x = result
+    return x
+
+
+def maxima_with_indices(x: Array, axes: Sequence[Window]) -> tuple[Array, Array]:
+    """The largest element of each window and its flat index on the last axes, the first of several, the last NaN."""
+    sizes = x.shape[-len(axes) :]
+    starts = [window.starts(size) for window, size in zip(axes, sizes, strict=True)]
+    # PyTorch begins with the first tap that is not padding: it counts when nothing exceeds the lowest value.
+    skipped = [np.maximum(-(start // window.dilation), 0) for start, window in zip(starts, axes, strict=True)]
+    first = flat_index([s + k * w.dilation for s, k, w in zip(starts, skipped, axes, strict=True)], sizes)
+    padded = pad(x, axes, lowest(x.dtype))
+    values = np.full((*x.shape[: -len(axes)], *first.shape), lowest(x.dtype), x.dtype)
+    indices = np.broadcast_to(first, values.shape).copy()
+    for tap, places in each_tap(axes, first.shape):
+        element = padded[of_last_axes(*places)]
+        better = (element > values) | (element != element)
+        index = flat_index([s + k * w.dilation for s, k, w in zip(starts, tap, axes, strict=True)], sizes)
+        np.copyto(values, element, where=better)
+        np.copyto(indices, index, where=better)
+    return values, indices
+
+
+def flat_index(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """One index into the flattened axes for every combination of positions on the axes."""
+    flat = np.zeros((), np.int64)
+    for position, size in zip(positions, sizes, strict=True):
+        flat = flat[..., None] * size + position
+    return flat
+
+
+def lowest(dtype: DType) -> Any:
+    """The value no other is below."""
+    return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min

@@ -1,0 +1,181 @@
+"""Pooling with windows: average and power average, and what they share with the maximum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, windows
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.precision import widened, working_dtype
+from engine.layers.operands.spatial import REAL, Operand, image, spread
+from engine.promotion import cast, float_dtype
+from engine.stopping import wanted
+from engine.tensor import Array, TensorSpec
+
+
+class Pool(Layer):
+    """Base of layers that make one element of each window; without a stride the windows lie side by side."""
+
+    loops = True
+
+    spatial_rank: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    ceil_mode: bool = False
+
+    def __post_init__(self) -> None:
+        check_taps(self.windows)
+        # PyTorch wants no more than half a window, ONNX takes all that leaves an element to every window.
+        if any(axis.before >= axis.extent for axis in self.windows):
+            found = f"padding {[axis.before for axis in self.windows]}"
+            raise ParameterError(
+                "padding as large as a window", found=found, expected=f"window {[axis.extent for axis in self.windows]}"
+            )
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding()
+
+    def sliding(self, padding: tuple[int, ...] = (0,), dilation: tuple[int, ...] = (1,)) -> tuple[Window, ...]:
+        """The windows with padding and dilation, which not every pool has."""
+        kernel = spread(self.kernel_size, self.spatial_rank, "kernel_size")
+        stride = self.stride or kernel
+        return windows(kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=self.ceil_mode)
+
+    def pooled(self, input: Operand) -> TensorSpec:
+        """The spec of an input after pooling.
+
+        Raises:
+            ShapeError: when its rank or dtype is wrong, or it is smaller than a window.
+        """
+        spec = image(input, self.spatial_rank, REAL)
+        rank = self.spatial_rank
+        result = TensorSpec((*spec.shape[:-rank], *counts(self.windows, spec.shape[-rank:])), spec.dtype)
+        check_padded(spec, self.windows, result)
+        return result
+
+    def flops(self, output: Any, *operands: object) -> int:
+        """One for each tap of each window."""
+        spec = output[0] if isinstance(output, tuple) else output
+        return (spec.size or 0) * math.prod(axis.kernel for axis in self.windows)
+
+
+@register("nn.AvgPool1d", "F.avg_pool1d", presets={"spatial_rank": 1})
+@register("nn.AvgPool2d", "F.avg_pool2d", presets={"spatial_rank": 2})
+@register("nn.AvgPool3d", "F.avg_pool3d", presets={"spatial_rank": 3})
+class AvgPool(Pool):
+    """The mean of each window.
+
+    The divisor is divisor_override, or the size of the window as far as it lies on the input (count_include_pad=False)
+    or on the input and its padding. Of a dilated window, which ONNX has and PyTorch has not, its taps are counted.
+
+    Shapes:
+        as MaxPool.
+    Dtypes:
+        floating and integer; the quotient of integers is cut towards zero.
+    Source:
+        torch.nn.AvgPool2d, torch.nn.functional.avg_pool2d.
+    """
+
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.divisor_override == 0:
+            raise ParameterError("divisor_override must not be zero", found=0)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window on each spatial axis."""
+        return self.sliding(self.padding, self.dilation)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        return self.pooled(input)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        x = cast(input, working_dtype(input.dtype))
+        return cast(self.average(x, self.windows), input.dtype)
+
+    def average(self, x: Array, axes: Sequence[Window]) -> Array:
+        """The means of ``x``, in its dtype."""
+        divisor = cast(self._divisors(x.shape[-len(axes) :], axes), x.dtype)
+        with np.errstate(all="ignore"):
+            total = sums(x, axes)
+            if x.dtype.kind == "f":
+                return total / divisor
+            quotient = np.abs(total) // np.abs(divisor)
+            return np.where((total < 0) == (divisor < 0), quotient, -quotient)
+
+    def _divisors(self, sizes: Sequence[int], axes: Sequence[Window]) -> Array:
+        divisors = np.ones((), np.int64)
+        if self.divisor_override is not None:
+            return divisors * self.divisor_override
+        for window, size in zip(axes, sizes, strict=True):
+            low, high = (-window.before, size + window.after) if self.count_include_pad else (0, size)
+            starts = window.starts(size)
+            first = np.maximum(-((starts - low) // window.dilation), 0)
+            last = np.minimum((high - 1 - starts) // window.dilation, window.kernel - 1)
+            divisors = divisors[..., None] * np.maximum(last - first + 1, 1)
+        return divisors
+
+
+def sums(x: Array, axes: Sequence[Window]) -> Array:
+    """The sum of each window, found an axis at a time."""
+    sizes = x.shape[-len(axes) :]
+    x = pad(x, axes)
+    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
+        first, *others = window.taps(len(window.starts(size)))
+        lead = (slice(None),) * axis
+        result = x[(*lead, first)].copy()
+        for tap in wanted(others):
+            result += x[(*lead, tap)]
+        x = result
+    return x
+
+
+@register("nn.LPPool1d", "F.lp_pool1d", presets={"spatial_rank": 1})
+@register("nn.LPPool2d", "F.lp_pool2d", presets={"spatial_rank": 2})
+@register("nn.LPPool3d", "F.lp_pool3d", presets={"spatial_rank": 3})
+class LPPool(Pool):
+    """(taps * mean(x^p) over each window)^(1/p): of x itself, not its magnitude, so that odd powers can give NaN.
+
+    A last window cut short by ceil_mode counts its mean for all its taps.
+
+    Dtypes:
+        floating; integers become float32.
+    Source:
+        torch.nn.functional.lp_pool2d.
+    """
+
+    norm_type: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.norm_type == 0:
+            raise ParameterError("norm_type must not be zero", found=self.norm_type)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec = self.pooled(input)
+        return TensorSpec(spec.shape, float_dtype(spec.dtype))
+
+    def forward(self, input: Array) -> Array:
+        dtype = self.infer(input).dtype
+        axes = self.windows
+        mean = AvgPool(spatial_rank=self.spatial_rank, kernel_size=self.kernel_size)
+        with np.errstate(all="ignore"):
+            # A composition in PyTorch: half precision is rounded at each step, and can overflow there.
+            powers = widened(cast(np.power(widened(input), self.norm_type), dtype))
+            means = widened(cast(mean.average(powers, axes), dtype))
+            scaled = widened(cast(means * math.prod(axis.kernel for axis in axes), dtype))
+            return cast(np.power(scaled, 1 / self.norm_type), dtype)

@@ -1,0 +1,1 @@
+"""Tensors of integers that stand for other numbers."""

@@ -1,0 +1,1 @@
+"""Networks that go through a sequence step by step."""

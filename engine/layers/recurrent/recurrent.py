@@ -1,0 +1,265 @@
+"""LSTM, GRU and plain recurrent networks: several layers, one or both directions, projected states.
+
+The converter lists outputs in the order the model used them and drops those it did not use. Annotated shapes tell the
+sequence output from the states, and an LSTM's h from its c where they differ in width; where they cannot, the order is
+output, h, c.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import permutations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.precision import working_dtype
+from engine.layers.recurrent.recurrence import Cell, run_gru, run_lstm, run_rnn
+from engine.promotion import cast, float_dtype
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product
+
+_MOST_LAYERS = 4096
+_REPAIRED = ("h", "c", "output")
+
+
+class Recurrent(Layer):
+    """Base of recurrent networks.
+
+    Shapes:
+        input (T, B, I), with batch_first (B, T, I), or unbatched (T, I); initial states (layers * D, B, P), zeros by
+        default  ->  output (T, B, D * P), laid out like the input; final states (layers * D, B, P)
+        D is 2 for bidirectional networks; P is the width of a state: proj_size or else hidden_size; c has hidden_size.
+    Parameters:
+        bias: of no consequence, the attributes tell.
+    Raises:
+        ShapeError: when operands do not fit, or the sequence is empty.
+        ParameterError: when an attribute is missing or does not fit.
+    """
+
+    loops = True
+
+    gates: ClassVar[int]
+    state_names: ClassVar[tuple[str, ...]] = ("h",)
+
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bias: bool = True
+    batch_first: bool = False
+    bidirectional: bool = False
+    proj_size: int = 0
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if min(self.input_size, self.hidden_size) < 1 or not 1 <= self.num_layers <= _MOST_LAYERS:
+            sizes = f"input_size {self.input_size}, hidden_size {self.hidden_size}, num_layers {self.num_layers}"
+            expected = f"positive sizes, at most {_MOST_LAYERS} layers"
+            raise ParameterError("sizes do not fit", found=sizes, expected=expected)
+        if not 0 <= self.proj_size < self.hidden_size:
+            raise ParameterError("proj_size does not fit", found=self.proj_size, expected=f"below {self.hidden_size}")
+        if len(self.annotations.outputs) > 1 + len(self.state_names):
+            found = len(self.annotations.outputs)
+            raise ParameterError("too many outputs", found=found, expected=f"at most {1 + len(self.state_names)}")
+
+    def infer(self, input: TensorSpec, *states: TensorSpec | None, **weights: TensorSpec) -> Any:
+        self._check_weights({name: spec.shape for name, spec in weights.items()})
+        self._check_operands(input.shape, [None if state is None else state.shape for state in states])
+        shapes = self._shapes(input.shape)
+        specs = tuple(TensorSpec(shapes[name], float_dtype(input.dtype)) for name in self._outputs)
+        return specs[0] if len(specs) == 1 else specs
+
+    def flops(self, output: Any, *operands: object) -> int:
+        spec = operands[0]
+        steps = product(spec.shape[:-1]) or 0 if isinstance(spec, TensorSpec) else 0
+        weights = [product(shape) or 0 for name, shape in self._expected.items() if name.startswith("weight")]
+        return 2 * steps * sum(weights)
+
+    def _run(self, input: Array, states: Sequence[Array | None], weights: Mapping[str, Array]) -> Any:
+        self._check_weights({name: array.shape for name, array in weights.items()})
+        self._check_operands(input.shape, [None if state is None else state.shape for state in states])
+        dtype = float_dtype(input.dtype)
+        working = working_dtype(dtype)
+        x = self._steps_first(cast(input, working))
+        count = self.num_layers * len(self._suffixes)
+        initial = [
+            np.zeros((count, x.shape[1], width), working)
+            if state is None
+            else cast(state, working).reshape(count, x.shape[1], width)
+            for state, width in zip(states, self._state_widths, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            output, final = self._stack(x, initial, {name: cast(array, working) for name, array in weights.items()})
+        if input.ndim == 2:
+            output, final = output[:, 0], [state[:, 0] for state in final]
+        elif self.batch_first:
+            output = output.swapaxes(0, 1)
+        found = dict(zip(("output", *self.state_names), (output, *final), strict=True))
+        results = tuple(cast(found[name], dtype) for name in self._outputs)
+        return results[0] if len(results) == 1 else results
+
+    def _stack(self, x: Array, states: Sequence[Array], weights: Mapping[str, Array]) -> tuple[Array, list[Array]]:
+        """All layers: the last one's output (T, B, D * P) and every final state (layers * D, B, width)."""
+        final = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction, suffix in enumerate(self._suffixes):
+                index = layer * len(self._suffixes) + direction
+                backward = slice(None, None, -1 if direction else 1)
+                output, *last = self._scan(
+                    _cell(weights, f"l{layer}{suffix}"), x[backward], *[s[index] for s in states]
+                )
+                outputs.append(output[backward])
+                final.append(last)
+            x = outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=-1)
+        return x, [np.stack(each) for each in zip(*final, strict=True)]
+
+    @abstractmethod
+    def _scan(self, cell: Cell, x: Array, *states: Array) -> tuple[Array, ...]:
+        """One layer in one direction: its output at every step, then its final states."""
+
+    def _steps_first(self, input: Array) -> Array:
+        """(T, B, I) from the input as it is laid out."""
+        if input.ndim == 2:
+            return input[:, None]
+        return input.swapaxes(0, 1) if self.batch_first else input
+
+    @cached_property
+    def _suffixes(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    @property
+    def _width(self) -> int:
+        """Of h and of the output in one direction."""
+        return self.proj_size or self.hidden_size
+
+    @property
+    def _state_widths(self) -> tuple[int, ...]:
+        return (self._width, self.hidden_size)[: len(self.state_names)]
+
+    def _shapes(self, input: Shape) -> dict[str, Shape]:
+        """The shape of every output, by name."""
+        output = (*input[:-1], self._width * len(self._suffixes))
+        batch = input[0 if self.batch_first else 1]
+        lead = (self.num_layers * len(self._suffixes), *((batch,) if len(input) == 3 else ()))
+        states = [(*lead, width) for width in self._state_widths]
+        return dict(zip(("output", *self.state_names), (output, *states), strict=True))
+
+    @cached_property
+    def _outputs(self) -> tuple[str, ...]:
+        """What each output is: the first order that the annotations allow."""
+        annotated = self.annotations.outputs
+        # Where a model uses h, c, output the converter writes output, h, c; so h, c, output must be c, h, output.
+        orders = sorted(
+            permutations(("output", *self.state_names), len(annotated)), key=lambda order: order == _REPAIRED
+        )
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        if source is None or source.rank not in (2, 3):
+            return orders[0]
+        shapes = self._shapes(source.shape)
+        for order in orders:
+            specs = zip(order, annotated, strict=True)
+            if all(spec is None or spec.shape == shapes[name] for name, spec in specs):
+                return order
+        return orders[0]
+
+    @cached_property
+    def _expected(self) -> dict[str, Shape]:
+        """The shape of every attribute, by name."""
+        rows = self.gates * self.hidden_size
+        shapes: dict[str, Shape] = {}
+        for layer in range(self.num_layers):
+            width = self._width * len(self._suffixes) if layer else self.input_size
+            for end in [f"l{layer}{suffix}" for suffix in self._suffixes]:
+                shapes |= {f"weight_ih_{end}": (rows, width), f"weight_hh_{end}": (rows, self._width)}
+                shapes |= {f"bias_ih_{end}": (rows,), f"bias_hh_{end}": (rows,)} if self.bias else {}
+                shapes |= {f"weight_hr_{end}": (self.proj_size, self.hidden_size)} if self.proj_size else {}
+        return shapes
+
+    def _check_weights(self, shapes: Mapping[str, Shape]) -> None:
+        for name in shapes.keys() ^ self._expected.keys():
+            raise ParameterError(f"attribute '{name}' is {'unknown' if name in shapes else 'missing'}")
+        for name, shape in shapes.items():
+            if shape != self._expected[name]:
+                expected = format_shape(self._expected[name])
+                raise ParameterError(f"attribute '{name}' does not fit", found=format_shape(shape), expected=expected)
+
+    def _check_operands(self, input: Shape, states: Sequence[Shape | None]) -> None:
+        if len(input) not in (2, 3) or input[-1] not in (None, self.input_size):
+            layout = "[B, T, I]" if self.batch_first else "[T, B, I]"
+            expected = f"{layout} or [T, I] with I = {self.input_size}"
+            raise ShapeError("input does not fit", found=format_shape(input), expected=expected)
+        if input[1 if self.batch_first and len(input) == 3 else 0] == 0:
+            raise ShapeError("the sequence is empty", found=format_shape(input), expected="at least one step")
+        shapes = self._shapes(input)
+        for name, state in zip(self.state_names, states, strict=True):
+            expected_state = shapes[name]
+            if state is not None and not (
+                len(state) == len(expected_state) and all(map(may_equal, state, expected_state))
+            ):
+                found = format_shape(state)
+                raise ShapeError(f"initial {name} does not fit", found=found, expected=format_shape(expected_state))
+
+
+def _cell(weights: Mapping[str, Array], end: str) -> Cell:
+    return Cell(
+        input_weight=weights[f"weight_ih_{end}"],
+        hidden_weight=weights[f"weight_hh_{end}"],
+        input_bias=weights.get(f"bias_ih_{end}"),
+        hidden_bias=weights.get(f"bias_hh_{end}"),
+        projection=weights.get(f"weight_hr_{end}"),
+    )
+
+
+@register("nn.LSTM", ignored=("dropout",))
+class LSTM(Recurrent):
+    """Long short-term memory: gates i, f, g, o; c = f * c + i * g, h = o * tanh(c), projected if proj_size is set."""
+
+    gates = 4
+    state_names = ("h", "c")
+
+    def forward(
+        self, input: Array, initial_h: Array | None = None, initial_c: Array | None = None, **weights: Array
+    ) -> Any:
+        return self._run(input, (initial_h, initial_c), weights)
+
+    def _scan(self, cell: Cell, x: Array, *states: Array) -> tuple[Array, ...]:
+        return run_lstm(cell, x, *states)
+
+
+@register("nn.GRU", ignored=("dropout",))
+class GRU(Recurrent):
+    """Gated recurrent unit: gates r, z, n; h = (1 - z) * n + z * h."""
+
+    gates = 3
+
+    def forward(self, input: Array, initial_h: Array | None = None, **weights: Array) -> Any:
+        return self._run(input, (initial_h,), weights)
+
+    def _scan(self, cell: Cell, x: Array, *states: Array) -> tuple[Array, ...]:
+        return run_gru(cell, x, *states)
+
+
+@register("nn.RNN", ignored=("dropout",))
+class RNN(Recurrent):
+    """Plain recurrence: h = tanh or ReLU of weights times input and state."""
+
+    gates = 1
+
+    nonlinearity: str = "tanh"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ParameterError("unknown nonlinearity", found=self.nonlinearity, expected="tanh or relu")
+
+    def forward(self, input: Array, initial_h: Array | None = None, **weights: Array) -> Any:
+        return self._run(input, (initial_h,), weights)
+
+    def _scan(self, cell: Cell, x: Array, *states: Array) -> tuple[Array, ...]:
+        return run_rnn(cell, x, *states, relu=self.nonlinearity == "relu")

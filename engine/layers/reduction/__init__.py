@@ -1,0 +1,1 @@
+"""Many elements reduced to one, and running results."""

@@ -1,0 +1,184 @@
+"""Spread and length over axes: variance, standard deviation and vector norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.expression.elementwise import ELEMENTWISE
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.reduction.distance import vector_norm
+from engine.layers.reduction.reduction import Mean, Reduction
+from engine.promotion import Category, dtype_category, real_dtype
+from engine.tensor import Array, DType, TensorSpec, dtype_name
+
+
+class _Spread(Reduction):
+    """Base of layers that measure the distance from the mean.
+
+    ``unbiased`` may carry the correction itself, a number, as the converter writes it; True stands for 1.
+    """
+
+    unbiased: bool | int | float | None = True
+    correction: int | float | None = None
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        if dtype_category(dtype) in (Category.BOOL, Category.INTEGER):
+            raise ShapeError("integers have no deviation", found=dtype_name(dtype), expected="a floating dtype")
+        return real_dtype(dtype)
+
+    def _working_dtype(self, dtype: DType) -> DType:
+        self._natural_dtype(dtype)
+        return dtype if dtype.kind == "c" else super()._working_dtype(dtype)
+
+    def _variance(self, input: Array, axes: tuple[int, ...]) -> Array:
+        """The mean squared distance, with the correction taken off the number of elements; NaN or inf of too few."""
+        count = math.prod(input.shape[axis] for axis in axes)
+        away = np.abs(input - input.sum(axes, keepdims=True) / np.asarray(count, input.dtype))
+        given = self.unbiased if self.correction is None else self.correction
+        divisor = max(count - (1 if given is None else float(given)), 0.0)
+        return np.asarray((away * away).sum(axes) / away.dtype.type(divisor))
+
+
+@register("torch.var")
+class Variance(_Spread):
+    """sum((x - mean) ** 2) / (N - correction) over dim."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return self._variance(input, axes)
+
+
+@register("torch.std")
+class Deviation(_Spread):
+    """The square root of the variance over dim."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.sqrt(self._variance(input, axes))
+
+
+@register("aten::var")
+class RawVariance(Overloaded):
+    """var(input, unbiased) or var(input, dim, unbiased or correction, keepdim)."""
+
+    schemas = {2: (Variance, "input unbiased"), 4: (Variance, "input dim unbiased keepdim")}
+
+
+@register("aten::std")
+class RawDeviation(Overloaded):
+    """std(input, unbiased) or std(input, dim, unbiased or correction, keepdim)."""
+
+    schemas = {2: (Deviation, "input unbiased"), 4: (Deviation, "input dim unbiased keepdim")}
+
+
+class _WithMean(Layer):
+    """Base of layers that give a spread together with the mean."""
+
+    dim: tuple[int, ...] | None = None
+    unbiased: bool | int | float | None = True
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        return self._spread.infer(input), self._mean.infer(input)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        return self._spread.forward(input), self._mean.forward(input)
+
+    @property
+    def _spread(self) -> _Spread:
+        raise NotImplementedError
+
+    @property
+    def _mean(self) -> Mean:
+        return Mean(dim=self.dim, keepdim=self.keepdim)
+
+
+class VarianceMean(_WithMean):
+    """The variance and the mean over dim."""
+
+    @property
+    def _spread(self) -> _Spread:
+        return Variance(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+
+
+class DeviationMean(_WithMean):
+    """The standard deviation and the mean over dim."""
+
+    @property
+    def _spread(self) -> _Spread:
+        return Deviation(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+
+
+@register("aten::var_mean")
+class RawVarianceMean(Overloaded):
+    """var_mean(input, unbiased) or var_mean(input, dim, unbiased or correction, keepdim)."""
+
+    schemas = {2: (VarianceMean, "input unbiased"), 4: (VarianceMean, "input dim unbiased keepdim")}
+
+
+@register("aten::std_mean")
+class RawDeviationMean(Overloaded):
+    """std_mean(input, unbiased) or std_mean(input, dim, unbiased or correction, keepdim)."""
+
+    schemas = {2: (DeviationMean, "input unbiased"), 4: (DeviationMean, "input dim unbiased keepdim")}
+
+
+@register("torch.norm")
+class Norm(Reduction):
+    """sum(|x| ** p) ** (1 / p) over dim; inf is the largest |x|, -inf the smallest, 0 counts what is not zero."""
+
+    p: int | float | str | None = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.p, str) and self.p != "fro":
+            raise ParameterError("unknown norm", found=self.p, expected="a number or fro")
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        if dtype_category(dtype) in (Category.BOOL, Category.INTEGER):
+            raise ShapeError("integers have no norm", found=dtype_name(dtype), expected="a floating or complex dtype")
+        return real_dtype(dtype)
+
+    def _working_dtype(self, dtype: DType) -> DType:
+        return dtype if dtype.kind == "c" else super()._working_dtype(dtype)
+
+    def _reduce(self, input: Array, axes: Any) -> Any:
+        return vector_norm(input, 2.0 if self.p is None or self.p == "fro" else float(self.p), axes)
+
+
+@register("aten::norm_except_dim", positional=("input", "pow", "dim"))
+class NormExceptDim(Layer):
+    """The norm of every slice along dim, whose axes are kept as ones; of everything if dim is -1."""
+
+    pow: int = 2
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return self._norm(input.rank).infer(input)
+
+    def forward(self, input: Array) -> Array:
+        return self._norm(input.ndim).forward(input)
+
+    def _norm(self, rank: int) -> Norm:
+        if not -1 <= self.dim < rank:
+            raise ShapeError("dim is out of range", found=self.dim, expected=f"-1 to {rank - 1}")
+        others = tuple(axis for axis in range(rank) if axis != self.dim)
+        return Norm(p=self.pow) if self.dim == -1 else Norm(p=self.pow, dim=others, keepdim=True)
+
+
+@register("aten::dist", positional=("input", "other", "p"))
+class Distance(Layer):
+    """The p-norm of input - other, broadcast and taken as one vector."""
+
+    p: int | float = 2
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        return Norm(p=self.p).infer(ELEMENTWISE["sub"].infer(input, other))  # type: ignore[arg-type]
+
+    def forward(self, input: Array, other: Array) -> Array:
+        with np.errstate(all="ignore"):
+            difference = ELEMENTWISE["sub"].evaluate(input, other)
+        return Norm(p=self.p).forward(difference)  # type: ignore[arg-type]

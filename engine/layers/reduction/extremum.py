@@ -1,0 +1,190 @@
+"""Largest and smallest elements, and where they are. NaN counts as both; of equal elements the first is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.pointwise import PAIRS
+from engine.layers.operands.axes import sizes
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import working_dtype
+from engine.layers.reduction.reduction import INT64, Reduction, check_ordered
+from engine.promotion import cast
+from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
+
+
+class _Extreme(Reduction):
+    """Base of layers that pick one element of many."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        check_ordered(dtype)
+        return dtype
+
+    def _reduced(self, shape: Shape) -> Shape:
+        if any(dim == 0 for axis, dim in enumerate(shape) if axis in self.axes(len(shape))):
+            raise ShapeError("there is no extreme of no elements", found=format_shape(shape))
+        return super()._reduced(shape)
+
+
+@register("torch.amax")
+class AMax(_Extreme):
+    """The largest element over dim."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.max(axes)
+
+
+@register("torch.amin")
+class AMin(_Extreme):
+    """The smallest element over dim."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.min(axes)
+
+
+class _ArgExtreme(Layer):
+    """Base of layers that name the place of one element along dim, or in the flattened input."""
+
+    dim: int | None = None
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_ordered(input.dtype)
+        return TensorSpec(self._shape(input.shape), INT64)
+
+    def forward(self, input: Array) -> Array:
+        check_ordered(input.dtype)
+        shape = sizes(self._shape(input.shape))
+        with np.errstate(all="ignore"):
+            wide = cast(input, working_dtype(input.dtype))
+            row = wide.reshape(-1) if self.dim is None else np.atleast_1d(wide)
+            found = self._find(row, 0 if self.dim is None else checked_axis(self.dim, input.ndim))
+        return np.asarray(found, INT64).reshape(shape)
+
+    def flops(self, output: TensorSpec, *operands: Any) -> int:
+        return operands[0].size or 0
+
+    def _find(self, input: Array, axis: int) -> Any:
+        raise NotImplementedError
+
+    def _shape(self, shape: Shape) -> Shape:
+        if product(shape) == 0 and (self.dim is None or shape[checked_axis(self.dim, len(shape))] == 0):
+            raise ShapeError("there is no extreme of no elements", found=format_shape(shape))
+        return Reduction(dim=None if self.dim is None else (self.dim,), keepdim=self.keepdim)._reduced(shape)
+
+
+@register("torch.argmax")
+class ArgMax(_ArgExtreme):
+    """The place of the largest element."""
+
+    def _find(self, input: Array, axis: int) -> Any:
+        return input.argmax(axis)
+
+
+@register("torch.argmin")
+class ArgMin(_ArgExtreme):
+    """The place of the smallest element."""
+
+    def _find(self, input: Array, axis: int) -> Any:
+        return input.argmin(axis)
+
+
+class _Pair(Layer):
+    """Base of layers that give the extreme alone or, where the operator has two outputs, with its place."""
+
+    dim: int | None = None
+    keepdim: bool = False
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        if self._is_alone(input.shape):
+            return input
+        values, places = self._layers()
+        return self._arranged(values.infer(input), lambda: places.infer(input))
+
+    def forward(self, input: Array) -> Any:
+        if self._is_alone(input.shape):
+            return input
+        values, places = self._layers()
+        return self._arranged(values.forward(input), lambda: places.forward(input))
+
+    def flops(self, output: Any, *operands: Any) -> int:
+        return operands[0].size or 0
+
+    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
+        raise NotImplementedError
+
+    def _arranged(self, values: Any, places: Callable[[], Any]) -> Any:
+        return (values, places()) if len(self.annotations.outputs) == 2 else values
+
+    @property
+    def _keepdim(self) -> bool:
+        """Also where pnnx has lost it, of an ONNX reduction over all axes: the result has ones where it has none."""
+        noted = self.annotations.outputs[0] if self.annotations.outputs else None
+        return self.keepdim or (self.dim is None and noted is not None and noted.rank > 0)
+
+    def _is_alone(self, shape: Shape) -> bool:
+        """Whether this is the extreme of a single tensor, element by element, as ONNX may have it."""
+        noted = self.annotations.outputs[0] if len(self.annotations.outputs) == 1 else None
+        return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)
+
+    @property
+    def _dims(self) -> tuple[int, ...] | None:
+        return None if self.dim is None else (self.dim,)
+
+
+@register("torch.max")
+class Max(_Pair):
+    """The largest element of all; or along dim, with its place."""
+
+    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
+        return AMax(dim=self._dims, keepdim=self._keepdim), ArgMax(dim=self.dim, keepdim=self.keepdim)
+
+
+@register("torch.min")
+class Min(_Pair):
+    """The smallest element of all; or along dim, with its place."""
+
+    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
+        return AMin(dim=self._dims, keepdim=self._keepdim), ArgMin(dim=self.dim, keepdim=self.keepdim)
+
+
+@register("aten::max")
+class RawMax(Overloaded):
+    """max(input), max(input, other) or max(input, dim, keepdim)."""
+
+    schemas = {1: (Max, "input"), 2: (PAIRS["maximum"], "input other"), 3: (Max, "input dim keepdim")}
+
+
+@register("aten::min")
+class RawMin(Overloaded):
+    """min(input), min(input, other) or min(input, dim, keepdim)."""
+
+    schemas = {1: (Min, "input"), 2: (PAIRS["minimum"], "input other"), 3: (Min, "input dim keepdim")}
+
+
+@register("aten::aminmax", positional=("input", "dim", "keepdim"))
+class AMinMax(Layer):
+    """The smallest and the largest element, of all or along dim."""
+
+    dim: int | None = None
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        low, high = self._layers()
+        return low.infer(input), high.infer(input)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        low, high = self._layers()
+        return low.forward(input), high.forward(input)
+
+    def _layers(self) -> tuple[AMin, AMax]:
+        dims = None if self.dim is None else (self.dim,)
+        return AMin(dim=dims, keepdim=self.keepdim), AMax(dim=dims, keepdim=self.keepdim)

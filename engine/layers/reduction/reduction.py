@@ -1,0 +1,248 @@
+"""Sums, means and products over axes, and what is computed like them.
+
+Without ``dim``, or with an empty one, all elements are taken. The file drops ``dtype=``: where it annotates another
+dtype for the output than the operator gives of itself, the input is converted first.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import checked_axes, sizes
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import Category, cast, dtype_category, float_dtype
+from engine.tensor import Array, DType, Shape, TensorSpec, dtype_name
+
+INT64: DType = np.dtype(np.int64)
+
+
+class Reduction(Layer):
+    """Base of layers that make one element of many; a subclass says how, and what dtype follows from the input's."""
+
+    dim: tuple[int, ...] | None = None
+    keepdim: bool = False
+    dtype: DType | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._reduced(input.shape), self._result_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        shape, dtype = self._reduced(input.shape), self._result_dtype(input.dtype)
+        with np.errstate(all="ignore"):
+            wide = np.atleast_1d(cast(input, self._working_dtype(input.dtype)))
+            axes = self.axes(input.ndim)
+            result = self._reduce(wide, axes) if axes else wide
+        return cast(np.asarray(result).reshape(sizes(shape)), dtype)
+
+    def flops(self, output: TensorSpec, *operands: Any) -> int:
+        return operands[0].size or 0
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        """The reduction of an array of at least one axis."""
+        raise NotImplementedError
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        """The result's dtype when none is asked for."""
+        return dtype
+
+    def _working_dtype(self, dtype: DType) -> DType:
+        return working_dtype(self._requested or self._natural_dtype(dtype))
+
+    def _result_dtype(self, dtype: DType) -> DType:
+        return self._requested or self._natural_dtype(dtype)
+
+    @cached_property
+    def _requested(self) -> DType | None:
+        """The dtype the model asked for, given or told by the file's annotations."""
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        target = self.annotations.outputs[0] if self.annotations.outputs else None
+        if self.dtype is not None or source is None or target is None:
+            return self.dtype
+        natural = target.dtype if self._refuses(source.dtype) else self._natural_dtype(source.dtype)
+        return target.dtype if self._refuses(source.dtype) or target.dtype != natural else None
+
+    def _refuses(self, dtype: DType) -> bool:
+        """Whether there is no result of this dtype unless another is asked for."""
+        return False
+
+    @property
+    def is_of_nothing(self) -> bool:
+        """Whether an empty dim means no axis, not all of them: the file announces the input's own shape (ONNX)."""
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        target = self.annotations.outputs[0] if self.annotations.outputs else None
+        if self.dim or source is None or target is None:
+            return False
+        return source.shape == target.shape and any(size not in (1, None) for size in source.shape)
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """The axes that are reduced, counted from the front; none where the reduction is of nothing."""
+        if self.is_of_nothing:
+            return ()
+        return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
+
+    def _reduced(self, shape: Shape) -> Shape:
+        axes = self.axes(len(shape))
+        if self.keepdim:
+            return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+        return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
+
+
+def summed_dtype(dtype: DType) -> DType:
+    """What numbers add up to: integers and bools to int64, others to their own dtype."""
+    return INT64 if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
+
+
+def check_ordered(dtype: DType) -> None:
+    """Refuse numbers without an order.
+
+    Raises:
+        ShapeError: for a complex dtype.
+    """
+    if dtype.kind == "c":
+        raise ShapeError("complex numbers have no order", found=dtype_name(dtype), expected="a real dtype")
+
+
+@register("torch.sum")
+class Sum(Reduction):
+    """The sum over dim; integers and bools give int64."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return summed_dtype(dtype)
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.sum(axes, dtype=input.dtype)
+
+
+@register("aten::nansum", positional=("input", "dim", "keepdim", "dtype"))
+class NanSum(Sum):
+    """The sum over dim of all elements that are numbers."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        check_ordered(dtype)
+        return super()._natural_dtype(dtype)
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return super()._reduce(np.where(np.isnan(input), np.zeros((), input.dtype), input), axes)
+
+
+@register("torch.mean")
+class Mean(Reduction):
+    """The mean over dim: NaN of no elements.
+
+    Raises:
+        ShapeError: for integers and bools, unless the file asks for a floating dtype.
+    """
+
+    def _refuses(self, dtype: DType) -> bool:
+        return dtype_category(dtype) in (Category.BOOL, Category.INTEGER)
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        if self._refuses(dtype):
+            raise ShapeError("integers have no mean", found=dtype_name(dtype), expected="a floating or complex dtype")
+        return dtype
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        count = np.prod([input.shape[axis] for axis in axes])
+        return input.sum(axes) / np.asarray(count, input.dtype)
+
+
+@register("aten::nanmean", positional=("input", "dim", "keepdim", "dtype"))
+class NanMean(Mean):
+    """The mean over dim of all elements that are numbers."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        missing = np.isnan(input)
+        total = np.where(missing, np.zeros((), input.dtype), input).sum(axes)
+        return total / (~missing).sum(axes).astype(input.dtype)
+
+
+@register("torch.prod")
+class Prod(Reduction):
+    """The product over dim; integers and bools give int64."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return summed_dtype(dtype)
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return input.prod(axes, dtype=input.dtype)
+
+
+@register("aten::prod")
+class RawProd(Overloaded):
+    """prod(input, dtype) or prod(input, dim, keepdim, dtype)."""
+
+    schemas = {2: (Prod, "input dtype"), 4: (Prod, "input dim keepdim dtype")}
+
+
+@register("torch.logsumexp")
+class LogSumExp(Reduction):
+    """log(sum(exp(x))) over dim, shifted by the maximum so that exp cannot overflow."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return float_dtype(dtype)
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        if input.dtype.kind in "biu":  # of integers, where the result is to be one
+            return np.asarray(self._reduce(input.astype(np.float64), axes)).astype(input.dtype)
+        top = input.max(axes, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isfinite(top), top, np.zeros((), input.dtype))
+        return np.log(np.exp(input - shift).sum(axes)) + shift.reshape(np.delete(shift.shape, axes))
+
+
+class _Test(Reduction):
+    """Base of layers that ask of all elements whether they are zero; bytes give bytes, all others bools."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return dtype if dtype == np.uint8 else np.dtype(np.bool_)
+
+    def _working_dtype(self, dtype: DType) -> DType:
+        return dtype
+
+
+@register("torch.any")
+class AnyTrue(_Test):
+    """Whether any element over dim is not zero."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return (input != 0).any(axes)
+
+
+@register("torch.all")
+class AllTrue(_Test):
+    """Whether no element over dim is zero."""
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return (input != 0).all(axes)
+
+
+@register("aten::any")
+class RawAny(Overloaded):
+    """any(input) or any(input, dim, keepdim)."""
+
+    schemas = {1: (AnyTrue, "input"), 3: (AnyTrue, "input dim keepdim")}
+
+
+@register("aten::all")
+class RawAll(Overloaded):
+    """all(input) or all(input, dim, keepdim)."""
+
+    schemas = {1: (AllTrue, "input"), 3: (AllTrue, "input dim keepdim")}
+
+
+@register("torch.count_nonzero", "aten::count_nonzero")
+class CountNonZero(_Test):
+    """The number of elements over dim that are not zero."""
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return INT64
+
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
+        return np.count_nonzero(input, axes)

@@ -1,0 +1,163 @@
+"""Running sums, products and extremes along one axis, and differences between neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.precision import working_dtype
+from engine.layers.reduction.reduction import INT64, check_ordered, summed_dtype
+from engine.layers.shape.join import Cat
+from engine.promotion import Category, cast, dtype_category
+from engine.stopping import wanted
+from engine.tensor import Array, DType, TensorSpec, dtype_name
+
+
+class _Scan(Layer):
+    """Base of layers whose every element depends on those before it; the file drops ``dtype=``, see reduction."""
+
+    dim: int
+    dtype: DType | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        checked_axis(self.dim, input.rank)
+        return TensorSpec(input.shape, self._result_dtype(input.dtype))
+
+    def forward(self, input: Array) -> Array:
+        axis, dtype = checked_axis(self.dim, input.ndim), self._result_dtype(input.dtype)
+        with np.errstate(all="ignore"):
+            result = self._scan(np.atleast_1d(cast(input, working_dtype(dtype))), axis)
+        return cast(result.reshape(input.shape), dtype)
+
+    def _scan(self, input: Array, axis: int) -> Array:
+        raise NotImplementedError
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        return summed_dtype(dtype)
+
+    def _result_dtype(self, dtype: DType) -> DType:
+        source = self.annotations.inputs[0] if self.annotations.inputs else None
+        target = self.annotations.outputs[0] if self.annotations.outputs else None
+        if self.dtype is None and source is not None and target is not None:
+            return target.dtype if target.dtype != self._natural_dtype(source.dtype) else self._natural_dtype(dtype)
+        return self.dtype or self._natural_dtype(dtype)
+
+
+@register("torch.cumsum", positional=("input", "dim", "dtype"))
+class CumSum(_Scan):
+    """out[i] = in[0] + ... + in[i]; integers and bools give int64."""
+
+    dim: int
+
+    def _scan(self, input: Array, axis: int) -> Array:
+        return input.cumsum(axis, dtype=input.dtype)
+
+
+@register("torch.cumprod", positional=("input", "dim", "dtype"))
+class CumProd(_Scan):
+    """out[i] = in[0] * ... * in[i]; integers and bools give int64."""
+
+    dim: int
+
+    def _scan(self, input: Array, axis: int) -> Array:
+        return input.cumprod(axis, dtype=input.dtype)
+
+
+@register("aten::logcumsumexp")
+class LogCumSumExp(_Scan):
+    """out[i] = log(exp(in[0]) + ... + exp(in[i])), without overflow."""
+
+    dim: int
+
+    def _natural_dtype(self, dtype: DType) -> DType:
+        if dtype_category(dtype) is not Category.FLOATING:
+            raise ShapeError("only floating tensors can be summed in logarithms", found=dtype_name(dtype))
+        return dtype
+
+    def _scan(self, input: Array, axis: int) -> Array:
+        return np.asarray(np.logaddexp.accumulate(input, axis))
+
+
+class _RunningExtreme(Layer):
+    """Base of layers that give the extreme so far and where it was: NaN stays, of equal elements the last counts."""
+
+    dim: int
+
+    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        check_ordered(input.dtype)
+        checked_axis(self.dim, input.rank)
+        return input, TensorSpec(input.shape, INT64)
+
+    def forward(self, input: Array) -> tuple[Array, Array]:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        axis = checked_axis(self.dim, input.ndim)
+        wide = np.atleast_1d(cast(input, working_dtype(input.dtype)))
+        values = np.asarray(self._accumulate(wide, axis))
+        places = np.arange(wide.shape[axis]).reshape(replaced((1,) * wide.ndim, axis, -1))  # type: ignore[arg-type]
+        reached = (wide == values) | (np.isnan(wide) if wide.dtype.kind == "f" else False)
+        indices = np.maximum.accumulate(np.where(reached, places, 0), axis)
+        return cast(values, input.dtype).reshape(input.shape), indices.reshape(input.shape)
+
+    def _accumulate(self, input: Array, axis: int) -> Any:
+        raise NotImplementedError
+
+
+@register("torch.cummax", "aten::cummax")
+class CumMax(_RunningExtreme):
+    """The largest element so far, and its place."""
+
+    dim: int
+
+    def _accumulate(self, input: Array, axis: int) -> Any:
+        return np.maximum.accumulate(input, axis)
+
+
+@register("torch.cummin", "aten::cummin")
+class CumMin(_RunningExtreme):
+    """The smallest element so far, and its place."""
+
+    dim: int
+
+    def _accumulate(self, input: Array, axis: int) -> Any:
+        return np.minimum.accumulate(input, axis)
+
+
+@register("torch.diff", "aten::diff", positional=("input", "n", "dim", "prepend", "append"))
+class Diff(Layer):
+    """out[i] = in[i + 1] - in[i], n times over; prepend and append lengthen the axis first. Bools are xor-ed."""
+
+    n: int = 1
+    dim: int = -1
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise ParameterError("n must not be negative", found=self.n)
+
+    def infer(
+        self, input: TensorSpec, prepend: TensorSpec | None = None, append: TensorSpec | None = None
+    ) -> TensorSpec:
+        if input.rank == 0:
+            raise ShapeError("a 0-dim tensor has no neighbours")
+        axis = checked_axis(self.dim, input.rank)
+        joined = Cat(dim=axis)._joined_spec([each for each in (prepend, input, append) if each is not None])
+        length = joined.shape[axis]
+        return TensorSpec(
+            replaced(joined.shape, axis, None if length is None else max(length - self.n, 0)), joined.dtype
+        )
+
+    def forward(self, input: Array, prepend: Array | None = None, append: Array | None = None) -> Array:
+        parts = [each for each in (prepend, input, append) if each is not None]
+        self.infer(TensorSpec(input.shape, input.dtype))
+        axis = checked_axis(self.dim, input.ndim)
+        joined = Cat(dim=axis).forward(*parts)
+        with np.errstate(all="ignore"):
+            for _ in wanted(range(min(self.n, joined.shape[axis]))):
+                joined = np.diff(joined, axis=axis)
+            return np.asarray(joined)

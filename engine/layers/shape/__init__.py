@@ -1,0 +1,1 @@
+"""The same elements under another shape, in another order, joined or cut."""

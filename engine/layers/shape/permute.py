@@ -1,0 +1,177 @@
+"""Operators that reorder elements along axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import checked_axes, checked_order
+from engine.layers.operands.axis import checked_axis
+from engine.layers.shape.shape import Rearrangement
+from engine.tensor import Array, TensorSpec
+
+
+class _Permutation(Rearrangement):
+    """Base of layers that reorder the axes."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(tuple(input.shape[axis] for axis in self._order(input.rank)), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.transpose(self._order(input.ndim))
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+@register("Tensor.permute", "torch.permute")
+class Permute(_Permutation):
+    """Axis i of the result is axis dims[i] of the input."""
+
+    dims: tuple[int, ...]
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        return checked_order(self.dims, rank)
+
+
+@register("torch.transpose")
+class Transpose(_Permutation):
+    """Axes dim0 and dim1 exchanged."""
+
+    dim0: int
+    dim1: int
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        first, second = checked_axis(self.dim0, rank), checked_axis(self.dim1, rank)
+        swapped = {first: second, second: first}
+        return tuple(swapped.get(axis, axis) for axis in range(rank))
+
+
+@register("torch.t")
+class MatrixTranspose(_Permutation):
+    """The transpose of a matrix; vectors and 0-dim tensors stay as they are."""
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        if rank > 2:
+            raise ShapeError("only matrices can be transposed with t()", found=f"{rank} dimensions", expected="2")
+        return tuple(reversed(range(rank)))
+
+
+@register("aten::numpy_T")
+class Reversal(_Permutation):
+    """All axes in reverse order."""
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        return tuple(reversed(range(rank)))
+
+
+@register("aten::mT")
+class BatchTranspose(_Permutation):
+    """The last two axes exchanged."""
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        if rank < 2:
+            raise ShapeError("a matrix is needed", found=f"{rank} dimensions", expected="at least 2")
+        return (*range(rank - 2), rank - 1, rank - 2)
+
+
+@register("aten::mH")
+class Adjoint(BatchTranspose):
+    """The last two axes exchanged and every element conjugated."""
+
+    def forward(self, input: Array) -> Array:
+        transposed = super().forward(input)
+        return transposed.conj() if input.dtype.kind == "c" else transposed
+
+
+@register("aten::movedim", positional=("input", "source", "destination"))
+class MoveDim(_Permutation):
+    """Axis source[i] moves to place destination[i]; the others keep their order."""
+
+    source: tuple[int, ...]
+    destination: tuple[int, ...]
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        source, destination = checked_axes(self.source, rank), checked_axes(self.destination, rank)
+        if len(source) != len(destination):
+            raise ShapeError("source and destination differ in length", found=f"{len(source)} and {len(destination)}")
+        moved = dict(zip(destination, source, strict=True))
+        rest = iter(axis for axis in range(rank) if axis not in source)
+        return tuple(moved[axis] if axis in moved else next(rest) for axis in range(rank))
+
+
+class _Mirror(Rearrangement):
+    """Base of layers whose output has the input's shape."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        self._axes(input.rank)
+        return input
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+@register("torch.flip")
+class Flip(_Mirror):
+    """Elements in reverse order along dims."""
+
+    dims: tuple[int, ...]
+
+    def forward(self, input: Array) -> Array:
+        return np.asarray(np.flip(input, self._axes(input.ndim)))
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        return checked_axes(self.dims, rank) if rank else ()
+
+
+@register("aten::fliplr", presets={"dims": (1,)})
+@register("aten::flipud", presets={"dims": (0,)})
+class FlipOne(Flip):
+    """Columns, or rows, in reverse order."""
+
+
+@register("torch.roll")
+class Roll(_Mirror):
+    """Elements moved by shifts along dims, those pushed out coming in at the other end.
+
+    Without dims the elements are moved as if they were one row.
+    """
+
+    shifts: tuple[int, ...]
+    dims: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.shifts) != len(self.dims or (0,)):
+            raise ParameterError(
+                "shifts and dims differ in length", found=len(self.shifts), expected=len(self.dims or (0,))
+            )
+
+    def forward(self, input: Array) -> Array:
+        axes = self._axes(input.ndim)
+        return np.roll(input, self.shifts, axes) if axes else np.roll(input, self.shifts[0])
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(checked_axis(dim, rank) for dim in self.dims or ()) if rank else ()
+
+
+@register("aten::rot90")
+class Rot90(Rearrangement):
+    """A plane turned by k quarter turns, from the first of dims towards the second."""
+
+    k: int = 1
+    dims: tuple[int, ...] = (0, 1)
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        first, second = self._axes(input.rank)
+        swapped = {first: second, second: first} if self.k % 2 else {}
+        return TensorSpec(tuple(input.shape[swapped.get(axis, axis)] for axis in range(input.rank)), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return np.rot90(input, self.k, self._axes(input.ndim))
+
+    def _axes(self, rank: int) -> tuple[int, int]:
+        axes = checked_axes(self.dims, rank)
+        if len(axes) != 2:
+            raise ShapeError("a rotation takes a plane", found=list(self.dims), expected="two dims")
+        return axes[0], axes[1]

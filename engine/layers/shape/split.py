@@ -1,0 +1,237 @@
+"""Operators with several pieces of one tensor as their outputs.
+
+The converter lists the pieces as outputs of their own; an operator with one output without annotation gives all
+pieces as a list instead, which a ``prim::ListUnpack`` takes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import replaced
+from engine.layers.operands.axis import checked_axis
+from engine.layers.shape.shape import Rearrangement
+from engine.limits import MAX_ITEMS, check_steps
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec
+
+
+class _Pieces(Rearrangement):
+    """Base of layers that cut an axis; a subclass says how long the pieces are.
+
+    An ONNX file need not name the axis, which is then the first; the converter writes None.
+    """
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def _cut_spec(self, input: TensorSpec, dim: int | None) -> Any:
+        axis = checked_axis(dim or 0, max(input.rank, 1))
+        lengths = self._lengths(_length(input.shape, axis))
+        if lengths is None:
+            return UNKNOWN
+        return self._arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
+
+    def _cut(self, input: Array, dim: int | None) -> Any:
+        axis = checked_axis(dim or 0, max(input.ndim, 1))
+        lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
+        lead = (slice(None),) * axis
+        starts = self._starts(lengths, input.shape[axis])
+        pieces = [input[(*lead, slice(start, start + n))] for start, n in zip(starts, lengths, strict=True)]
+        return self._arranged(pieces)
+
+    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+        """Where the pieces begin: each where the one before it ends."""
+        return [0, *accumulate(lengths)][:-1]
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        """The pieces' lengths, open where the axis is; None when not even their number is known."""
+        raise NotImplementedError
+
+    def _open(self) -> Sequence[Dim] | None:
+        return None if self._gives_list else (None,) * len(self.annotations.outputs)
+
+    @property
+    def _gives_list(self) -> bool:
+        return self.annotations.outputs in ((), (None,))
+
+    def _arranged(self, pieces: list[Any]) -> Any:
+        if self._gives_list:
+            return pieces
+        if len(pieces) != len(self.annotations.outputs):
+            raise ShapeError("the number of pieces differs", found=len(pieces), expected=len(self.annotations.outputs))
+        return pieces[0] if len(pieces) == 1 else tuple(pieces)
+
+
+def _length(shape: Shape, axis: int) -> Dim:
+    if not shape:
+        raise ShapeError("a 0-dim tensor has no axis to cut")
+    return shape[axis]
+
+
+@register("torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+class Split(_Pieces):
+    """Pieces of one size along dim, the last possibly shorter; or of the sizes given; or, without any (ONNX), equal.
+
+    Raises:
+        ShapeError: the sizes given do not add up to the axis.
+    """
+
+    split_size_or_sections: int | tuple[Dim, ...] | None
+    dim: int | None = 0
+
+    def infer(self, tensor: TensorSpec) -> Any:
+        return self._cut_spec(tensor, self.dim)
+
+    def forward(self, tensor: Array) -> Any:
+        return self._cut(tensor, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        sizes = self.split_size_or_sections
+        if isinstance(sizes, tuple) and sizes:
+            return _checked_sections(sizes, length)
+        if sizes is None or isinstance(sizes, tuple):
+            return self._equal_pieces(length)
+        if sizes < 0 or (sizes == 0 and length):
+            raise ParameterError("split size must be positive", found=sizes)
+        if length is None:
+            pieces = self._open()
+            return None if pieces is None else (sizes,) * (len(pieces) - 1) + (None,)
+        return _even_pieces(length, sizes)
+
+    def _equal_pieces(self, length: Dim) -> Sequence[Dim] | None:
+        """As many as there are outputs; where they cannot be equal the last is shorter."""
+        count = len(self.annotations.outputs)
+        if self._gives_list and not (self.annotations.outputs and length is None):
+            raise ParameterError("split without sizes needs an output for every piece", found="one output, a list")
+        if length is None:
+            return self._open()
+        size = -(-length // count)
+        if size * (count - 1) > length:
+            raise ShapeError("an axis cannot be cut into so many equal pieces", found=f"{count} of {length}")
+        return [size] * (count - 1) + [length - size * (count - 1)]
+
+
+def _even_pieces(length: int, size: int) -> list[int]:
+    count = max(-(-length // size), 1) if size else 1
+    check_steps(count, "pieces", MAX_ITEMS)
+    return [size] * (count - 1) + [length - size * (count - 1)]
+
+
+def _checked_sections(sizes: Shape, length: Dim) -> Shape:
+    known = [size for size in sizes if size is not None]
+    if min(known, default=0) < 0:
+        raise ParameterError("sections must not be negative", found=list(sizes))
+    if length is not None and len(known) == len(sizes) and sum(known) != length:
+        raise ShapeError("sections do not add up", found=f"{list(sizes)}", expected=f"a sum of {length}")
+    return sizes
+
+
+@register("torch.chunk", "aten::unsafe_chunk")
+class Chunk(_Pieces):
+    """At most so many pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
+
+    chunks: int
+    dim: int | None = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._cut_spec(input, self.dim)
+
+    def forward(self, input: Array) -> Any:
+        return self._cut(input, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        if self.chunks < 1:
+            raise ParameterError("chunks must be positive", found=self.chunks)
+        if length is None:
+            return self._open()
+        check_steps(0 if length else self.chunks, "pieces", MAX_ITEMS)
+        return _even_pieces(length, -(-length // self.chunks)) if length else [0] * self.chunks
+
+
+@register("torch.tensor_split")
+class TensorSplit(_Pieces):
+    """Exactly so many pieces along dim, the first ones longer by one; or cut before every index given."""
+
+    sections: int | None = None
+    indices: tuple[int, ...] | None = None
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._cut_spec(input, self.dim)
+
+    def forward(self, input: Array) -> Any:
+        return self._cut(input, self.dim)
+
+    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+        if self.indices is not None:
+            if length is None:
+                return (None,) * (len(self.indices) + 1)
+            return [max(end - start, 0) for start, end in pairwise([0, *_cuts(self.indices, length), length])]
+        if self.sections is None or self.sections < 1:
+            raise ParameterError("sections must be positive", found=self.sections)
+        check_steps(self.sections, "pieces", MAX_ITEMS)
+        if length is None:
+            return (None,) * self.sections
+        short, longer = divmod(length, self.sections)
+        return [short + 1] * longer + [short] * (self.sections - longer)
+
+    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+        return super()._starts(lengths, length) if self.indices is None else [0, *_cuts(self.indices, length)]
+
+
+def _cuts(indices: Sequence[int], length: int) -> list[int]:
+    """Places of the cuts, brought into the axis; they may go backwards."""
+    return [slice(index, None).indices(length)[0] for index in indices]
+
+
+@register("aten::hsplit", presets={"axis": 1})
+@register("aten::vsplit", presets={"axis": 0})
+@register("aten::dsplit", presets={"axis": 2})
+class AxisSplit(Rearrangement):
+    """As tensor_split along a fixed axis, which the sections must divide; hsplit cuts vectors along their only one."""
+
+    indices_or_sections: int | tuple[int, ...]
+    axis: int
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        return self._split(input.shape).infer(input)
+
+    def forward(self, input: Array) -> Any:
+        return self._split(input.shape).forward(input)
+
+    def _split(self, shape: Shape) -> TensorSplit:
+        axis, cuts = min(self.axis, len(shape) - 1), self.indices_or_sections
+        if isinstance(cuts, tuple):
+            return TensorSplit(indices=cuts, dim=axis, annotations=self.annotations)
+        length = _length(shape, axis)
+        if cuts < 1 or (length is not None and length % cuts):
+            raise ShapeError("the axis cannot be cut evenly", found=f"{length} by {cuts}")
+        return TensorSplit(sections=cuts, dim=axis, annotations=self.annotations)
+
+
+@register("torch.unbind")
+class Unbind(_Pieces):
+    """The slices along dim, without that axis."""
+
+    dim: int = 0
+
+    def infer(self, input: TensorSpec) -> Any:
+        axis = checked_axis(self.dim, input.rank)
+        count = _length(input.shape, axis)
+        if count is None and self._gives_list:
+            return UNKNOWN
+        check_steps(count or 0, "slices", MAX_ITEMS)
+        slice = TensorSpec(replaced(input.shape, axis), input.dtype)
+        return self._arranged([slice] * (len(self.annotations.outputs) if count is None else count))
+
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim, input.ndim)
+        check_steps(_length(input.shape, axis) or 0, "slices", MAX_ITEMS)
+        return self._arranged(list(np.moveaxis(input, axis, 0)))

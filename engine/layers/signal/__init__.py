@@ -1,0 +1,1 @@
+"""Frames, windows and spectra of signals."""

@@ -1,0 +1,1 @@
+"""Images resampled, and regions of them."""

@@ -1,0 +1,222 @@
+"""Images made larger or smaller."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import ClassVar, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_match
+from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import REAL, Operand, check_rank, tensor
+from engine.layers.vision.interpolation import (
+    ANTIALIASED,
+    KERNELS,
+    Kernel,
+    Taps,
+    cubic,
+    find_step,
+    nearest_exact,
+    resample,
+    resample_uint8,
+)
+from engine.promotion import Category, cast, dtype_category
+from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape, product
+
+_RANKS: Final = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
+LEAST, MOST = 1e-30, 1e30
+_UINT8: Final = np.dtype(np.uint8)
+
+
+@register("nn.Upsample", "F.upsample", "F.interpolate")
+@register("nn.UpsamplingNearest2d", "F.upsample_nearest")
+@register("nn.UpsamplingBilinear2d", "F.upsample_bilinear", presets={"mode": "bilinear", "align_corners": True})
+class Resample(Layer):
+    """The spatial axes resampled to a size, or by a factor.
+
+    Parameters:
+        size: one number an axis, or one for all; else floor(L * scale_factor) each.
+        mode: nearest, nearest-exact, linear (3 dimensions), bilinear, bicubic (4) or trilinear (5).
+        align_corners: let the corner elements meet; else the corners of the corner elements do.
+        recompute_scale_factor: take the scale from the sizes, not from scale_factor.
+    Shapes:
+        input (N, C, *S)  ->  (N, C, *size)
+    Dtypes:
+        floating, and uint8, whose result is rounded.
+    Raises:
+        ParameterError: for an unknown mode, or when neither or both of size and scale_factor are given.
+        ShapeError: when the input's rank does not suit the mode, or the output would be empty.
+    Source:
+        torch.nn.functional.interpolate.
+    """
+
+    kernels: ClassVar[Mapping[str, Kernel]] = KERNELS
+
+    size: tuple[Dim, ...] = ()
+    scale_factor: tuple[float, ...] = ()
+    mode: str = "nearest"
+    align_corners: bool | None = None
+    recompute_scale_factor: bool | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def __post_init__(self) -> None:
+        if self.mode not in self.kernels:
+            raise ParameterError("unknown mode", found=self.mode, expected=", ".join(self.kernels))
+        if bool(self.size) == bool(self.scale_factor):
+            found = "both" if self.size else "neither"
+            raise ParameterError("size and scale_factor", found=found, expected="one of them")
+        if any(not 0 < factor < math.inf for factor in self.scale_factor):
+            raise ParameterError("scale_factor must be positive", found=list(self.scale_factor))
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec = tensor(input, "input", REAL)
+        if spec.dtype.kind in "iu" and spec.dtype != _UINT8:
+            raise ShapeError("input has the wrong dtype", found=dtype_name(spec.dtype), expected="floating or uint8")
+        check_rank(spec, *_RANKS.get(self.mode, (3, 4, 5)))
+        if 0 in spec.shape[1:]:
+            raise ShapeError("input is empty", found=format_shape(spec.shape))
+        return TensorSpec((*spec.shape[:2], *self._output_sizes(spec.shape)), spec.dtype)
+
+    def _output_sizes(self, shape: Shape) -> Shape:
+        sizes = shape[2:]
+        if self.size:
+            wanted = self.size * len(sizes) if len(self.size) == 1 else self._spatial(shape)
+        else:
+            factors = self._factors(len(sizes))
+            wanted = tuple(_scaled(size, factor) for size, factor in zip(sizes, factors, strict=True))
+        if len(wanted) != len(sizes) or any(size is not None and size < 1 for size in wanted):
+            expected = f"{len(sizes)} positive sizes"
+            raise ShapeError("cannot resample to this size", found=format_shape(wanted), expected=expected)
+        return wanted
+
+    def _spatial(self, shape: Shape) -> Shape:
+        """The sizes of the spatial axes; ONNX's Resize comes with those of all axes, or with their factors."""
+        if len(self.size) != len(shape):
+            return self.size
+        noted = self.annotations.inputs[1] if len(self.annotations.inputs) == 2 else None
+        if noted is not None and dtype_category(noted.dtype) is Category.FLOATING:
+            rows = zip(shape, self.size, strict=True)
+            full: Shape = tuple(None if None in (size, factor) else product((size, factor)) for size, factor in rows)
+        else:
+            full = self.size
+        if not may_match(full[:2], shape[:2]):
+            raise ShapeError(
+                "only spatial axes can be resampled", found=format_shape(full), expected=format_shape(shape)
+            )
+        return full[2:]
+
+    def _factors(self, rank: int) -> list[float]:
+        factors = self.scale_factor * rank if len(self.scale_factor) == 1 else self.scale_factor
+        if len(factors) != rank:
+            raise ShapeError("scale_factor does not fit the input", found=list(factors), expected=f"{rank} factors")
+        return [as_written(factor) for factor in factors]
+
+    def forward(self, input: Array) -> Array:
+        sizes = self.infer(input).shape[2:]
+        x = input if input.dtype == _UINT8 else widened(input)
+        combine = resample_uint8 if input.dtype == _UINT8 else resample
+        with np.errstate(all="ignore"):
+            for axis, taps in reversed(self.taps(x, sizes)):
+                x = combine(x, axis, taps)
+        return cast(x, input.dtype)
+
+    def taps(self, x: Array, shape: Shape) -> list[tuple[int, Taps]]:
+        """(axis, what its new elements are made of) of each spatial axis."""
+        counts = [count or 0 for count in shape]
+        is_wide = x.dtype in (np.float64, _UINT8) and not self.mode.startswith("nearest")
+        dtype, align = np.dtype(np.float64 if is_wide else np.float32), bool(self.align_corners)
+        taps = []
+        for axis, (count, scale) in enumerate(zip(counts, self.scales(len(counts)), strict=True), start=2):
+            size = x.shape[axis]
+            step = find_step(size, count, None if self._goes_by_size(x, axis, counts) else scale, align, dtype)
+            taps.append((axis, self.kernels[self.mode](size, count, step, align)))
+        return taps
+
+    def _goes_by_size(self, x: Array, axis: int, counts: Sequence[int]) -> bool:
+        """Whether PyTorch ignores a scale that does not quite fit the sizes: 1.1 from 4 to 4."""
+        size, count = x.shape[axis], counts[axis - 2]
+        if self.mode == "nearest":  # in its kernel for small images only
+            return len(counts) == 2 and sum(counts) <= 128 and count in (size, 2 * size)
+        kernel = self.kernels[self.mode]
+        is_scaled = kernel is nearest_exact or (kernel is cubic and x.dtype != _UINT8)
+        return count == size and not is_scaled
+
+    def scales(self, rank: int) -> list[float | None]:
+        """The factor of each axis, None where the sizes decide."""
+        if self.size or self.recompute_scale_factor:
+            return [None] * rank
+        return list(self._factors(rank))
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        """A multiplication and an addition for each tap of each axis; none where elements are only picked."""
+        taps = {"linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 4}.get(self.mode, 0)
+        return 2 * taps * (output.rank - 2) * (output.size or 0)
+
+
+class Antialiased(Resample):
+    """Resampling with a kernel as wide as the new elements are apart; bilinear or bicubic (a = -0.5).
+
+    Source:
+        torch.nn.functional.interpolate with antialias=True.
+    """
+
+    kernels = ANTIALIASED
+
+    mode: str = "bilinear"
+    scale_h: float | None = None
+    scale_w: float | None = None
+
+    def scales(self, rank: int) -> list[float | None]:
+        """The factor of each axis, None where the sizes decide."""
+        given = [None if factor is None else as_written(factor) for factor in (self.scale_h, self.scale_w)]
+        return given if self.size else super().scales(rank)
+
+
+class _AntialiasedBicubic(Antialiased):
+    mode: str = "bicubic"
+
+
+@register("aten::_upsample_bilinear2d_aa")
+class AntialiasedBilinear2d(Overloaded):
+    """Antialiased bilinear resampling: the size with factors an axis, or the factors."""
+
+    schemas = {
+        4: (Antialiased, "input size align_corners scale_factor"),
+        5: (Antialiased, "input size align_corners scale_h scale_w"),
+    }
+
+
+@register("aten::_upsample_bicubic2d_aa")
+class AntialiasedBicubic2d(Overloaded):
+    """Antialiased bicubic resampling: the size with factors an axis, or the factors."""
+
+    schemas = {
+        4: (_AntialiasedBicubic, "input size align_corners scale_factor"),
+        5: (_AntialiasedBicubic, "input size align_corners scale_h scale_w"),
+    }
+
+
+def as_written(scale: float) -> float:
+    """A factor before the converter rounded it to float32: a simple fraction if that is what it rounds from.
+
+    Without it 0.7 * 10 would be 6.9999998, and a pixel would be lost.
+    """
+    if not LEAST < scale < MOST:  # no fraction of small numbers, and no float32
+        return scale
+    simple = float(Fraction(scale).limit_denominator(1000))
+    return simple if np.float32(simple) == np.float32(scale) else scale
+
+
+def _scaled(size: Dim, factor: float) -> Dim:
+    if size is None:
+        return None
+    if not math.isfinite(size * factor):
+        raise ShapeError("cannot resample to this size", found=f"{size} times {factor}")
+    return math.floor(size * factor)

@@ -1,0 +1,169 @@
+"""Regions of interest, cut out at a fixed size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axis import may_equal
+from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import FLOATING, Operand, check_rank, spread, tensor
+from engine.layers.vision.grid import check_same_dtype
+from engine.promotion import cast
+from engine.stopping import wanted
+from engine.tensor import Array, TensorSpec, format_shape
+
+MOST_SAMPLES = 256
+"""On an axis of a bin, which is a numpy expression each."""
+_ARGUMENTS = ("input", "rois", "spatial_scale", "output_height", "output_width", "sampling_ratio", "aligned")
+
+
+@register("torchvision.ops.RoIAlign")
+@register(
+    "pnnx.custom_op.torchvision.roi_align",
+    positional=_ARGUMENTS,
+    renamed={f"arg_{place}": name for place, name in enumerate(_ARGUMENTS)},
+)
+class RoIAlign(Layer):
+    """Each region divided into bins, each bin the mean of bilinear samples on a regular grid inside it.
+
+    Shapes:
+        input (N, C, H, W), rois (R, 5) of (batch, x1, y1, x2, y2)  ->  (R, C, *output_size)
+    Dtypes:
+        floating, both alike.
+    Parameters:
+        output_size: height and width, or one for both; output_height and output_width in the custom operator.
+        spatial_scale: from the rois' coordinates to the input's.
+        sampling_ratio: samples a bin and axis; when not positive, ceil(roi size / output size) of each region.
+        aligned: shift by half an element, so that coordinates refer to elements' centres.
+    Raises:
+        ShapeError: when rois are not rows of 5, or name an image outside the batch.
+    Source:
+        torchvision.ops.roi_align; torchvision/csrc/ops/cpu/roi_align_kernel.cpp.
+    """
+
+    loops = True
+
+    output_size: tuple[int, ...] = ()
+    output_height: int = 0
+    output_width: int = 0
+    spatial_scale: float = 1.0
+    sampling_ratio: int = -1
+    aligned: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.sizes
+        if self.sampling_ratio > MOST_SAMPLES:
+            raise ParameterError(
+                "sampling_ratio is too large", found=self.sampling_ratio, expected=f"at most {MOST_SAMPLES}"
+            )
+        if not math.isfinite(self.spatial_scale):
+            raise ParameterError("spatial_scale is not finite", found=self.spatial_scale)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bins of a region: rows and columns."""
+        rows, cols = spread(self.output_size or (self.output_height, self.output_width), 2, "output_size")
+        return rows, cols
+
+    def infer(self, input: Operand, rois: Operand) -> TensorSpec:
+        spec, regions = tensor(input, "input", FLOATING), tensor(rois, "rois", FLOATING)
+        check_rank(spec, 4)
+        check_same_dtype(spec, regions, "rois")
+        if regions.rank != 2 or not may_equal(regions.shape[1], 5):
+            raise ShapeError("rois are not rows of 5", found=format_shape(regions.shape), expected="[?, 5]")
+        if 0 in spec.shape[1:]:
+            raise ShapeError("input is empty", found=format_shape(spec.shape))
+        return TensorSpec((regions.shape[0], spec.shape[1], *self.sizes), spec.dtype)
+
+    def forward(self, input: Array, rois: Array) -> Array:
+        shape: Any = self.infer(input, rois).shape
+        image, regions = widened(input), widened(rois)
+        result = np.zeros(shape, image.dtype)
+        with np.errstate(all="ignore"):
+            images = _batch_indices(regions, len(image))
+            starts, bins = self._bins(regions)
+            samples = self._samples(bins)
+            for count in wanted(np.unique(samples, axis=0)):  # regions that take the same number of samples go together
+                some = np.flatnonzero((samples == count).all(axis=1))
+                result[some] = _means(image, images[some], starts[some], bins[some], self.sizes, count)
+        return cast(result, input.dtype)
+
+    def _bins(self, rois: Array) -> tuple[Array, Array]:
+        """(R, 2) of (y, x): where each region starts, and the size of its bins."""
+        scale, offset = rois.dtype.type(self.spatial_scale), rois.dtype.type(0.5 if self.aligned else 0)
+        starts = rois[:, [2, 1]] * scale - offset
+        extents = rois[:, [4, 3]] * scale - offset - starts
+        if not self.aligned:
+            extents = np.maximum(extents, 1)
+        return starts, extents / np.array(self.sizes, rois.dtype)
+
+    def _samples(self, bins: Array) -> Array:
+        """(R, 2): the number of samples in a bin on each axis."""
+        if self.sampling_ratio > 0:
+            return np.full(bins.shape, self.sampling_ratio)
+        samples = np.maximum(np.ceil(bins), 0)
+        if not (samples.prod(axis=-1) <= MOST_SAMPLES**2).all():  # of regions that are not finite neither
+            found = f"up to {samples.max(initial=0):g} on an axis"
+            raise ShapeError("a roi takes too many samples", found=found, expected=f"at most {MOST_SAMPLES**2:,} a bin")
+        return samples.astype(np.int64)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        """Four multiplications and additions for each sample of each bin."""
+        return 8 * max(self.sampling_ratio, 1) ** 2 * (output.size or 0)
+
+
+def _batch_indices(rois: Array, n: int) -> Array:
+    images = rois[:, 0].astype(np.int64)
+    if len(images) and not 0 <= images.min() <= images.max() < n:
+        found = f"images {images.min()} to {images.max()}"
+        raise ShapeError("a roi lies outside the batch", found=found, expected=f"0 to {n - 1}")
+    return images
+
+
+def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple[int, int], samples: Array) -> Array:
+    """The bins of regions that take the same number of samples.  -> (R, C, *sizes)"""
+    total = np.zeros((len(images), image.shape[1], *sizes), image.dtype)
+    for down, right in wanted(np.ndindex(*samples)):
+        rows = _positions(starts[:, 0], bins[:, 0], sizes[0], (down + 0.5) / samples[0])
+        cols = _positions(starts[:, 1], bins[:, 1], sizes[1], (right + 0.5) / samples[1])
+        total += _bilinear(image, images, rows, cols)
+    total /= max(samples.prod(), 1)
+    return total
+
+
+def _positions(start: Array, bin_size: Array, bins: int, fraction: float) -> Array:
+    """(R, bins): a fraction into every bin of an axis."""
+    steps = np.arange(bins, dtype=start.dtype) + start.dtype.type(fraction)
+    positions: Array = start[:, None] + steps * bin_size[:, None]
+    return positions
+
+
+def _bilinear(image: Array, images: Array, rows: Array, cols: Array) -> Array:
+    """Values at the crossings of rows (R, PH) and columns (R, PW) of some images.  -> (R, C, PH, PW)"""
+    (top, bottom, down, has_row), (left, right, along, has_col) = (
+        _neighbours(positions, size) for positions, size in zip((rows, cols), image.shape[2:], strict=True)
+    )
+    down, along = down[:, :, None, None], along[:, None, :, None]
+
+    def corner(row: Array, col: Array) -> Array:
+        picked: Array = image[images[:, None, None], :, row[:, :, None], col[:, None, :]]  # (R, PH, PW, C)
+        return picked
+
+    upper = corner(top, left) * (1 - along) + corner(top, right) * along
+    lower = corner(bottom, left) * (1 - along) + corner(bottom, right) * along
+    counts = (has_row[:, :, None] & has_col[:, None, :])[..., None]
+    return np.moveaxis(np.where(counts, upper * (1 - down) + lower * down, 0), -1, 1)
+
+
+def _neighbours(position: Array, size: int) -> tuple[Array, Array, Array, Array]:
+    """The element before, the one after, how far between them, and whether the position counts: up to one outside."""
+    counts = (position >= -1) & (position <= size)
+    inside = np.clip(np.where(counts, position, 0), 0, size - 1)
+    before = inside.astype(np.int64)
+    return before, np.minimum(before + 1, size - 1), inside - before.astype(inside.dtype), counts

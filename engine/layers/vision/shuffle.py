@@ -1,0 +1,139 @@
+"""Moves between channels and space, and among channels; no value changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.spatial import Operand, tensor
+from engine.tensor import Array, Dim, TensorSpec, format_shape
+
+
+class _Shuffle(Layer):
+    """Base of layers that only move elements."""
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return 0
+
+
+@register("nn.PixelShuffle", "F.pixel_shuffle")
+class PixelShuffle(_Shuffle):
+    """Every r*r channels become a block of r x r pixels: y[c, h*r + i, w*r + j] = x[c*r*r + i*r + j, h, w].
+
+    Shapes:
+        input (*, C*r*r, H, W)  ->  (*, C, H*r, W*r), r = upscale_factor
+    Dtypes:
+        any.
+    Raises:
+        ShapeError: when the channels cannot be divided.
+    Source:
+        torch.nn.PixelShuffle.
+    """
+
+    upscale_factor: int
+
+    def __post_init__(self) -> None:
+        _check_positive("upscale_factor", self.upscale_factor)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec, r = _image(input), self.upscale_factor
+        *lead, c, h, w = spec.shape
+        channels = _divided(c, r * r, "channels")
+        return TensorSpec((*lead, channels, _times(h, r), _times(w, r)), spec.dtype)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        *lead, c, h, w = input.shape
+        r = self.upscale_factor
+        blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
+        pixels: Array = np.einsum("...ijhw->...hiwj", blocks)
+        return pixels.reshape(*lead, c // (r * r), h * r, w * r)
+
+
+@register("nn.PixelUnshuffle", "F.pixel_unshuffle")
+class PixelUnshuffle(_Shuffle):
+    """The inverse of PixelShuffle: every block of r x r pixels becomes r*r channels.
+
+    Shapes:
+        input (*, C, H*r, W*r)  ->  (*, C*r*r, H, W), r = downscale_factor
+    Dtypes:
+        any.
+    Raises:
+        ShapeError: when height or width cannot be divided.
+    Source:
+        torch.nn.PixelUnshuffle.
+    """
+
+    downscale_factor: int
+
+    def __post_init__(self) -> None:
+        _check_positive("downscale_factor", self.downscale_factor)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec, r = _image(input), self.downscale_factor
+        *lead, c, h, w = spec.shape
+        return TensorSpec((*lead, _times(c, r * r), _divided(h, r, "height"), _divided(w, r, "width")), spec.dtype)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        *lead, c, h, w = input.shape
+        r = self.downscale_factor
+        blocks = input.reshape(*lead, c, h // r, r, w // r, r)
+        channels: Array = np.einsum("...hiwj->...ijhw", blocks)
+        return channels.reshape(*lead, c * r * r, h // r, w // r)
+
+
+@register("nn.ChannelShuffle", "F.channel_shuffle", "aten::channel_shuffle", positional=("input", "groups"))
+class ChannelShuffle(_Shuffle):
+    """Channels dealt out like cards: y[:, k*groups + g] = x[:, g*C/groups + k].
+
+    Shapes:
+        input (N, C, *S)  ->  the same
+    Dtypes:
+        any.
+    Raises:
+        ShapeError: when the channels cannot be divided into the groups.
+    Source:
+        torch.nn.ChannelShuffle.
+    """
+
+    groups: int
+
+    def __post_init__(self) -> None:
+        _check_positive("groups", self.groups)
+
+    def infer(self, input: Operand) -> TensorSpec:
+        spec = _image(input)
+        _divided(spec.shape[1], self.groups, "channels")
+        return spec
+
+    def forward(self, input: Array) -> Array:
+        self.infer(input)
+        n, c, *sizes = input.shape
+        return input.reshape(n, self.groups, c // self.groups, *sizes).swapaxes(1, 2).reshape(input.shape)
+
+
+def _check_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise ParameterError(f"{name} must be positive", found=value)
+
+
+def _image(input: Operand) -> TensorSpec:
+    spec = tensor(input)
+    if spec.rank < 3:
+        raise ShapeError("input has too few dimensions", found=format_shape(spec.shape), expected="at least 3")
+    return spec
+
+
+def _times(size: Dim, factor: int) -> Dim:
+    return None if size is None else size * factor
+
+
+def _divided(size: Dim, divisor: int, name: str) -> Dim:
+    if size is None:
+        return None
+    if size % divisor:
+        raise ShapeError(f"{name} cannot be divided", found=size, expected=f"a multiple of {divisor}")
+    return size // divisor

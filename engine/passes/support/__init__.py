@@ -1,0 +1,1 @@
+"""What passes share: what they know of graphs, constants and trees, and how they change them."""

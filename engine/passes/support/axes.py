@@ -1,0 +1,42 @@
+"""How layers that only move elements move them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.layers import Layer
+from engine.layers.shape.permute import BatchTranspose, MatrixTranspose, MoveDim, Permute, Reversal, Transpose
+from engine.layers.shape.shape import AtLeast, Flatten, Ravel, Reshape, ReshapeAs, Squeeze, Unflatten, Unsqueeze
+from engine.tensor import Shape, TensorSpec
+
+PERMUTATIONS: Final = frozenset({Permute, Transpose, MatrixTranspose, Reversal, BatchTranspose, MoveDim})
+"""Layers that reorder the axes and do nothing else."""
+
+VIEWS: Final = (Reshape, ReshapeAs, Flatten, Ravel, Unflatten, Squeeze, Unsqueeze, AtLeast)
+"""Layers that give the same elements, in the same order, another shape."""
+
+_ANY_DTYPE: Final = np.dtype(np.float32)
+
+
+def order_of(layer: Layer, rank: int) -> tuple[int, ...]:
+    """The axis of the input that each axis of a permutation's result is.
+
+    Args:
+        layer: of one of PERMUTATIONS, without dynamic parameters.
+        rank: of its input.
+    """
+    spec = layer.infer(TensorSpec(tuple(range(rank)), _ANY_DTYPE))  # every size names its axis
+    return tuple(spec.shape)
+
+
+def is_trivial(order: tuple[int, ...], shape: Shape) -> bool:
+    """Whether a permutation of the axes of a tensor of this shape leaves both elements and shape as they are."""
+    moving = [axis for axis in order if shape[axis] != 1]
+    return moving == sorted(moving) and tuple(shape[axis] for axis in order) == shape
+
+
+def is_certain(shape: Shape) -> bool:
+    """Whether a shape and the number of elements leave nothing open: at most one dimension is, and none is zero."""
+    return shape.count(None) == 0 or (shape.count(None) == 1 and 0 not in shape)

@@ -1,0 +1,69 @@
+"""Tuples and lists that are made only to be taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import Final
+
+from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.layers.creation.container import ListConstruct, TupleConstruct, Unpack
+from engine.layers.shape.join import Cat, Stack
+from engine.layers.shape.split import Chunk, Split, TensorSplit, Unbind
+from engine.passes.support.facts import only_consumer
+from engine.passes.support.rewriting import Rewriter
+
+_PIECES: Final = (Chunk, Split, TensorSplit, Unbind)
+_JOINS: Final = (Cat, Stack)
+
+
+def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
+    """Do without a container between its maker and ``op``; False if there is none, or others need it.
+
+    Unpacking hands the items on that were packed; pieces of a tensor come from the operator that cuts them; tensors
+    are joined one by one, not as a list.
+    """
+    layer = op.layer.layer if op.layer is not None else None
+    if isinstance(layer, Unpack):
+        return _items(op, rewriter) or _pieces(op, rewriter)
+    return isinstance(layer, _JOINS) and _joined(op, rewriter)
+
+
+def _packed(operand: RuntimeOperand) -> tuple[RuntimeOperand, ...] | None:
+    """What a tuple or list is made of, None if nothing is known of it."""
+    maker = operand.producer
+    if maker is None or maker.layer is None or not isinstance(maker.layer.layer, (TupleConstruct, ListConstruct)):
+        return None
+    return maker.inputs
+
+
+def _items(op: RuntimeOperator, rewriter: Rewriter) -> bool:
+    items = _packed(op.inputs[0])
+    if items is None or len(items) != len(op.outputs):
+        return False
+    replaced = [rewriter.stand_in(out, item) for out, item in zip(op.outputs, items, strict=True)]
+    if all(replaced):
+        rewriter.drop(op)
+    return True
+
+
+def _pieces(op: RuntimeOperator, rewriter: Rewriter) -> bool:
+    maker = op.inputs[0].producer
+    if maker is None or maker.layer is None or not isinstance(maker.layer.layer, _PIECES):
+        return False
+    is_list = len(maker.outputs) == 1 and maker.outputs[0].annotation is None
+    # One output stands for the list of pieces; only several are the pieces themselves.
+    if not is_list or len(op.outputs) < 2 or only_consumer(maker.outputs[0]) is not op or rewriter.is_touched(maker):
+        return False
+    rewriter.replace(maker, with_fields(maker.source, outputs=op.source.outputs))
+    rewriter.drop(op)
+    return True
+
+
+def _joined(op: RuntimeOperator, rewriter: Rewriter) -> bool:
+    items = _packed(op.inputs[0]) if op.inputs else None
+    if not items or op.layer is None or [source.index for source in op.layer.positional] != [0]:
+        return False
+    inputs = (*(item.name for item in items), *op.source.inputs[1:])
+    labels = (*(None for _ in items), *op.source.labels[1:])
+    rewriter.replace(op, with_fields(op.source, inputs=inputs, labels=labels))
+    return True

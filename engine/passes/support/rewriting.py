@@ -1,0 +1,134 @@
+"""Changes to a graph, collected while its operators are looked at and made all at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import Final
+
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.layers.creation.container import Expression, Unpack
+from engine.layers.shape.shape import Reshape
+from engine.passes.support.facts import only_consumer
+from engine.pnnx import Graph, Operator
+from engine.tensor import TensorSpec
+
+# They ask the file only about their outputs.
+_ASK_OF_OUTPUTS: Final = (Expression, Unpack, Reshape)
+
+
+class Rewriter:
+    """The changes of one pass.
+
+    Args:
+        graph: a built graph; it stays as it is.
+    """
+
+    def __init__(self, graph: RuntimeGraph) -> None:
+        self._source = graph.source
+        self._operands = graph.operands
+        self._names = {name for op in graph.source.operators for name in (op.name, *op.outputs)}
+        self._new: dict[str, tuple[Operator, ...]] = {}
+        self._instead: dict[str, str] = {}
+        self._standing_in: set[str] = set()
+        self._annotations: dict[str, TensorSpec] = {}
+
+    def replace(self, op: RuntimeOperator, *new: Operator) -> None:
+        """Put operators in the place of one; together they must make its outputs, unless those are stood in for."""
+        self._new[op.name] = new
+
+    def drop(self, op: RuntimeOperator) -> None:
+        """Take an operator out; nobody may need its outputs any more."""
+        self.replace(op)
+
+    def is_touched(self, op: RuntimeOperator | None) -> bool:
+        """Whether an operator is replaced already, so that what the graph knows of it holds no more."""
+        return op is not None and op.name in self._new
+
+    def fresh(self, wanted: str) -> str:
+        """A name no operator or operand has, the wanted one if it is free."""
+        name, count = wanted, 1
+        while name in self._names:
+            name, count = f"{wanted}_{count}", count + 1
+        self._names.add(name)
+        return name
+
+    def annotate(self, operand: str, spec: TensorSpec | None) -> None:
+        """Say what a new operand is."""
+        if spec is not None and spec.shape:
+            self._annotations[operand] = spec
+
+    def only_consumer(self, operand: RuntimeOperand) -> RuntimeOperator | None:
+        """The one operator that uses an operand, as only_consumer() has it, unless others came to use it since."""
+        return None if operand.name in self._standing_in else only_consumer(operand)
+
+    def stand_in(self, operand: RuntimeOperand, instead: RuntimeOperand) -> bool:
+        """Let all users of an operand take another one of the same value; False if that could change what they mean.
+
+        Some layers ask what the file says of their inputs: for them both operands must be annotated alike.
+        """
+        instead = self._operands[self.resolved(instead.name)]
+        if operand.annotation != instead.annotation and any(map(_asks_of_inputs, operand.consumers)):
+            return False
+        self._instead[operand.name] = instead.name
+        self._standing_in.add(instead.name)
+        return True
+
+    def result(self) -> Graph:
+        """The changed graph; the source itself if there was no change.
+
+        The graph's outputs keep their operands' names where these are free.
+        """
+        if not self._new and not self._instead:
+            return self._source
+        operators = [new for op in self._source.operators for new in self._new.get(op.name, (op,))]
+        operators = [_fed(op, tuple(map(self.resolved, op.inputs))) for op in operators]
+        names = self._returned(operators)
+        operators = [_renamed(op, names) for op in operators] if names else operators
+        made = {name for op in operators for name in op.outputs}
+        source, gone = self._source, set(names.values())
+        known = {names.get(key, key): spec for key, spec in source.annotations.items() if key not in gone}
+        untyped = {names.get(key, key): shape for key, shape in source.untyped.items() if key not in gone}
+        return with_fields(
+            source,
+            operators=operators,
+            annotations={key: spec for key, spec in {**known, **self._annotations}.items() if key in made},
+            untyped={key: shape for key, shape in untyped.items() if key in made},
+            complex32=source.complex32 & made,
+        )
+
+    def resolved(self, name: str) -> str:
+        """The operand that users of an operand take."""
+        passed: list[str] = []
+        while name in self._instead:
+            passed.append(name)
+            name = self._instead[name]
+        # A long chain is walked once.
+        self._instead.update(dict.fromkeys(passed, name))
+        return name
+
+    def _returned(self, operators: list[Operator]) -> dict[str, str]:
+        """Operands that take the name of the output they now stand for."""
+        makers = {name: op for op in operators for name in op.outputs}
+        outputs = [op.inputs[0] for op in self._source.operators if op.type == "pnnx.Output"]
+        names: dict[str, str] = {}
+        for name in outputs:
+            now = self.resolved(name)
+            is_free = name not in makers and now not in outputs and now not in names
+            if is_free and makers[now].type != "pnnx.Input" and now not in self._source.complex32:
+                names[now] = name
+        return names
+
+
+def _asks_of_inputs(op: RuntimeOperator) -> bool:
+    if op.layer is None or op.layer.signature.annotations_field is None:
+        return False
+    return not isinstance(op.layer.layer, _ASK_OF_OUTPUTS)
+
+
+def _fed(op: Operator, inputs: tuple[str, ...]) -> Operator:
+    return op if inputs == op.inputs else with_fields(op, inputs=inputs)
+
+
+def _renamed(op: Operator, names: dict[str, str]) -> Operator:
+    inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (op.inputs, op.outputs))
+    return op if (inputs, outputs) == (op.inputs, op.outputs) else with_fields(op, inputs=inputs, outputs=outputs)

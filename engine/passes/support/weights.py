@@ -1,0 +1,189 @@
+"""Convolutions and linear layers whose weights are known: taken apart and put together with others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+import numpy as np
+
+from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.linear.linear import Linear
+from engine.passes.support.facts import Facts, input_named, is_static
+from engine.passes.support.storage import stored
+from engine.pnnx import Operator, Parameter
+from engine.tensor import Array, Dim, DType, TensorSpec
+
+FLOAT64: Final[DType] = np.dtype(np.float64)
+FOLDABLE: Final = frozenset({np.dtype(np.float32), FLOAT64})
+"""Dtypes whose weights may be rounded once more: half precision would lose too much."""
+
+_MODULES: Final = {
+    **{f"F.conv{rank}d": f"nn.Conv{rank}d" for rank in (1, 2, 3)},
+    **{f"F.conv_transpose{rank}d": f"nn.ConvTranspose{rank}d" for rank in (1, 2, 3)},
+    "F.linear": "nn.Linear",
+}
+"""Functional type -> the type that stores its weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighted:
+    """A convolution or linear layer with constant weights, all of one dtype: float32 or float64.
+
+    Args:
+        input: what is multiplied by the weights.
+        weight: Conv (O, C/groups, *K), ConvTranspose (C, O/groups, *K), Linear (O, I).
+        bias: (O,), None where there is none.
+        rank: of the output.
+    """
+
+    op: RuntimeOperator
+    layer: Conv | ConvTranspose | Linear
+    input: RuntimeOperand
+    weight: Array
+    bias: Array | None
+    rank: int
+
+    @property
+    def groups(self) -> int:
+        """The number of groups the channels are split into."""
+        return 1 if isinstance(self.layer, Linear) else int(self.layer.groups)
+
+    @property
+    def out_channels(self) -> int:
+        """The number of channels of the output."""
+        return int(self.weight.shape[1] * self.groups if self._is_transposed else self.weight.shape[0])
+
+    @property
+    def _is_transposed(self) -> bool:
+        return isinstance(self.layer, ConvTranspose)
+
+    @property
+    def channel_axis(self) -> int:
+        """The output's axis of channels."""
+        return self.rank - 1 if isinstance(self.layer, Linear) else self.rank - 1 - self.layer.spatial_rank
+
+    @property
+    def output(self) -> RuntimeOperand:
+        """The operand it makes."""
+        return self.op.outputs[0]
+
+    def scaled(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
+        """Weight and bias that give scale * output + shift; both (O,), float64. None where one is not finite."""
+        if not _is_finite(scale, shift):
+            return None
+        weight = _multiplied(self._by_output(self.weight), self._along_output(scale)).reshape(self.weight.shape)
+        old = np.zeros((), FLOAT64) if self.bias is None else self.bias.astype(FLOAT64)
+        bias = np.broadcast_to(old * scale + shift, scale.shape)
+        return _finite(weight, _rounded(bias, self.weight.dtype))
+
+    def absorbing(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
+        """Weight and bias for an input x that give what they give now for scale * x + shift; both (C,), float64.
+
+        None where padding with zeros comes in between, or one is not finite.
+        """
+        if not _is_finite(scale, shift) or self._is_transposed or self._pads_with_zeros() and np.any(shift):
+            return None
+        wide = self.weight.astype(FLOAT64).reshape(self.groups, -1, *self.weight.shape[1:])
+        along = (self.groups, 1, -1, *(1,) * (self.weight.ndim - 2))
+        taps = tuple(range(2, wide.ndim))
+        added = (wide * shift.reshape(along)).sum(axis=taps).reshape(-1)
+        bias = added if self.bias is None else self.bias.astype(FLOAT64) + added
+        weight = (wide * scale.reshape(along)).reshape(self.weight.shape)
+        return _finite(_rounded(weight, self.weight.dtype), _rounded(bias, self.weight.dtype))
+
+    def _pads_with_zeros(self) -> bool:
+        if not isinstance(self.layer, Conv) or self.layer.padding_mode != "zeros":
+            return False
+        return any(map(any, self.layer.padding_of(self.weight.shape[2:])))
+
+    def _by_output(self, weight: Array) -> Array:
+        """The weight with an axis of groups in front, if its output channels lie behind it."""
+        if not self._is_transposed:
+            return weight
+        return weight.reshape(self.groups, -1, *weight.shape[1:])
+
+    def _along_output(self, values: Array) -> Array:
+        """One number an output channel, shaped to broadcast against _by_output()."""
+        if not self._is_transposed:
+            return values.reshape(-1, *(1,) * (self.weight.ndim - 1))
+        return values.reshape(self.groups, 1, -1, *(1,) * (self.weight.ndim - 2))
+
+    def operator(self, weight: Array, bias: Array, input: str = "", outputs: Sequence[str] = ()) -> Operator:
+        """This operator with other weights, and if they are given other operands."""
+        attributes = {"weight": stored(weight), "bias": stored(bias)}
+        return with_fields(
+            self.op.source,
+            type=_MODULES.get(self.op.type, self.op.type),
+            inputs=(input or self.input.name,),
+            labels=(None,),
+            outputs=tuple(outputs) or self.op.source.outputs,
+            params={**self._params(), "bias": True},
+            attributes={**self.op.source.attributes, **attributes},
+        )
+
+    def _params(self) -> dict[str, Parameter]:
+        """The parameters as the type that stores its weights spells them."""
+        if self.op.type not in _MODULES:
+            return self.op.source.params
+        if isinstance(self.layer, Linear):
+            return {"in_features": self.weight.shape[1], "out_features": self.weight.shape[0]}
+        inner = self.weight.shape[0] if self._is_transposed else self.weight.shape[1] * self.groups
+        names = ["stride", "padding", "dilation", "groups"]
+        names.append("output_padding" if self._is_transposed else "padding_mode")
+        given: dict[str, Any] = {name: getattr(self.layer, name) for name in names}
+        sizes = {"in_channels": inner, "out_channels": self.out_channels, "kernel_size": self.weight.shape[2:]}
+        return {**sizes, **given}
+
+
+def weighted(op: RuntimeOperator | None, facts: Facts) -> Weighted | None:
+    """An operator as a Weighted, None where it is none, or not of float32 or float64 throughout."""
+    if op is None or op.layer is None or not is_static(op) or not op.type.startswith(("nn.", "F.")):
+        return None
+    layer, input = op.layer.layer, input_named(op, "input")
+    if type(layer) not in (Conv, ConvTranspose, Linear) or input is None:
+        return None
+    weight, bias = facts.argument(op, "weight"), facts.argument(op, "bias")
+    given, made = facts.spec(input), facts.spec(op.outputs[0])
+    if given is None or made is None or not isinstance(weight, np.ndarray) or weight.ndim < 2:
+        return None
+    if not (bias is None or isinstance(bias, np.ndarray)) or not _is_foldable(given, made, weight, bias):
+        return None
+    return Weighted(op=op, layer=layer, input=input, weight=weight, bias=bias, rank=made.rank)  # type: ignore[arg-type]
+
+
+def _is_foldable(*values: TensorSpec | Array | None) -> bool:
+    dtypes = {value.dtype for value in values if value is not None}
+    return len(dtypes) == 1 and dtypes <= FOLDABLE
+
+
+def _multiplied(weight: Array, scale: Array) -> Array:
+    """weight * scale, computed in float64 and rounded once, without a wide copy of the weight."""
+    result = np.empty(weight.shape, weight.dtype)
+    with np.errstate(all="ignore"):
+        return np.multiply(weight, scale, out=result, dtype=FLOAT64, casting="same_kind")
+
+
+def _rounded(values: Array, dtype: DType) -> Array:
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)
+
+
+def _finite(weight: Array, bias: Array) -> tuple[Array, Array] | None:
+    return (weight, bias) if _is_finite(weight, bias) else None
+
+
+def _is_finite(*values: Array) -> bool:
+    """Whether all numbers are finite; their sum tells, which is not where one of them is not."""
+    with np.errstate(all="ignore"):
+        return all(math.isfinite(float(value.sum(dtype=FLOAT64))) for value in values)
+
+
+def channels_of(spec: TensorSpec, axis: int = 1) -> Dim:
+    """How many channels a tensor has, None where that is open."""
+    return spec.shape[axis] if axis < spec.rank else None

@@ -1,0 +1,155 @@
+"""``compile``: the cache filled ahead of time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.cli import main
+from tests.app.cli.conftest import write
+from tests.app.cli.test_main import Terminal
+
+SORT = [
+    "pnnx.Input in0 0 1 0 #0=(1,3)f32",
+    "F.relu relu 1 1 0 1 #0=(1,3)f32 #1=(1,3)f32",
+    "torch.sort sort 1 2 1 2 3 dim=-1 descending=False #1=(1,3)f32 #2=(1,3)f32 #3=(1,3)i64",
+    "pnnx.Output out0 1 0 2 #2=(1,3)f32",
+]
+OPEN = [line.replace("(1,3)", "(?,?)") for line in (SORT[0], SORT[1], "pnnx.Output out0 1 0 1 #1=(1,3)f32")]
+PLAIN = [*SORT[:2], "pnnx.Output out0 1 0 1 #1=(1,3)f32"]
+UNKNOWN = [SORT[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
+DOUBLE = [line.replace("f32", "f64") for line in (SORT[0], SORT[1], "pnnx.Output out0 1 0 1 #1=(1,3)f64")]
+
+
+@pytest.fixture(autouse=True)
+def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is going on in the folder the tests run in."""
+    monkeypatch.setattr("engine.compiler.builder.is_unchanged", lambda: True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the cache."""
+    monkeypatch.setenv("PNNX_SERVE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in folder.iterdir()} if folder.exists() else {}
+
+
+def compiled(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str], str]:
+    """Status, lines of stdout, stderr."""
+    status = main(["compile", *argv])
+    captured = capsys.readouterr()
+    return status, captured.out.splitlines(), captured.err
+
+
+def test_a_model_is_compiled_once(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, (first,), error = compiled("linear", capsys=capsys)
+    assert (status, error) == (0, "")
+    assert re.fullmatch(r"linear · compiled in [\d.]+ (ms|s) · [\d.]+ kB · \d+ kernels?", first)
+    _, (second,), _ = compiled("linear", capsys=capsys)
+    assert re.fullmatch(r"linear · found in the cache, loaded in [\d.]+ (µs|ms|s) · [\d.]+ kB · \d+ kernels?", second)
+    assert len(files(folder)) == 1
+
+
+def test_force_compiles_what_is_there(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled("linear", capsys=capsys)
+    before = files(folder)
+    _, (line,), _ = compiled("linear", "--force", capsys=capsys)
+    assert "compiled in" in line
+    assert files(folder).keys() == before.keys()
+    assert files(folder) != before
+
+
+def test_what_was_compiled_is_what_run_finds(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled("linear", "--threads", "1", capsys=capsys)
+    monkeypatch.setattr("engine.compiler.codegen.machine.assemble", None)
+    np.save("x.npy", np.zeros((1, 3), np.float32))
+    assert main(["run", "linear", "--input", "x.npy", "--threads", "2"]) == 0
+
+
+def test_every_batch_is_an_entry(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, lines, _ = compiled("linear", "--batch", "1", "4", "16", capsys=capsys)
+    assert [line.split(" · ")[:2] for line in lines] == [["linear", f"batch {n}"] for n in (1, 4, 16)]
+    assert len(files(folder)) == 3
+
+
+def test_every_version_of_a_model_is_compiled(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(store / "many" / "1", PLAIN)
+    write(store / "many" / "3", SORT)
+    (store / "many" / "config.toml").write_text('versions = "all"')
+    _, lines, _ = compiled("many", capsys=capsys)
+    assert [line.split(" · ")[0] for line in lines] == ["many version 1", "many version 3"]
+
+
+def test_operators_without_a_kernel_are_counted(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(store / "sort" / "1", SORT)
+    _, (line,), _ = compiled("sort", capsys=capsys)
+    assert line.endswith(" · 1 operator on the reference")
+
+
+def test_open_sizes_leave_nothing_to_do(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(store / "open" / "1", OPEN)
+    status, (line,), _ = compiled("open", capsys=capsys)
+    assert (status, line.split(": ")[0]) == (0, "open · nothing to do ahead")
+
+
+def test_what_cannot_be_compiled_stops_no_other_model(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(store / "unknown" / "1", UNKNOWN)
+    write(store / "double" / "1", DOUBLE)
+    status, lines, error = compiled("unknown", "double", "nothing", "linear", capsys=capsys)
+    assert (status, len(lines)) == (1, 1)
+    told = error.splitlines()
+    assert told[0].startswith("unknown: error: no layer for 1 operator type: 'no.Such' (op)")
+    assert told[1].startswith("double: error: no operator of the graph has a kernel: found relu: ")
+    assert told[2].startswith("nothing: error: no model 'nothing'")
+
+
+def test_a_batch_the_model_does_not_take_is_an_error(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["pnnx.Input in0 0 1 0 #0=(2,3)f32", "torch.sum sum 1 1 0 1 dim=(0,1) keepdim=False #0=(2,3)f32 #1=()f32"]
+    write(store / "whole" / "1", [*lines, "pnnx.Output out0 1 0 1 #1=()f32"])
+    status, out, error = compiled("whole", "--batch", "4", capsys=capsys)
+    assert (status, out) == (1, [])
+    assert "whole: error: the graph takes no other batch" in error
+
+
+def test_a_cache_that_takes_nothing_is_told(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").write_text("")
+    status, (line,), _ = compiled("linear", "--cache-dir", str(tmp_path / "taken"), capsys=capsys)
+    assert status == 1
+    assert " · not kept: the cache takes nothing · " in line
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("batch", ["0", "-1", "x", "1.5"])
+def test_a_batch_is_a_positive_number(batch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["compile", "linear", f"--batch={batch}"])
+    assert exit.value.code == 2
+    assert f"argument --batch: found '{batch}', expected a positive whole number" in capsys.readouterr().err
+
+
+def test_a_terminal_is_shown_how_far_it_is(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["compile", "brightness"]) == 0
+    shown = [text.removesuffix(" ...") for text in screen.getvalue().replace("\r", "").split("\x1b[2K") if text]
+    stages = dict.fromkeys(re.sub(r" \d+ of \d+$", "", text) for text in shown)
+    assert list(stages) == [f"compiling brightness: {stage}" for stage in ("passes", "lowering", "assembling")]
+    assert len(shown) > 2

@@ -1,0 +1,192 @@
+"""The program as a whole: help, errors, statuses, streams."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import VERBS, main
+from app.progress import compiling, progress
+from app.threads import BLAS_VARIABLES
+
+ROOT = Path(__file__).parents[3]
+
+
+def fail_with(exc: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the verb graph fail."""
+
+    def execute(args: object) -> int:
+        raise exc
+
+    monkeypatch.setattr(VERBS["graph"], "execute", execute)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    """Status and stderr of a call argparse refuses."""
+    with pytest.raises(SystemExit) as exit:
+        main(argv)
+    return int(exit.value.code or 0), capsys.readouterr().err
+
+
+def run_program(*argv: str, **keys: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app", *argv]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, **keys)  # type: ignore[call-overload]
+
+
+def test_python_m_app_is_the_program() -> None:
+    done = run_program("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: pnnx-serve" in done.stdout
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["--help"])
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"    {name} " in text and module.SUMMARY in text for name, module in VERBS.items())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_shows_an_example_of_it(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([verb, "--help"])
+    assert exit.value.code == 0
+    assert f"Examples:\n  pnnx-serve {verb} " in capsys.readouterr().out
+
+
+def test_version_names_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("pnnx-serve ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: VERB ('pnnx-serve --help'"),
+        (["run"], "the following arguments are required: MODEL ('pnnx-serve run --help'"),
+        (["graph", "m", "--format", "png"], "argument --format: invalid choice: 'png'"),
+        (["check", "m", "--wat"], "unrecognized arguments: --wat"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_status_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = refused(capsys, *argv)
+    assert status == 2
+    assert text.startswith(f"pnnx-serve: error: {message}")
+    assert text.count("\n") == 1
+
+
+def test_an_unforeseen_error_is_one_line_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(ZeroDivisionError("by\nzero"), monkeypatch)
+    assert main(["graph", "m"]) == 1
+    expected = "pnnx-serve: error: internal error: ZeroDivisionError: by\\nzero (--debug shows where)\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize("argv", [["--debug", "graph", "m"], ["graph", "m", "--debug"]])
+def test_debug_lets_the_traceback_out(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(ZeroDivisionError(), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        main(argv)
+
+
+def test_interruption_is_quiet_with_status_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(KeyboardInterrupt(), monkeypatch)
+    assert main(["graph", "m"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_goes_away_ends_the_program_quietly(store: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "app", "graph", "linear"]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_missing_file_is_named_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(FileNotFoundError(2, "No such file or directory", "x.npy"), monkeypatch)
+    assert main(["graph", "m"]) == 1
+    assert capsys.readouterr().err == "pnnx-serve: error: x.npy: No such file or directory\n"
+
+
+def test_an_unknown_setting_in_the_environment_is_a_wrong_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PNNX_SERVE_PROT", "1")
+    assert main(["check", "m"]) == 2
+    assert "unknown setting PNNX_SERVE_PROT (did you mean 'PNNX_SERVE_PORT'?)" in capsys.readouterr().err
+
+
+def test_messages_send_no_escape_to_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "\x1b[31mred"]) == 1
+    assert "\\x1b[31mred" in capsys.readouterr().err
+
+
+def test_numpy_is_not_imported_before_a_verb_has_settled_the_threads() -> None:
+    code = "import sys, app.cli; sys.exit('numpy' in sys.modules or 'engine' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
+def test_a_verb_sets_the_threads_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in BLAS_VARIABLES:
+        monkeypatch.delenv(name)
+    main(["run", "nothing.param", "--threads", "1"])
+    assert [os.environ[name] for name in BLAS_VARIABLES] == ["1"] * len(BLAS_VARIABLES)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("loading digits"):
+        assert screen.getvalue() == "loading digits ..."
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+def test_progress_is_quiet_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("loading digits"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_of_the_compiler_overwrites_itself_and_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with compiling("digits") as show:
+        assert screen.getvalue() == ""
+        show("lowering", 0, 1)
+        show("assembling", 1, 3)
+    wipe = "\r\x1b[2K"
+    assert screen.getvalue() == f"compiling digits: lowering ...{wipe}compiling digits: assembling 2 of 3 ...{wipe}"

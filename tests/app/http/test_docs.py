@@ -1,0 +1,57 @@
+"""The pages say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from app.config import ModelConfig, Section
+from app.settings import Settings, variable
+from app.tasks.registry import parameter_names
+from tests.app.client import Client
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def shown(value: object) -> str:
+    if value is None or value == ():
+        return "–"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_every_setting_has_its_row_with_default_unit_and_help() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", (DOCS / "settings.md").read_text(), re.M
+    )
+    expected = [
+        (name, variable(name), shown(field.default), field.json_schema_extra["unit"], field.description)  # type: ignore[index,call-overload]
+        for name, field in Settings.model_fields.items()
+    ]
+    assert rows == expected
+
+
+def test_every_key_of_a_models_config_is_described() -> None:
+    sections = [ModelConfig, *(type(value) for _, value in ModelConfig() if isinstance(value, Section))]
+    assert len(sections) == 6
+    missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
+               if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
+    assert missing == []
+
+
+def test_every_parameter_of_a_task_is_described(zoo: Client) -> None:
+    text, document = (DOCS / "http.md").read_text(), zoo.get("/openapi.json").json()
+    shown = {row["name"] for row in document["paths"]["/infer"]["post"]["parameters"]}
+    assert shown == {"model", "version", "outputs", *parameter_names()}
+    assert [name for name in parameter_names() if f"`{name}`" not in text] == []
+
+
+def test_every_route_is_described(zoo: Client) -> None:
+    text = (DOCS / "http.md").read_text()
+    document = zoo.get("/openapi.json").json()
+    missing = [
+        f"{method.upper()} {path}"
+        for path, operations in document["paths"].items()
+        for method in operations
+        if f"`{method.upper()} {path}`" not in text
+    ]
+    assert missing == []

@@ -1,0 +1,82 @@
+"""The OpenAPI document: complete, and every example of it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.http.schemas import InferBody
+from app.tasks.registry import TASKS
+from tests.app.client import Client, serving
+from tests.app.sample_models import write_classifier
+
+
+def examples(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            names = {row["name"]: row.get("example") for row in operation.get("parameters", [])}
+            target = path.replace("{name}", names.get("name") or "")
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                for title, example in content.get("examples", {}).items():
+                    yield title, target, example
+
+
+def test_every_example_gets_the_status_it_says(zoo: Client) -> None:
+    found = list(examples(zoo.get("/openapi.json").json()))
+    answered = {
+        (title, target): zoo.post(target, json=example["value"]).status_code for title, target, example in found
+    }
+    assert answered == {(title, target): example["x-status"] for title, target, example in found}
+    assert {200, 400, 404, 422} <= set(answered.values()) and len(found) > 20
+
+
+def test_every_parameter_example_names_a_model_there_is(zoo: Client) -> None:
+    paths = zoo.get("/openapi.json").json()["paths"]
+    rows = [row for path in paths.values() for operation in path.values() for row in operation.get("parameters", [])]
+    names = {row["example"] for row in rows if row["in"] == "path"}
+    assert all(zoo.get(f"/models/{name}").status_code == 200 for name in names) and names
+
+
+def test_every_status_of_an_inference_is_documented(zoo: Client) -> None:
+    responses = zoo.get("/openapi.json").json()["paths"]["/infer"]["post"]["responses"]
+    assert set(responses) == {*map(str, (200, 400, 404, 406, 413, 415, 422, 429, 500, 503, 504))}
+
+
+def test_every_error_is_documented_in_its_one_shape(zoo: Client) -> None:
+    paths = zoo.get("/openapi.json").json()["paths"]
+    for path in paths.values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if status >= "4":
+                    schema = response["content"]["application/json"]["schema"]
+                    assert schema == {"$ref": "#/components/schemas/ErrorBody"}, (status, operation["summary"])
+
+
+def test_the_answer_of_every_task_is_shown_and_has_its_shape(zoo: Client) -> None:
+    content = zoo.get("/openapi.json").json()["paths"]["/infer"]["post"]["responses"]["200"]["content"]
+    assert set(content) == {"application/json", "application/x-npz", "image/png"}
+    shown = content["application/json"]["examples"]
+    assert set(shown) == set(TASKS)
+    for example in shown.values():
+        InferBody.model_validate(example["value"])
+
+
+def test_every_body_the_server_takes_is_documented(zoo: Client) -> None:
+    body = zoo.get("/openapi.json").json()["paths"]["/infer"]["post"]["requestBody"]
+    assert set(body["content"]) == {
+        "application/json", "multipart/form-data", "image/*", "application/x-npy", "application/x-npz"
+    }  # fmt: skip
+
+
+def test_there_is_a_document_before_there_are_models(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        assert [example["x-status"] for _, _, example in examples(client.get("/openapi.json").json())] == [404]
+        assert client.get("/docs").status_code == 200
+
+
+def test_examples_of_a_store_of_one_need_no_name(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    with serving(tmp_path) as client:
+        for title, target, example in examples(client.get("/openapi.json").json()):
+            assert client.post(target, json=example["value"]).status_code == example["x-status"], title

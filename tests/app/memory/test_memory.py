@@ -1,0 +1,224 @@
+"""What requests may hold together: charged before it is made, given back when the last thread is done."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import engine
+from app.codec.json_cost import measure
+from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
+from app.images.decode import OpenPicture
+from app.memory.budget import MemoryBudget, charge, charged, check
+from app.memory.machine import budget_bytes
+from tests.app.client import Client, serving
+from tests.app.pictures import encoded, gradient, npy, npz
+from tests.app.sample_models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
+
+MB = 2**20
+
+
+def test_without_a_request_nothing_is_bounded() -> None:
+    charge(2**60)
+    check()
+    with charged(2**60):
+        pass
+
+
+def test_what_can_never_fit_is_refused_for_good_and_what_does_not_fit_now_for_now() -> None:
+    budget = MemoryBudget(100)
+    first, second = budget.open(), budget.open()
+    first.charge(60)
+    with pytest.raises(RequestTooLargeError, match="found about 101 bytes, expected at most 100"):
+        second.charge(101)
+    with pytest.raises(QueueFullError, match="other requests hold the memory"):
+        second.charge(41)
+    first.close()
+    second.charge(41)
+    assert budget.used == 41
+
+
+def test_bodies_that_still_arrive_leave_half_for_those_that_are_there() -> None:
+    budget = MemoryBudget(100)
+    first, second = budget.open(), budget.open()
+    first.charge(30, arriving=True)
+    with pytest.raises(QueueFullError):
+        second.would_fit(21, arriving=True)
+    first.arrived()
+    second.charge(50, arriving=True)
+    assert budget.used == 80
+
+
+def test_the_last_user_gives_back() -> None:
+    returned: list[int] = []
+    budget = MemoryBudget(100, on_large_return=returned.append)
+    allowance = budget.open()
+    entered, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with allowance.working(lambda: False):
+            allowance.charge(10)
+            entered.set()
+            assert leave.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert entered.wait(PATIENCE_S)
+    allowance.close()
+    assert budget.used == 10
+    leave.set()
+    thread.join()
+    assert budget.used == 0 and returned[-1] == 10
+
+
+def test_work_that_nobody_waits_for_is_stopped_at_its_next_check() -> None:
+    allowance = MemoryBudget(100).open()
+    with allowance, allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+        check()
+
+
+def test_the_budget_is_a_share_of_what_there_is_and_shared_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.total_memory_bytes", lambda: 2**30)
+    assert budget_bytes(None) == 2**28
+    assert budget_bytes(None, workers=4) == 2**26
+    assert budget_bytes(1000, workers=4) == 250
+
+
+@pytest.mark.parametrize("unit", [b"[]", b"[[[]]]", b"1", b"1.5", b"{}", b'{"a":1}', b'""', b"[1,2]", b"null"])
+def test_a_jsons_cost_is_counted_whatever_it_is_made_of(unit: bytes) -> None:
+    """The figures are of what orjson and numpy were seen to take; a list is 56 bytes and a place in another."""
+    count = 1000
+    assert measure(b"[" + b",".join([unit] * count) + b"]").parsed_bytes >= count * (64 * unit.count(b"[") + 16)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("memory")
+    write_model(folder, "open", elementwise("mul(@0,1)", "(?,3,?,?)f32"), config='[preprocess]\nresize = "none"\n')
+    write_model(folder, "wait", through("test.Wait", "(?,3)f32"))
+    return folder
+
+
+def small(store: Path, limit: int, **more: object) -> object:
+    return serving(store, warmup=False, max_bytes_in_flight=limit, backend="reference", **more)
+
+
+def ends_empty(client: Client) -> bool:
+    return client.plane.memory.used == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"inputs": [' + b",".join([b"[]"] * 50_000) + b"]}", "application/json"),
+        (npz(x=np.zeros((1, 3, 600, 600), np.float32), packed=True), "application/x-npz"),
+        (npy(np.zeros((1, 3, 250, 250), np.float32)), "application/x-npy"),
+        (bytes(3 * MB), "application/x-npy"),
+    ],
+    ids=["json", "unpacked", "run", "body"],
+)
+def test_a_request_that_takes_more_than_there_is_is_too_large(store: Path, body: bytes, content_type: str) -> None:
+    with small(store, 2 * MB) as client:  # type: ignore[attr-defined]
+        answer = client.post("/models/open/infer", content=body, headers={"content-type": content_type})
+        assert answer.status_code == 413 and answer.json()["error"]["code"] == "too_large", answer.text
+        assert "memory" in answer.text and ends_empty(client)
+
+
+def test_a_good_request_leaves_nothing_behind(store: Path) -> None:
+    with small(store, 8 * MB) as client:  # type: ignore[attr-defined]
+        for _ in range(3):
+            answer = client.post("/models/open/infer", content=npy(np.ones((1, 3, 20, 20), np.float32)),
+                                 headers={"content-type": "application/x-npy"})  # fmt: skip
+            assert answer.status_code == 200 and ends_empty(client)
+
+
+async def slowly(first: bytes, entered: asyncio.Event, leave: asyncio.Event) -> AsyncIterator[bytes]:
+    yield first
+    entered.set()
+    await leave.wait()
+
+
+def test_half_sent_bodies_are_refused_beyond_what_there_is_and_do_not_stop_small_ones(store: Path) -> None:
+    async def attack(client: Client) -> tuple[list[int], int]:
+        leave = asyncio.Event()
+        statuses: list[int] = []
+
+        async def half() -> None:
+            answer = await client.http.post(
+                "/models/open/infer", content=slowly(bytes(MB), asyncio.Event(), leave),
+                headers={"content-type": "application/x-npy", "content-length": str(3 * MB)},
+            )  # fmt: skip
+            statuses.append(answer.status_code)
+            if answer.status_code == 429:
+                assert answer.headers["retry-after"] == "1" and answer.headers["connection"] == "close"
+
+        halves = [asyncio.create_task(half()) for _ in range(12)]
+        while len(statuses) < 8:
+            await asyncio.sleep(0)
+        good = await client.http.post("/models/open/infer", content=npy(np.ones((1, 3, 2, 2), np.float32)),
+                                      headers={"content-type": "application/x-npy"})  # fmt: skip
+        leave.set()
+        await asyncio.gather(*halves)
+        return statuses, good.status_code
+
+    with small(store, 10 * MB) as client:  # type: ignore[attr-defined]
+        statuses, good = client.run(attack(client))
+        assert good == 200 and statuses.count(429) >= 7 and ends_empty(client)
+
+
+def test_what_a_vanished_client_left_running_stays_counted_until_it_ends(store: Path) -> None:
+    async def vanish(client: Client) -> int:
+        task = asyncio.create_task(client.http.post("/models/wait/infer", json={"inputs": [[1, 2, 3]]}))
+        await asyncio.to_thread(TURNSTILE.wait_until_entered)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return client.plane.memory.used
+
+    with small(store, 10 * MB) as client:  # type: ignore[attr-defined]
+        assert client.run(vanish(client)) > 0
+        TURNSTILE.let_through()
+        while client.plane.is_busy:
+            client.run(asyncio.sleep(0.01))
+        assert ends_empty(client)
+
+
+def test_answers_are_sent_whole_in_pieces(store: Path) -> None:
+    x = np.random.default_rng(0).random((1, 3, 700, 700), np.float32)
+    with serving(store, warmup=False, backend="reference") as client:
+        answer = client.post("/models/open/infer", content=npy(x),
+                             headers={"content-type": "application/x-npy", "accept": "application/x-npz"})  # fmt: skip
+        assert int(answer.headers["content-length"]) == len(answer.content) > 4 * MB
+        assert isinstance(answer, httpx.Response) and ends_empty(client)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_that_is_too_dear_is_refused_before_a_picture_is_decoded(
+    store: Path, monkeypatch: pytest.MonkeyPatch, format: str, count: int
+) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def estimate(self: engine.Session, inputs: dict[str, np.ndarray]) -> int:
+        asked.extend(array.shape for array in inputs.values())
+        return 1 << 50
+
+    def decode(*_: object) -> None:
+        raise AssertionError("it was decoded")
+
+    picture = base64.b64encode(encoded(gradient(40, 30), format)).decode()
+    with small(store, 100 * MB) as client:  # type: ignore[attr-defined]
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.Session, "estimate_bytes", estimate)
+            patch.setattr(OpenPicture, "decode", decode)
+            answer = client.post("/models/open/infer", json={"inputs": [{"image": picture}] * count})
+        assert answer.status_code == 413 and "memory" in answer.text, answer.text
+        assert asked == [(count, 3, 30, 40)] and ends_empty(client)
+        assert client.post("/models/open/infer", json={"image": picture}).status_code == 200

@@ -1,0 +1,309 @@
+"""The real thing: a server process, sockets, signals, and clients that do not know it is a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.app.pictures import npy, png
+from tests.app.sample_models import elementwise, through, write_classifier, write_detector, write_model
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 120.0
+SERVE = (sys.executable, "-m", "app", "serve")
+
+
+class Process:
+    """A server in a process of its own; its banner has been printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.banner = ""
+        while "  try  " not in self.banner:
+            line = process.stdout.readline()  # type: ignore[union-attr]
+            assert line, f"the server ended: {process.communicate()[1]}"
+            self.banner += line
+        self.url = re.findall(r"console +(http://\S+)/", self.banner)[0]
+
+    def signal(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> tuple[int, str]:
+        """The exit status and what was logged."""
+        _, log = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+@contextmanager
+def process(store: Path, **settings: Any) -> Iterator[Process]:
+    own = {f"PNNX_SERVE_{key.upper()}": str(value) for key, value in {"port": 0, **settings}.items()}
+    environ = {**os.environ, **own, "PNNX_SERVE_STORE": str(store), "PYTHONPATH": str(ROOT)}
+    command = [*SERVE]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            yield Process(child)
+        finally:
+            child.kill()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_classifier(tmp_path)
+    write_detector(tmp_path)
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    return tmp_path
+
+
+def test_good_and_bad_clients_at_once_each_get_their_own_answer(store: Path) -> None:
+    x = np.random.default_rng(0).random((32, 3), np.float32)
+
+    def good(index: int) -> bool:
+        body = npy(x[index % 32 :][:1])
+        answer = client.post("/infer?model=one", content=body, headers={"content-type": "application/x-npy"}).json()
+        return bool(np.array_equal(np.float32(answer["outputs"]["out0"]["data"]), x[index % 32] + 1))
+
+    def bad(index: int) -> bool:
+        kinds = [(b"{", 400), (b'{"inputs": [[1]]}', 422), (b'{"model": "none", "inputs": 1}', 404)]
+        body, status = kinds[index % 3]
+        query = "" if status == 404 else "?model=one"
+        return client.post(f"/infer{query}", content=body).status_code == status
+
+    def picture(index: int) -> bool:
+        headers = {"content-type": "image/png"}
+        answer = client.post("/infer?model=boxes", content=png(80, 80), headers=headers).json()
+        return bool(answer["predictions"][0]["box"] == [20, 40, 40, 80])
+
+    def rude(index: int) -> bool:
+        """Announces a body and goes away in the middle of it."""
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"POST /infer?model=one HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
+        return True
+
+    with process(store) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        with ThreadPoolExecutor(8) as pool:
+            jobs = [pool.submit((good, bad, picture, rude)[index % 4], index) for index in range(200)]
+            assert all(job.result() for job in jobs)
+        assert client.get("/health/ready").json() == {"ready": True}
+        row = client.get("/models/one").json()["versions"][0]
+        assert row["statistics"]["requests"] == 50 and row["running"] == row["queued"] == 0
+        server.signal()
+        status, log = server.wait()
+    assert status == 0, log
+    assert "Traceback" not in log
+
+
+def test_settings_host_and_port_are_where_the_server_listens(store: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with process(store, host="0.0.0.0", port=port) as server:
+        assert server.url == f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{server.url}/health/live").json() == {"live": True}
+
+
+def test_an_address_that_is_taken_is_told_in_one_line(store: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        environ = {**os.environ, "PNNX_SERVE_PORT": str(taken.getsockname()[1]), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(SERVE, cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"pnnx-serve: error: cannot listen on 127\.0\.0\.1 port \d+: Address already in use\n", done.stderr
+    )
+
+
+def test_the_banners_curl_line_works_as_pasted(store: Path) -> None:
+    (store / "shades" / "examples").mkdir()
+    (store / "shades" / "examples" / "it's one.png").write_bytes(png(2, 2, "L"))
+    with process(store, default_model="shades") as server:
+        line = re.findall(r"  try +(.*)", server.banner)[0]
+        done = subprocess.run(shlex.split(line), capture_output=True, text=True, cwd=ROOT)
+    assert len(json.loads(done.stdout)["predictions"]) == 3
+
+
+def write_slow_model(store: Path, steps: int) -> dict[str, Any]:
+    """A model of many steps, each some ten milliseconds long, and a request for it."""
+    shape = "(?,1000000)f32"
+    lines = [f"nn.Tanh step{i} 1 1 {i} {i + 1} #{i}={shape} #{i + 1}={shape}" for i in range(steps)]
+    ends = f"pnnx.Input in0 0 1 0 #0={shape}", f"pnnx.Output out 1 0 {steps} #{steps}={shape}"
+    write_model(store, "slow", [ends[0], *lines, ends[1]])
+    body = npy(np.random.default_rng(0).random((4, 1_000_000), np.float32))
+    return {"content": body, "headers": {"content-type": "application/x-npy", "accept": "application/x-npz"}}
+
+
+def test_settings_drain_delay_s_and_shutdown_timeout_s_let_requests_finish(store: Path) -> None:
+    request = write_slow_model(store, 20)
+    with process(store, drain_delay_s=1, shutdown_timeout_s=20) as server:
+        with httpx.Client(base_url=server.url, timeout=30) as client, ThreadPoolExecutor(1) as pool:
+            assert client.get("/health/ready").status_code == 200
+            pending = pool.submit(client.post, "/models/slow/infer", **request)
+            while not client.get("/models/slow").json()["versions"][0]["running"]:
+                time.sleep(0.01)
+            server.signal()
+            while (ready := client.get("/health/ready")).status_code == 200:
+                time.sleep(0.01)
+            assert "the server is stopping" in ready.text
+            assert client.get("/health/live").status_code == 200
+            assert pending.result().status_code == 200
+        assert server.wait()[0] == 0
+
+
+def test_a_client_that_goes_away_frees_its_place(store: Path) -> None:
+    request = write_slow_model(store, 1000)
+    with process(store, max_in_flight=1, backend="reference") as server:
+        with httpx.Client(base_url=server.url, timeout=30) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                client.post("/models/slow/infer", timeout=0.5, **request)
+            deadline = time.monotonic() + PATIENCE_S
+            while client.get("/models/slow").json()["versions"][0]["running"] and time.monotonic() < deadline:
+                time.sleep(0.02)
+            row = client.get("/models/slow").json()["versions"][0]
+        assert (row["running"], row["queued"], row["statistics"]["requests"]) == (0, 0, 0)
+        assert row["statistics"]["failures"] == {"cancelled": 1}
+        server.signal()
+        status, log = server.wait()
+    assert status == 0 and "ERROR" not in log, log
+
+
+def children(server: Process) -> list[int]:
+    """The workers, without what multiprocessing starts for itself."""
+    pids = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [int(pid) for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+WHO = """import os
+import numpy as np
+import engine
+@engine.register('who.Answers')
+class Who(engine.Layer):
+    def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
+        return input
+    def forward(self, input):
+        return np.full_like(input, os.getpid())
+"""
+
+
+def a_broken_model(store: Path) -> None:
+    (store / "broken" / "1").mkdir(parents=True)
+    (store / "broken" / "1" / "model.pnnx.param").write_text("no such magic")
+
+
+@pytest.mark.parametrize("also", [None, a_broken_model])
+def test_setting_workers_answers_from_several_processes_and_one_in_place_of_another_waits_until_it_is_ready(
+    store: Path, also: Callable[[Path], None] | None
+) -> None:
+    (store / "who.py").write_text(WHO)
+    write_model(store, "who", through("who.Answers", "(1,1)f64"))
+    if also is not None:
+        also(store)
+
+    def ask(_: int) -> int | None:
+        """The process of one answer on a connection of its own; None where its worker was killed."""
+        connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
+        with closing(connection), suppress(OSError, HTTPException):
+            connection.request("POST", "/models/who/infer", b'{"inputs": [[0]]}')
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, content
+            return int(np.ravel(json.loads(content)["outputs"]["out0"]["data"])[0])
+        return None
+
+    def until(is_enough: Callable[[set[int]], bool]) -> set[int]:
+        """The processes of answers, eight at a time so that every worker gets some, until it is enough."""
+        pids, end = set[int](), time.monotonic() + PATIENCE_S
+        while not is_enough(pids):
+            assert time.monotonic() < end, pids
+            pids.update(pid for pid in pool.map(ask, range(8)) if pid is not None)
+        return pids
+
+    with process(store, workers=2, plugins=store / "who.py") as server, ThreadPoolExecutor(8) as pool:
+        assert "for each of 2 workers" in server.banner
+        workers = until(lambda pids: len(pids) == 2)
+        assert workers == set(children(server))
+        killed = children(server)[1]
+        os.kill(killed, signal.SIGKILL)
+        assert until(lambda pids: len(pids - workers) == 1) > workers - {killed}
+        server.signal()
+        status, log = server.wait()
+    assert status == 0 and "worker 1 ended with status -9; starting another" in log
+
+
+def test_blas_threads_are_settled_before_numpy_is_imported(store: Path) -> None:
+    code = (
+        "import os, sys; from app.cli import main; from app import settings;"
+        "sys.modules['app.process.server'] = fake = type(sys)('app.process.server');"
+        "fake.serve = lambda settings: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules) or 0;"
+        "sys.exit(main(['serve']))"
+    )
+    environ = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    environ |= {"PNNX_SERVE_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.stdout == "1 False\n", done.stderr
+
+
+def test_settings_that_do_not_work_are_told_in_one_line() -> None:
+    environ = {**os.environ, "PNNX_SERVE_PORT": "x"}
+    done = subprocess.run(SERVE, cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pnnx-serve: error: port (PNNX_SERVE_PORT): ") and done.stderr.count("\n") == 1
+
+
+def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end(store: Path) -> None:
+    (store / "endless.py").write_text(
+        "import engine\n"
+        "@engine.register('endless.Loop')\n"
+        "class Loop(engine.Layer):\n"
+        "    def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:\n"
+        "        return input\n"
+        "    def forward(self, input):\n"
+        "        while True:\n"
+        "            pass\n"
+    )
+    for name in ("a", "b"):
+        write_model(store, name, through("endless.Loop", "(1,3)f32"))
+    with process(store, plugins=store / "endless.py", load_timeout_s=5, cache=False) as server:
+        rows = {row["name"]: row for row in httpx.get(f"{server.url}/models").json()["models"]}
+        answer = httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2, 3]]}, timeout=30)
+        server.signal()
+        status, log = server.wait()
+    assert rows["a"]["reason"] == "version 1: not loaded within 5 seconds (load_timeout_s)"
+    assert {name for name, row in rows.items() if row["state"] == "ready"} == {"one", "shades", "boxes"}
+    assert answer.status_code == 200 and status == 0, log
+
+
+def test_a_second_signal_ends_it_at_once(store: Path) -> None:
+    with process(store, drain_delay_s=60) as server:
+        server.signal()
+        timer = threading.Timer(0.5, server.signal)
+        timer.start()
+        status, _ = server.wait()
+        timer.join()
+    assert status == 1

@@ -1,0 +1,63 @@
+"""Who of several workers takes connections."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+from app.process.standby import Readiness, Standing
+
+LOADING, LOADED, READY = Standing
+
+
+def accepting(readiness: Readiness) -> list[bool]:
+    return [readiness.may_accept(index) for index in range(3)]
+
+
+def test_all_listen_until_one_is_ready_and_then_those_that_are() -> None:
+    readiness = Readiness(3)
+    assert accepting(readiness) == [True, True, True]
+    readiness.set(1, READY)
+    assert accepting(readiness) == [False, True, False]
+    readiness.set(2, READY)
+    assert accepting(readiness) == [False, True, True]
+    readiness.clear(1)
+    readiness.set(2, LOADING)
+    assert accepting(readiness) == [True, True, True]
+
+
+def test_one_that_loads_leaves_connections_to_one_that_failed_to_load_all() -> None:
+    readiness = Readiness(3)
+    readiness.set(0, LOADED)
+    readiness.set(2, LOADED)
+    assert accepting(readiness) == [True, False, True]
+    readiness.set(1, READY)
+    assert accepting(readiness) == [False, True, False]
+
+
+def test_it_is_settled_when_none_listens_who_should_not() -> None:
+    readiness = Readiness(3)
+    assert readiness.open(0) and readiness.open(1)
+    assert readiness.is_settled()
+    readiness.set(1, READY)
+    assert not readiness.is_settled()
+    assert not readiness.open(2)
+    readiness.close(0)
+    assert readiness.is_settled()
+    readiness.set(0, READY)
+    assert readiness.open(0)
+    readiness.set(0, LOADING)
+    assert not readiness.is_settled()
+    readiness.clear(0)
+    assert readiness.is_settled()
+
+
+def _be_ready(readiness: Readiness, index: int) -> None:
+    readiness.set(index, READY)
+
+
+def test_a_child_process_says_so_to_all() -> None:
+    readiness = Readiness(2)
+    child = multiprocessing.get_context("spawn").Process(target=_be_ready, args=(readiness, 1))
+    child.start()
+    child.join()
+    assert not readiness.may_accept(0) and readiness.may_accept(1)

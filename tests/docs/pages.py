@@ -1,0 +1,126 @@
+"""Pages with code in them, and a reader who types it in.
+
+In a page a ``python`` block is run in one module, and a ``text`` block right after it is its output; of an exception
+that is the last line. A ``console`` block holds commands after ``$ `` with their output. ``…`` in an output stands for
+anything. The server a page starts gets a free port, whatever the page says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "127.0.0.1:8000"
+"""Where the server of a page listens, as the page has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a page; line is that of its fence."""
+
+    language: str
+    text: str
+    line: int
+    follows: str
+    """What stands between it and the block before it."""
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(text: str) -> list[Block]:
+    found, end = [], 0
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(language=match[1], text=match[2], line=line, follows=text[end : match.start()]))
+        end = match.end()
+    return found
+
+
+def fits(shown: str, printed: str) -> bool:
+    """Whether an output is what the page shows; blanks at the ends of lines do not count."""
+    shown, printed = ("\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in (shown, printed))
+    return re.fullmatch(".*?".join(map(re.escape, shown.split("…"))), printed, re.S) is not None
+
+
+class Reader:
+    """Someone who types a page in: one Python, one shell, one folder."""
+
+    def __init__(self, module: types.ModuleType, environ: Mapping[str, str]) -> None:
+        self.module = module
+        self._environ = environ
+        self._address = ADDRESS
+        self._exits = contextlib.ExitStack()
+
+    def close(self) -> None:
+        self._exits.close()
+
+    def python(self, block: Block) -> str:
+        """What the block prints; an exception as the last line of its traceback."""
+        code = "\n" * block.line + block.text.replace(ADDRESS, self._address)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                exec(compile(code, "page", "exec"), self.module.__dict__)
+            except Exception as error:
+                print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+        return printed.getvalue().replace(self._address, ADDRESS)
+
+    def has(self, command: str) -> bool:
+        """Whether the program is there: not every machine has curl."""
+        return shutil.which(command.split()[0], path=self._environ["PATH"]) is not None
+
+    def console(self, command: str) -> str:
+        """What the command prints on both streams; of a server, what it prints until it is up."""
+        command = command.replace(ADDRESS, self._address)
+        printed = self._serve(command) if command.startswith("pnnx-serve serve ") else self._run(command)
+        return printed.replace(self._address, ADDRESS)
+
+    def _run(self, command: str) -> str:
+        # A shell, since that is what readers type commands into.
+        done = subprocess.run(
+            f"exec 2>&1; {command}", shell=True, env=self._environ, stdout=subprocess.PIPE, text=True, timeout=60
+        )
+        return done.stdout
+
+    def _serve(self, command: str) -> str:
+        server = subprocess.Popen(
+            [*command.split(), "--port", "0"], env=self._environ, stdout=subprocess.PIPE, text=True
+        )
+        self._exits.enter_context(server)
+        self._exits.callback(server.kill)
+        banner = ""
+        while "  try  " not in banner:
+            line = server.stdout.readline()  # type: ignore[union-attr]
+            assert line, f"the server ended after: {banner}"
+            banner += line
+        self._address = re.findall(r"console +http://(\S+)/", banner)[0]
+        return banner
+
+
+def differences(text: str, reader: Reader, *languages: str) -> Iterator[str]:
+    """Run the blocks of a page in these languages; where something else was printed than it shows, say so."""
+    found = blocks(text)
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        if block.language == "python" and "python" in languages:
+            is_shown = following is not None and following.language == "text" and not following.follows.strip()
+            yield from _difference(block.line, following.text if following and is_shown else "", reader.python(block))
+        if block.language == "console" and "console" in languages:
+            for shown in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+                command, _, output = shown.partition("\n")
+                if reader.has(command):
+                    yield from _difference(block.line, output, reader.console(command))
+
+
+def _difference(line: int, shown: str, printed: str) -> Iterator[str]:
+    if not fits(shown, printed):
+        yield f"line {line} shows\n{shown}\nbut it is\n{printed}"

@@ -1,0 +1,162 @@
+"""What a clean clone hands over: commands, container files, dependencies with their reasons, a small model store."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODELS = sorted(path for path in (ROOT / "model_store").iterdir() if path.is_dir())
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~;\[ ]", requirement, maxsplit=1)[0] for requirement in requirements}
+
+
+def rows(title: str) -> set[str]:
+    """First cells of the table under a heading of docs/dependencies.md."""
+    section = text("docs/dependencies.md").partition(f"\n## {title}")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # A make that runs these tests hands its own flags down; these calls are none of its business.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def final_stage() -> str:
+    return text("Dockerfile").rpartition("\nFROM ")[2]
+
+
+@needs_make
+@pytest.mark.parametrize(
+    "target", ["serve", "test", "nightly", "fuzz", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"]
+)
+def test_make_knows_the_target(target: str) -> None:
+    done = make("--dry-run", target)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_make
+def test_make_serve_serves_the_model_store() -> None:
+    assert "pnnx-serve serve --store model_store" in make("--dry-run", "serve").stdout
+
+
+@needs_make
+def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "python3.8"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.8.19\nexit 1\n', encoding="utf-8")
+    old.chmod(0o755)
+    done = make("install", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}")
+    assert done.returncode != 0
+    assert re.search(r"3\.11 or newer is needed.*Python 3\.8\.19", done.stderr)
+
+
+def test_ci_runs_make_test() -> None:
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    assert re.search(r"^make .*\btest$", text(".ci/run"), re.MULTILINE)
+
+
+def test_image_does_not_run_as_root() -> None:
+    user = re.search(r"^USER (\d+):(\d+)$", final_stage(), re.MULTILINE)
+    assert user is not None
+    assert int(user[1]) > 0 < int(user[2])
+
+
+def test_image_has_a_health_check_on_readiness() -> None:
+    check = re.search(r"^HEALTHCHECK (?:.*\\\n)*.*$", final_stage(), re.MULTILINE)
+    assert check is not None
+    assert "/health/ready" in check[0]
+
+
+def test_image_starts_the_server_without_a_shell_between_it_and_signals() -> None:
+    assert 'ENTRYPOINT ["pnnx-serve"]' in final_stage()
+
+
+def test_image_keeps_what_it_compiles_in_a_folder_of_its_user() -> None:
+    folder = "/var/cache/pnnx-serve"
+    assert f"PNNX_SERVE_CACHE_DIR={folder}" in final_stage()
+    assert re.search(rf"^RUN install .*--owner=10001 .*{folder}$", final_stage(), re.MULTILINE)
+
+
+@needs_make
+def test_make_bench_measures_a_model() -> None:
+    assert "pnnx-serve bench digits" in make("--dry-run", "bench").stdout
+
+
+def test_image_installs_no_extra() -> None:
+    assert not re.search(r"\[(test|export|bench)\]", text("Dockerfile"))
+
+
+def test_final_stage_installs_nothing() -> None:
+    assert not re.search(r"\b(pip install|apt-get|apt install)\b", final_stage())
+
+
+def test_build_context_is_a_list_of_what_the_image_is_made_of() -> None:
+    lines = [line for line in text(".dockerignore").splitlines() if line and not line.startswith("#")]
+    copied = {
+        word
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text("Dockerfile"), re.MULTILINE)
+        for word in line.split()
+    }
+    assert lines[0] == "*"
+    assert {line.removeprefix("!") for line in lines if line.startswith("!")} == copied
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "read_only: true",
+        "tmpfs: [/tmp]",
+        "cap_drop: [ALL]",
+        "no-new-privileges:true",
+        "./model_store:/models:ro",
+        "cache:/var/cache/pnnx-serve",
+        "healthcheck:",
+    ],
+)
+def test_compose_file_says(line: str) -> None:
+    assert line in text("docker-compose.yml")
+
+
+def test_compose_publishes_the_port_on_loopback_in_a_file_of_its_own() -> None:
+    assert "127.0.0.1:8000:8000" in text("docker-compose.override.yml")
+
+
+def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> None:
+    assert rows("To run") == names(PROJECT["dependencies"])
+
+
+@pytest.mark.parametrize(("title", "extra"), [("To develop", "test"), ("To export", "export"), ("To compare", "bench")])
+def test_every_package_of_an_extra_has_its_reason(title: str, extra: str) -> None:
+    assert rows(title) == names(PROJECT["optional-dependencies"][extra])
+
+
+def test_torch_is_not_needed_to_run() -> None:
+    assert not names(PROJECT["dependencies"]) & {"torch", "pnnx", "onnxruntime", "scikit-learn"}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda path: path.name)
+def test_model_of_the_store_is_under_a_megabyte(model: Path) -> None:
+    assert sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) < 1_000_000
+
+
+def test_changelog_has_an_entry_for_this_version_or_an_unreleased_one() -> None:
+    assert re.search(rf"^## \[(Unreleased|{re.escape(PROJECT['version'])})\]", text("CHANGELOG.md"), re.MULTILINE)

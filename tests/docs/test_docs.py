@@ -1,0 +1,178 @@
+"""The pages say what happens: their code runs and shows what it printed, their tables hold the keys there are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tomllib
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from app.config import ModelConfig
+from engine.compiler.kernels.kernel import Kernel
+from tests.app.client import Client, serving
+from tests.docs.pages import ADDRESS, ROOT, Reader, blocks, differences, page
+from tests.engine.graph.build import INPUT, built, op
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """A reader in an empty folder inside something that looks like a clone, with an environment that is active."""
+    module = types.ModuleType("reader")
+    monkeypatch.setitem(sys.modules, "reader", module)  # where dataclasses look for the names of annotations
+    commands, folder = tmp_path / "bin", tmp_path / "play"
+    for made in (commands, folder):
+        made.mkdir()
+    for name, arguments in (("python", ""), ("pnnx-serve", "-m app")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (commands / name).chmod(0o755)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("PNNX_SERVE_")}
+    environ |= {"PATH": f"{commands}:{environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    person = Reader(module, environ)
+    with engine.registry.extended():
+        yield person
+    person.close()
+
+
+def test_tutorial_shows_what_happens(reader: Reader) -> None:
+    assert list(differences(page("docs/tutorial.md"), reader, "python", "console")) == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/graph.md", "docs/compiler.md"])
+def test_python_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
+    assert list(differences(page(name), reader, "python")) == []
+
+
+@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/architecture.md"])
+def test_links_of_the_page_lead_somewhere(name: str) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page(name))
+    assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Client]:
+    with serving(ROOT / "model_store", threads=1) as client:
+        yield client
+
+
+def test_readme_shows_the_answer_to_its_curl_line(server: Client) -> None:
+    command, _, shown = page("README.md").partition("$ curl ")[2].partition("```")[0].partition("\n")
+    picture, kind, route = re.findall(rf"@(\S+) -H 'content-type: (\S+)' http://{ADDRESS}(\S+)", command)[0]
+    answer = server.post(route, content=(ROOT / picture).read_bytes(), headers={"content-type": kind}).json()
+    expected = json.loads(shown.replace(",…", ""))
+    assert answer.keys() == expected.keys()
+    assert answer["timing"].keys() == expected["timing"].keys()
+    assert (answer["model"], answer["version"]) == (expected["model"], expected["version"])
+    assert [each["label"] for each in answer["predictions"]] == [each["label"] for each in expected["predictions"]]
+    best, shown_best = answer["predictions"][0], expected["predictions"][0]
+    assert best == {**shown_best, "probability": pytest.approx(shown_best["probability"], rel=1e-4)}
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/http.md", "docs/tutorial.md"])
+def test_configs_a_page_shows_are_valid(name: str) -> None:
+    configs = [block.text for block in blocks(page(name)) if block.language == "toml"]
+    assert configs
+    for config in configs:
+        ModelConfig.model_validate(tomllib.loads(config))
+
+
+@pytest.fixture(scope="module")
+def session() -> engine.Session:
+    """A graph in whose description every key occurs."""
+    weight = np.eye(3, dtype=np.float32)
+    graph = built(
+        INPUT,
+        op("nn.Linear", "fc", "0", "1", bias=False, in_features=3, out_features=3, weight=weight),
+        op("pnnx.Expression", "squashed", "1", "2", expr="tanh(@0)"),
+        op("torch.sort", "sorted", "2", "3 4", dim=-1, descending=False),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 3),
+        _2=(1, 4),
+    )
+    return engine.Session(graph)
+
+
+def explained(heading: str, name: str = "docs/graph.md") -> set[str]:
+    """First cells of the table under a heading of a page."""
+    section = re.split(rf"^#+ {heading}$", page(name), flags=re.M)[1]
+    return set(re.findall(r"^\| `(\w+)` \|", re.split(r"^#", section, flags=re.M)[0], re.M))
+
+
+def keys(descriptions: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {key for description in descriptions for key in description}
+
+
+@pytest.mark.parametrize(
+    ("heading", "select"),
+    [
+        ("The graph", lambda graph: [graph]),
+        ("A port", lambda graph: [*graph["inputs"], *graph["outputs"]]),
+        ("An operator", lambda graph: graph["operators"]),
+        ("An attribute", lambda graph: [each for op in graph["operators"] for each in op["attributes"].values()]),
+        ("An operand", lambda graph: graph["operands"].values()),
+        ("Totals", lambda graph: [graph["totals"]]),
+        ("A warning", lambda graph: graph["warnings"]),
+    ],
+)
+def test_every_key_of_a_description_is_explained_and_no_other(
+    heading: str, select: Callable[[Any], Iterable[Mapping[str, Any]]], session: engine.Session
+) -> None:
+    assert explained(heading) == keys(select(session.graph.describe()))
+
+
+def test_what_a_session_adds_to_a_description_is_explained(session: engine.Session) -> None:
+    description = session.describe()
+    assert explained("What a session adds") == description.keys() - session.graph.describe().keys()
+    assert explained("Batch") == description["batch"].keys()
+
+
+def test_how_a_session_runs_a_graph_is_explained(session: engine.Session) -> None:
+    description, plain = session.describe(), session.graph.describe()
+    sort = op("torch.sort", "sorted", "0", "1 2", dim=-1, descending=False)
+    left_out = engine.Session(built(INPUT, sort, op("pnnx.Output", "out", "1"), _0=(1, 3))).describe()
+    half = op("pnnx.Expression", "half", "0", "1", expr="mul(@0,0.5)")
+    graph = built(INPUT, half, op("pnnx.Output", "out", "1"), _0=(None, 3))
+    of_any_size = engine.Session(graph, backend="compiled")
+    of_any_size.run([np.ones((2, 3), np.float32)])
+    told = [description, left_out, of_any_size.describe()]
+    assert explained("Compiler") == set().union(*(each["compiler"] for each in told))
+    assert explained("A pass") == keys(description["compiler"]["passes"])
+    added = keys(description["operators"]) - keys(plain["operators"])
+    assert explained("How an operator runs") == added | {"kernel"}
+
+
+def test_what_the_server_adds_to_a_description_is_explained(server: Client, session: engine.Session) -> None:
+    sent, described = server.get("/graph?model=digits&profile=true").json(), session.describe()
+    added = sent.keys() - described.keys() | keys(sent["operators"]) - keys(described["operators"])
+    assert explained("What the server adds") == added
+
+
+def test_every_key_of_a_profile_is_explained(session: engine.Session) -> None:
+    profile = session.run([np.zeros((1, 3), np.float32)], profile=True).profile
+    assert profile is not None
+    assert explained("A step of a profile") == keys(profile)
+
+
+def test_every_kind_of_kernel_is_explained() -> None:
+    kinds, classes = set(), [Kernel]
+    for each in classes:
+        classes += [made for made in each.__subclasses__() if made.__module__.startswith("engine.")]
+        kinds |= {each.kind} if "kind" in vars(each) else set()
+    assert explained("The kernels", "docs/compiler.md") == kinds
+
+
+def test_every_key_of_a_kernel_is_explained(session: engine.Session) -> None:
+    assert explained("A kernel of a profile") == keys(session.run([np.zeros((1, 3), np.float32)], profile=True).kernels)

@@ -1,0 +1,70 @@
+"""docs/operators.md is what the registry says, and no type that pnnx is known to write is missing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import engine
+from docs.generate_operators import PAGE, compiled_as, render
+from engine.compiler.codegen.host import describe
+from engine.compiler.lowering import Lowering, lower
+from engine.layers.elementwise.arithmetic import RSub
+from engine.layers.elementwise.cast import To, TypeAs
+from tests.engine.layers.samples import Sample, all_samples
+
+CATALOGUE = Path(__file__).parents[1] / "data" / "catalogue.txt"
+
+
+def wanted() -> list[str]:
+    """Types a layer is expected for: one a line, without those marked as not for a layer."""
+    lines = [line.split() for line in CATALOGUE.read_text().splitlines() if not line.startswith("#")]
+    return [words[0] for words in lines if len(words) == 1]
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "run: python docs/generate_operators.py"
+
+
+def test_every_type_of_the_catalogue_has_a_layer() -> None:
+    missing = [type for type in wanted() if type not in engine.registry]
+    assert not missing, f"{len(missing)} types without a layer: {', '.join(missing)}"
+
+
+def test_every_type_of_the_catalogue_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [type for type in wanted() if f"`{type}`" not in page] == []
+
+
+def test_every_layer_says_what_it_computes() -> None:
+    layers = {engine.registry[type].layer for type in engine.registry}
+    # A dataclass without a docstring is given its signature as one.
+    silent = [
+        layer.__name__ for layer in layers if (layer.__doc__ or f"{layer.__name__}(").startswith(f"{layer.__name__}(")
+    ]
+    assert silent == []
+
+
+def operators(sample: Sample) -> Iterator[tuple[tuple[type, object], str, bool]]:
+    """Of each operator of a sample the layer with its spatial rank, what the page says, and whether it is lowered."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = engine.load(*sample.extract(Path(folder)))
+        values = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
+        ports = ([port.operand for port in ports] for ports in (graph.inputs, graph.outputs))
+        lowering = Lowering(graph.operators, values, *ports, host=describe("avx2"))
+        lower(lowering)
+        made = {*lowering.views, *lowering.constants}
+        for op in graph.operators:
+            if op.layer is not None:
+                signature = op.layer.signature
+                is_made = op.name in lowering.absorbed or any(each.name in made for each in op.outputs)
+                kind = signature.layer, signature.presets.get("spatial_rank")
+                yield kind, compiled_as(signature), is_made and op.name not in lowering.reasons
+
+
+def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_lowered() -> None:
+    found = [each for sample in all_samples() for each in operators(sample)]
+    lowered = {kind for kind, _, is_lowered in found if is_lowered}
+    recorded_in_other_dtypes = {(layer, None) for layer in (RSub, To, TypeAs)}
+    assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | recorded_in_other_dtypes

@@ -1,0 +1,151 @@
+"""Direct convolution: every size, stride, dilation and processor level against the sum written out in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+Pair = tuple[int, int]
+
+
+def expected(image: Array, weight: Array, bias: Array, shape: Pair, stride: Pair, dilation: Pair, groups: int) -> Array:
+    """The convolution of a padded image (N, H, W, C)."""
+    out = len(weight) // groups
+    total = np.zeros((len(image), *shape, len(weight))) + bias
+    for group in range(groups):
+        channels = slice(group * weight.shape[1], (group + 1) * weight.shape[1])
+        filters = slice(group * out, (group + 1) * out)
+        for ky, kx in np.ndindex(*weight.shape[2:]):
+            rows = slice(ky * dilation[0], ky * dilation[0] + (shape[0] - 1) * stride[0] + 1, stride[0])
+            columns = slice(kx * dilation[1], kx * dilation[1] + (shape[1] - 1) * stride[1] + 1, stride[1])
+            taps = weight[filters, :, ky, kx].astype(np.float64)
+            total[..., filters] += image[:, rows, columns, channels].astype(np.float64) @ taps.T
+    return total
+
+
+def check(
+    level: str,
+    shape: tuple[int, int, int],
+    channels: Pair,
+    kernel: Pair = (3, 3),
+    *,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+    gap: int = 0,
+    tail: str | None = None,
+) -> None:
+    """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart."""
+    n, rows, columns = shape
+    in_channels, out_channels = channels
+    random = np.random.default_rng(11)
+    height = (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
+    width = (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
+    pitch = in_channels + gap
+    image = random.standard_normal((n, height, width, pitch), np.float32)
+    weight = random.standard_normal((out_channels, in_channels // groups, *kernel), np.float32)
+    bias = random.standard_normal(out_channels, np.float32)
+    other = random.standard_normal((n, rows, columns, out_channels), np.float32)
+    host = describe(level)
+    out = Strides(rows * columns * out_channels, columns * out_channels, out_channels)
+    taps = weight[0].size
+    code = Conv(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=in_channels // groups,
+        out_channels=out_channels // groups,
+        groups=groups,
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        source=Strides(height * width * pitch, width * pitch, pitch),
+        target=out,
+        tile=choose_tile(host, rows, columns, out_channels // groups, taps),
+        lanes=host.lanes,
+        epilogue=Epilogue(apply("add", apply(tail, Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
+    )
+    # The last pixel's gap is cut off: the image ends with its last channel.
+    flat = guarded_array(image.reshape(-1)[: image.size - gap])
+    result = guarded_array(np.full(other.shape, np.nan, np.float32))
+    extras = [guarded_array(other)] if tail else []
+    run(code, level, [flat, guarded_array(code.pack(weight, bias)), result, *extras])
+    wanted = expected(image[..., :in_channels], weight, bias, (rows, columns), stride, dilation, groups)
+    if tail:
+        wanted = (np.maximum(wanted, 0) if tail == "relu" else wanted / (1 + np.exp(-wanted))) + other
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=3e-6 * taps**0.5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [(1, 1), (3, 24), (5, 7), (16, 40), (24, 17), (40, 116)])
+def test_any_number_of_channels(level: str, channels: Pair) -> None:
+    check(level, (2, 5, 7), channels)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [(1, 1), (1, 29), (29, 1), (2, 3), (9, 17), (7, 7)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_any_size(level: str, size: Pair, stride: int) -> None:
+    check(level, (1, *size), (6, 20), stride=(stride, stride))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kernel", [(1, 1), (5, 5), (7, 7), (1, 9), (9, 1), (2, 4)])
+def test_any_window(level: str, kernel: Pair) -> None:
+    check(level, (1, 6, 11), (4, 18), kernel)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("stride", "dilation"), [((3, 1), (1, 2)), ((2, 2), (3, 3)), ((1, 4), (2, 1)), ((5, 5), (1, 1))]
+)
+def test_any_stride_and_dilation(level: str, stride: Pair, dilation: Pair) -> None:
+    check(level, (1, 6, 9), (5, 18), stride=stride, dilation=dilation)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("channels", "groups"), [((6, 9), 3), ((32, 64), 2), ((10, 10), 5), ((40, 120), 4)])
+def test_groups(level: str, channels: Pair, groups: int) -> None:
+    check(level, (1, 6, 9), channels, groups=groups)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("gap", [1, 16])
+def test_the_image_may_be_a_slice_of_more_channels(level: str, gap: int) -> None:
+    check(level, (2, 5, 8), (12, 20), gap=gap)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("tail", ["relu", "silu"])
+def test_a_residual_is_added_after_an_activation(level: str, tail: str) -> None:
+    check(level, (2, 6, 9), (8, 37), tail=tail)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_linear_layer_is_a_convolution_of_one_row(level: str) -> None:
+    check(level, (1, 1, 1), (130, 203), (1, 1))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_image_larger_than_the_caches(level: str) -> None:
+    check(level, (1, 90, 131), (64, 32), (1, 1), tail="silu")
+
+
+@pytest.mark.parametrize("rows", [1, 7, 30])
+@pytest.mark.parametrize("columns", [1, 7, 14, 57])
+@pytest.mark.parametrize("channels", [1, 16, 17, 255])
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
+def test_a_tile_fits_the_image_and_the_registers(level: str, rows: int, columns: int, channels: int) -> None:
+    host = describe(level)
+    tile = choose_tile(host, rows, columns, channels)
+    assert tile.rows <= rows
+    assert tile.columns <= columns
+    assert tile.rows * tile.columns * tile.vectors + tile.vectors < host.registers

@@ -1,0 +1,133 @@
+"""Depthwise convolution: every size, stride, dilation and processor level against the sum written out in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.convolution.depthwise import Depthwise
+from engine.compiler.kernels.convolution.depthwise_tile import choose_tile
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+
+def expected(image: Array, weight: Array, bias: Array, shape: tuple[int, int], options: dict[str, Any]) -> Array:
+    """The convolution of a padded image (N, H, W, C)."""
+    stride, dilation, multiplier = options["stride"], options["dilation"], options["multiplier"]
+    wide = np.repeat(image.astype(np.float64), multiplier, axis=3)
+    total = np.zeros((len(image), *shape, wide.shape[3])) + bias
+    for ky in range(weight.shape[2]):
+        for kx in range(weight.shape[3]):
+            rows = slice(ky * dilation[0], ky * dilation[0] + (shape[0] - 1) * stride[0] + 1, stride[0])
+            columns = slice(kx * dilation[1], kx * dilation[1] + (shape[1] - 1) * stride[1] + 1, stride[1])
+            total += wide[:, rows, columns] * weight[:, 0, ky, kx]
+    return total
+
+
+def check(
+    level: str,
+    shape: tuple[int, int, int, int],
+    kernel: tuple[int, int],
+    *,
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    multiplier: int = 1,
+    gap: int = 0,
+    epilogue: bool = False,
+) -> None:
+    """Run a kernel whose image and target end at a guard page; pixels lie ``gap`` floats apart."""
+    n, rows, columns, channels = shape
+    random = np.random.default_rng(7)
+    height = (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
+    width = (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
+    in_channels = channels // multiplier
+    pitch = in_channels + gap
+    image = random.standard_normal((n, height, width, pitch), np.float32)
+    weight = random.standard_normal((channels, 1, *kernel), np.float32)
+    bias = random.standard_normal(channels, np.float32)
+    other = random.standard_normal((n, rows, columns, channels), np.float32)
+    host = describe(level)
+    out = Strides(rows * columns * channels, columns * channels, channels)
+    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "multiplier": multiplier}
+    code = Depthwise(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        kernel=kernel,
+        source=Strides(height * width * pitch, width * pitch, pitch),
+        target=out,
+        tile=choose_tile(host, rows, columns, kernel, stride, dilation),
+        lanes=host.lanes,
+        epilogue=Epilogue(apply("add", apply("relu", Operand(0)), Operand(1)), (out,)) if epilogue else Epilogue(),
+        **options,
+    )
+    # The last pixel's gap is cut off: the image ends with its last channel.
+    flat = guarded_array(image.reshape(-1)[: image.size - gap])
+    packed = guarded_array(code.pack(weight, bias))
+    result = guarded_array(np.full(other.shape, np.nan, np.float32))
+    run(code, level, [flat, packed, result, *([guarded_array(other)] if epilogue else [])])
+    wanted = expected(image[..., :in_channels], weight, bias, (rows, columns), options)
+    if epilogue:
+        wanted = np.maximum(wanted, 0) + other
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * np.sqrt(kernel[0] * kernel[1]))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [1, 3, 8, 21, 32])
+def test_any_number_of_channels(level: str, channels: int) -> None:
+    check(level, (2, 5, 7, channels), (3, 3))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [(1, 1), (1, 19), (19, 1), (2, 3), (9, 17)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_any_size(level: str, size: tuple[int, int], stride: int) -> None:
+    check(level, (1, *size, 20), (3, 3), stride=(stride, stride))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kernel", [(1, 1), (5, 5), (7, 7), (1, 9), (9, 1), (2, 4)])
+def test_any_window(level: str, kernel: tuple[int, int]) -> None:
+    check(level, (1, 6, 11, 18), kernel)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_window_too_large_to_write_out(level: str) -> None:
+    check(level, (1, 3, 5, 18), (21, 23))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("stride", "dilation"), [((3, 1), (1, 2)), ((2, 2), (3, 3)), ((1, 4), (2, 1)), ((5, 5), (1, 1))]
+)
+def test_any_stride_and_dilation(level: str, stride: tuple[int, int], dilation: tuple[int, int]) -> None:
+    check(level, (1, 7, 6, 19), (3, 3), stride=stride, dilation=dilation)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("multiplier", "channels"), [(2, 6), (2, 44), (4, 40)])
+def test_several_outputs_of_a_channel(level: str, multiplier: int, channels: int) -> None:
+    check(level, (1, 4, 5, channels), (3, 3), multiplier=multiplier)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_pixels_may_lie_apart(level: str) -> None:
+    check(level, (2, 5, 6, 10), (3, 3), gap=7)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [48, 7])
+def test_the_epilogue_sees_the_element_it_belongs_to(level: str, channels: int) -> None:
+    check(level, (2, 6, 9, channels), (5, 5), epilogue=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 56, 56, 144), (1, 7, 7, 960), (4, 7, 7, 320)])
+def test_work_falls_into_chunks_that_together_do_all_of_it(shape: tuple[int, int, int, int]) -> None:
+    check(LEVELS[-1], shape, (3, 3))

@@ -1,0 +1,38 @@
+"""The mean over all pixels, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.pooling.global_average import GlobalAverage
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 7, 7, 1280), (3, 1, 1, 5), (2, 4, 9, 16), (2, 6, 3, 149), (1, 56, 57, 24)])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_means_of_any_image(level: str, shape: tuple[int, int, int, int], gap: int) -> None:
+    n, rows, columns, channels = shape
+    pitch = channels + gap
+    pixels = np.random.default_rng(5).standard_normal((n, rows, columns, pitch), np.float32) + 1
+    shift = np.random.default_rng(6).standard_normal(channels, np.float32)
+    kernel = GlobalAverage(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        source=Strides(rows * columns * pitch, columns * pitch, pitch),
+        target=Strides(channels, 0, 0),
+        lanes=describe(level).lanes,
+        epilogue=Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, 0, 0),)),
+    )
+    image = guarded_array(pixels.reshape(-1)[: pixels.size - gap])
+    means = guarded_array(np.zeros((n, channels), np.float32))
+    run(kernel, level, [image, means, guarded_array(shift)])
+    wanted = pixels[..., :channels].mean(axis=(1, 2), dtype=np.float64) + shift
+    np.testing.assert_allclose(means, wanted, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,95 @@
+"""Softmax along rows against the reference layer, on rows that end at a guard page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.rows.softmax import Softmax
+from engine.layers.normalisation.softmax import LogSoftmax
+from engine.layers.normalisation.softmax import Softmax as Reference
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+
+def computed(level: str, rows: Array, is_logarithm: bool, gaps: tuple[int, int] = (0, 0)) -> Array:
+    """The kernel's answer for (rows, columns), laid ``gaps`` floats apart in the source and the target."""
+    count, columns = rows.shape
+    kernel = Softmax(
+        rows=count,
+        columns=columns,
+        source=columns + gaps[0],
+        target=columns + gaps[1],
+        is_logarithm=is_logarithm,
+        lanes=describe(level).lanes,
+    )
+    spread = np.full((count, columns + gaps[0]), 9, np.float32)
+    spread[:, :columns] = rows
+    source = guarded_array(spread.reshape(-1)[: spread.size - gaps[0]])
+    size = count * (columns + gaps[1])
+    target = guarded_array(np.full(size - gaps[1], 7, np.float32))
+    run(kernel, level, [source, target])
+    result = np.append(target, np.full(gaps[1], 7, np.float32)).reshape(count, -1)
+    assert (result[:, columns:] == 7).all()
+    return result[:, :columns]
+
+
+def check(level: str, rows: Array, is_logarithm: bool, gaps: tuple[int, int] = (0, 0)) -> None:
+    layer = (LogSoftmax if is_logarithm else Reference)(dim=-1)
+    np.testing.assert_allclose(
+        computed(level, rows, is_logarithm, gaps), layer.forward(rows), rtol=2e-6, atol=2e-6 if is_logarithm else 1e-9
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_logarithm", [False, True])
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 10, 16, 49, 64, 197, 1000])
+def test_any_number_of_columns(level: str, is_logarithm: bool, columns: int) -> None:
+    check(level, np.random.default_rng(1).standard_normal((5, columns), np.float32) * 6, is_logarithm)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_logarithm", [False, True])
+def test_rows_may_lie_apart(level: str, is_logarithm: bool) -> None:
+    check(level, np.random.default_rng(1).standard_normal((6, 21), np.float32), is_logarithm, (3, 5))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_logarithm", [False, True])
+@pytest.mark.parametrize("columns", [5, 90])
+def test_infinities_nan_and_large_numbers_as_the_reference(level: str, is_logarithm: bool, columns: int) -> None:
+    rows = np.random.default_rng(1).standard_normal((8, columns), np.float32)
+    rows[0] = -np.inf
+    rows[1, 3] = np.nan
+    rows[2, 2] = np.inf
+    rows[3, :-1] = -np.inf
+    rows[4, 1::2] = -np.inf
+    rows[5] = np.finfo(np.float32).max
+    rows[6, ::2] = -np.finfo(np.float32).max
+    rows[7] *= 80
+    check(level, rows, is_logarithm)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
+    rows = np.random.default_rng(1).standard_normal((4, 37), np.float32)
+    other = np.random.default_rng(2).standard_normal((4, 37), np.float32)
+    kernel = Softmax(
+        rows=4,
+        columns=37,
+        source=37,
+        target=37,
+        lanes=describe(level).lanes,
+        epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (Strides(0, 37, 0),)),
+    )
+    target = guarded_array(np.zeros_like(rows))
+    run(kernel, level, [guarded_array(rows), target, guarded_array(other)])
+    np.testing.assert_allclose(target, Reference(dim=-1).forward(rows) * other, rtol=2e-6)
+
+
+def test_work_falls_into_chunks_that_together_do_all_of_it() -> None:
+    check(LEVELS[0], np.random.default_rng(1).standard_normal((301, 400), np.float32), False)

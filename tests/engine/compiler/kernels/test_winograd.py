@@ -1,0 +1,232 @@
+"""Winograd convolution: every size, blocking and processor level against the sum written out in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.winograd.blocking import Blocking, choose, choose_blocking
+from engine.compiler.kernels.winograd.transforms import Filtering
+from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.errors import CompileError
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+# What rounding may add, in parts of the largest output.
+TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
+FILTERINGS = [Filtering(tile, stride) for stride, tile in TOLERANCES]
+FOUR = Filtering(4)
+
+every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
+
+
+def expected(image: Array, weight: Array, bias: Array, stride: int, dilation: int) -> Array:
+    """The convolution of a padded image (N, H, W, C) in float64."""
+    extent = 2 * dilation + 1
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (extent, extent), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride, :, ::dilation, ::dilation]
+    n, h, w = windows.shape[:3]
+    sums = windows.reshape(n * h * w, -1) @ weight.astype(np.float64).reshape(len(weight), -1).T
+    return sums.reshape(n, h, w, -1) + bias
+
+
+def check(
+    level: str,
+    shape: tuple[int, int, int],
+    channels: tuple[int, int],
+    *,
+    filtering: Filtering = FOUR,
+    blocking: Blocking | None = None,
+    gaps: tuple[int, int] = (0, 0),
+    residual: bool = False,
+    at_end: bool = True,
+    dilation: int = 1,
+) -> None:
+    """Run a kernel on images between guard pages; pixels of image and target lie ``gaps`` floats apart."""
+    (n, rows, columns), (count, wanted) = shape, channels
+    random = np.random.default_rng(11)
+    stride = filtering.stride
+    height, width = (stride * (size - 1) + 1 + 2 * dilation for size in (rows, columns))
+    image = np.zeros((n, height, width, count + gaps[0]), np.float32)
+    image[:, 1:, 1:] = random.standard_normal((n, height - 1, width - 1, count + gaps[0]), np.float32)
+    weight = random.standard_normal((wanted, count, 3, 3), np.float32)
+    bias = random.standard_normal(wanted, np.float32)
+    other = random.standard_normal((n, rows, columns, wanted), np.float32)
+    host, pitch, wide = describe(level), count + gaps[0], wanted + gaps[1]
+    flat = Strides(rows * columns * wanted, columns * wanted, wanted)
+    code = Winograd(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=count,
+        out_channels=wanted,
+        source=Strides(height * width * pitch, width * pitch, pitch),
+        target=Strides(rows * columns * wide, columns * wide, wide),
+        filtering=filtering,
+        blocking=blocking
+        or choose_blocking(host, filtering, rows // dilation, columns // dilation, count, wanted, n * dilation**2),
+        dilation=dilation,
+        lanes=host.lanes,
+        epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
+    )
+    # The gap after the last pixel is cut off: image and target end with their last channel.
+    memory = guarded_array(image.reshape(-1)[: image.size - gaps[0]], at_end=at_end)
+    result = guarded_array(np.full(n * rows * columns * wide - gaps[1], np.nan, np.float32), at_end=at_end)
+    packed = guarded_array(code.pack(weight, bias), at_end=at_end)
+    extras = [guarded_array(other, at_end=at_end)] if residual else []
+    alarm = np.zeros(1, np.int32)
+    run(code, level, [memory, packed, result, *extras, alarm])
+    assert not alarm
+    pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
+    sums = expected(image[..., :count], weight, bias, stride, dilation)
+    tolerance = TOLERANCES[stride, filtering.output_tile] * np.abs(sums).max()
+    if residual:
+        sums = np.maximum(sums + other, 0)
+    np.testing.assert_allclose(pixels[..., :wanted], sums, rtol=0, atol=tolerance)
+    assert np.isnan(pixels[..., wanted:]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@every_filtering
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 7), (7, 7), (13, 17), (28, 28)])
+def test_any_size(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
+    check(level, (1, *size), (24, 40), filtering=filtering)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("channels", [(1, 65), (3, 24), (16, 16), (24, 3), (40, 1), (65, 40), (116, 58)])
+def test_any_number_of_channels(level: str, stride: int, channels: tuple[int, int]) -> None:
+    check(level, (1, 6, 9), channels, filtering=Filtering(4, stride))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: str, stride: int) -> None:
+    check(level, (2, 9, 11), (40, 24), filtering=Filtering(4, stride), gaps=(8, 19), residual=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@every_filtering
+@pytest.mark.parametrize("size", [(1, 4), (3, 3), (8, 5)])
+def test_nothing_before_the_images_is_touched(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
+    check(level, (2, *size), (19, 21), filtering=filtering, residual=True, at_end=False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("dilation", "size"), [(2, (2, 4)), (2, (26, 20)), (3, (3, 33)), (4, (24, 24)), (12, (36, 24))]
+)
+@pytest.mark.parametrize("output_tile", [2, 4])
+def test_a_dilated_one(level: str, dilation: int, size: tuple[int, int], output_tile: int) -> None:
+    check(level, (2, *size), (20, 40), filtering=Filtering(output_tile), dilation=dilation, residual=True)
+
+
+def test_a_dilation_that_leaves_images_of_two_sizes_is_refused() -> None:
+    with pytest.raises(CompileError, match="no multiple of the dilation"):
+        check(LEVELS[0], (1, 9, 8), (16, 16), dilation=2)
+
+
+@pytest.mark.parametrize(
+    "blocking",
+    [
+        Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32),
+        Blocking(tiles=5, at_once=3, vectors=2, panels=1, depth=80),
+        Blocking(tiles=6, at_once=3, vectors=2, panels=2, depth=32),
+        Blocking(tiles=4, at_once=2, vectors=3, panels=1, depth=16),
+        Blocking(tiles=15, at_once=5, vectors=4, panels=3, depth=48),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("out_channels", [64, 77])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_any_blocking(blocking: Blocking, out_channels: int, stride: int) -> None:
+    check(LEVELS[0], (1, 11, 18), (70, out_channels), filtering=Filtering(4, stride), blocking=blocking)
+
+
+def test_weights_larger_than_the_caches_are_fetched_ahead() -> None:
+    check(LEVELS[0], (1, 14, 14), (128, 160))
+
+
+def test_tiles_that_would_be_added_twice_are_refused() -> None:
+    with pytest.raises(CompileError, match="tiles overlap"):
+        check(LEVELS[0], (1, 11, 18), (70, 64), blocking=Blocking(tiles=5, at_once=3, vectors=1, panels=1, depth=32))
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
+@pytest.mark.parametrize("channels", [3, 64, 512, 5000])
+@pytest.mark.parametrize("size", [1, 7, 56, 224])
+def test_a_chunk_needs_a_megabyte_of_stack_at_most(level: str, channels: int, size: int) -> None:
+    host = describe(level)
+    for filtering in FILTERINGS:
+        b = choose_blocking(host, filtering, size, size, channels, channels, 1)
+        lines = 2 + (min(b.depth, channels) + min(b.vectors * b.panels * host.lanes, channels + host.lanes)) // 16
+        assert 64 * filtering.positions * b.tiles * lines <= 1.2 * 2**20
+
+
+def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
+    assert choose(describe("avx512"), 1, 56, 56, 64, 64, 1) == Filtering(4)
+    assert choose(describe("avx512"), 2, 56, 56, 64, 64, 1) == Filtering(4, stride=2)
+
+
+def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
+    assert all(choose(describe("avx512"), stride, 1, 1, 64, 64, 1) is None for stride in (1, 2))
+
+
+@every_filtering
+def test_the_order_of_chunks_changes_no_bit(filtering: Filtering) -> None:
+    level, (rows, columns, channels) = LEVELS[0], (13, 11, 16)
+    random = np.random.default_rng(5)
+    height, width = (filtering.stride * (size - 1) + 3 for size in (rows, columns))
+    image = random.standard_normal((height, width, channels), np.float32)
+    code = Winograd(
+        batch=1,
+        rows=rows,
+        columns=columns,
+        in_channels=channels,
+        out_channels=channels,
+        source=Strides(0, width * channels, channels),
+        target=Strides(0, columns * channels, channels),
+        filtering=filtering,
+        blocking=Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=channels),
+        lanes=describe(level).lanes,
+    )
+    packed = code.pack(random.standard_normal((channels, channels, 3, 3), np.float32), None)
+    results = [np.empty((rows, columns, channels), np.float32) for _ in range(2)]
+    for result, is_reversed in zip(results, (False, True), strict=True):
+        run(code, level, [image, packed, result, np.zeros(1, np.int32)], is_reversed=is_reversed)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("place", [(0, 0, 0), (8, 12, 19), (4, 7, 3)])
+def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
+    level: str, number: float, place: tuple[int, int, int]
+) -> None:
+    rows, columns, channels = 7, 11, 20
+    random = np.random.default_rng(3)
+    image = random.standard_normal((rows + 2, columns + 2, channels), np.float32)
+    image[place] = number
+    strides = Strides(0, (columns + 2) * channels, channels)
+    host = describe(level)
+    code = Winograd(
+        batch=1,
+        rows=rows,
+        columns=columns,
+        in_channels=channels,
+        out_channels=channels,
+        source=strides,
+        target=Strides(0, columns * channels, channels),
+        filtering=FOUR,
+        blocking=choose_blocking(host, FOUR, rows, columns, channels, channels, 1),
+        lanes=host.lanes,
+    )
+    packed = code.pack(3 * random.standard_normal((channels, channels, 3, 3), np.float32), None)
+    alarm = np.zeros(1, np.int32)
+    run(code, level, [image, packed, np.empty((rows, columns, channels), np.float32), alarm])
+    assert alarm

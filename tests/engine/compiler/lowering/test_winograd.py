@@ -1,0 +1,46 @@
+"""Which convolutions Winograd's algorithm takes, and that they agree with the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import Session
+from engine.compiler import CompiledGraph, CompileOptions
+from tests.engine.graph.build import F32, INPUT, built, conv, op
+
+RANDOM = np.random.default_rng(4)
+WINOGRAD, DIRECT = "winograd", "conv"
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation", "kind"),
+    [
+        ((28, 28), (1, 1), (1, 1), WINOGRAD),
+        ((29, 31), (1, 1), (1, 1), WINOGRAD),
+        ((56, 56), (2, 2), (1, 1), WINOGRAD),
+        ((55, 58), (2, 2), (1, 1), WINOGRAD),
+        ((24, 24), (1, 1), (2, 2), WINOGRAD),
+        ((24, 32), (1, 1), (4, 4), WINOGRAD),
+        ((25, 24), (1, 1), (2, 2), DIRECT),
+        ((24, 24), (1, 1), (2, 1), DIRECT),
+        ((28, 28), (1, 2), (1, 1), DIRECT),
+        ((28, 28), (3, 3), (1, 1), DIRECT),
+        ((28, 28), (2, 2), (2, 2), DIRECT),
+    ],
+    ids=str,
+)
+def test_a_convolution_of_64_channels(
+    size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], kind: str
+) -> None:
+    shape = (2, 64, *size)
+    layer = conv("conv", "0", "1", (64, 64), stride=stride, padding=dilation, dilation=dilation)
+    graph = built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
+    compiled = CompiledGraph(graph, CompileOptions())
+    blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint
+    assert kind in [step.kind for step in blueprint.steps]
+    assert (blueprint.alarm is not None) == (kind == WINOGRAD)
+    x = RANDOM.standard_normal(shape).astype(F32)
+    (wanted,) = Session(graph, backend="reference").run([x])
+    (found,) = compiled.run([x])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())

@@ -1,0 +1,129 @@
+"""A file is an entry, whole and unchanged, or it is refused."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.compiler.blueprint import Blueprint
+from engine.compiler.cache import entry, facts
+from engine.compiler.cache.entry import PAGE, EntryError
+from engine.tensor import TensorSpec
+from tests.engine.compiler.keeping import X, compiled, sorting
+
+KEY = "0123456789abcdef" * 4
+
+
+@pytest.fixture(scope="module")
+def blueprint() -> Blueprint:
+    """One with all there can be: kernels, calls of the reference, outputs in memory and outputs by name."""
+    found = compiled(None, sorting()).program([TensorSpec(X.shape, X.dtype)]).blueprint
+    assert found.steps and found.calls and found.reasons and found.passes and found.constants.size
+    assert {type(each) for each in found.outputs} >= {str}
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(blueprint: Blueprint) -> bytes:
+    file = io.BytesIO()
+    entry.write(file, KEY, blueprint)
+    return file.getvalue()
+
+
+def read(content: bytes, folder: Path, key: str = KEY) -> Blueprint:
+    path = folder / "entry"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        return entry.read(file.fileno(), key)[0]
+
+
+def test_what_is_written_is_read(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:
+    found = read(whole, tmp_path)
+    np.testing.assert_array_equal(found.constants, blueprint.constants)
+    assert replace(found, constants=blueprint.constants) == blueprint
+
+
+def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:
+    """One that is added later, with a default, must not come back as its default."""
+    (call,) = [each.call for each in blueprint.segments if each.call is not None]
+    (region, *_) = [each for each in call.inputs if each is not None]
+    (step, *_) = blueprint.steps
+    lists = [
+        (step, facts._from_step(step)),
+        (call, facts._from_call(call) or []),
+        (region, facts._from_region(region)),
+        (region.address, facts._from_address(region.address)),
+        (blueprint.segments[0], facts.to_facts(blueprint)["segments"][0]),
+    ]
+    assert [len(fields(each)) for each, _ in lists] == [len(found) for _, found in lists]
+    changed = dict.fromkeys(facts._PLAIN, 7)
+    file = io.BytesIO()
+    entry.write(file, KEY, replace(blueprint, **changed))
+    found = read(file.getvalue(), tmp_path)
+    assert {name: getattr(found, name) for name in changed} == changed
+    assert {*changed, *facts._COMPOUND} == {each.name for each in fields(Blueprint)}
+
+
+def test_a_blueprint_without_constants_is_read(blueprint: Blueprint, tmp_path: Path) -> None:
+    file = io.BytesIO()
+    entry.write(file, KEY, replace(blueprint, constants=np.zeros(0, np.uint8)))
+    assert read(file.getvalue(), tmp_path).constants.size == 0
+
+
+def test_constants_begin_on_a_page_and_end_the_file(blueprint: Blueprint, whole: bytes) -> None:
+    size = blueprint.constants.nbytes
+    assert (len(whole) - size) % PAGE == 0
+    assert whole[-size:] == blueprint.constants.tobytes()
+
+
+def test_a_flipped_bit_anywhere_is_noticed(whole: bytes, tmp_path: Path) -> None:
+    for at in {*range(200), *range(200, len(whole), 37), len(whole) - 1}:
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(EntryError):
+            read(bytes(damaged), tmp_path)
+
+
+def test_a_file_that_is_cut_off_is_noticed(whole: bytes, tmp_path: Path) -> None:
+    for length in {*range(0, 200, 3), *range(200, len(whole), 997), len(whole) - 1}:
+        with pytest.raises(EntryError):
+            read(whole[:length], tmp_path)
+
+
+def test_a_file_with_a_hole_is_noticed(whole: bytes, tmp_path: Path) -> None:
+    for at in range(0, len(whole), PAGE):
+        torn = whole[:at] + bytes(min(PAGE, len(whole) - at)) + whole[at + PAGE :]
+        with pytest.raises(EntryError):
+            read(torn, tmp_path)
+
+
+@pytest.mark.parametrize("change", ["appended", "another version", "another magic", "another key", "nonsense"])
+def test_what_is_no_entry_of_this_key_and_format_is_refused(change: str, whole: bytes, tmp_path: Path) -> None:
+    content, key = whole, KEY
+    if change == "appended":
+        content += b"\0"
+    elif change == "another version":
+        content = whole[:8] + b"\x63\0\0\0" + whole[12:]
+    elif change == "another magic":
+        content = b"PK\3\4" + whole[4:]
+    elif change == "another key":
+        key = KEY[::-1]
+    else:
+        content = bytes(range(256)) * 100
+    with pytest.raises(EntryError):
+        read(content, tmp_path, key)
+
+
+def test_facts_that_are_not_understood_are_refused(
+    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for nonsense in ({}, {"code": []}, [], {"code": "x", "steps": 1}):
+        monkeypatch.setattr(entry, "to_facts", lambda _, nonsense=nonsense: nonsense)
+        file = io.BytesIO()
+        entry.write(file, KEY, blueprint)
+        with pytest.raises(EntryError, match="not understood"):
+            read(file.getvalue(), tmp_path)

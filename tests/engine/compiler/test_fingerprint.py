@@ -1,0 +1,166 @@
+"""The key of a compiled graph: equal for equal graphs, another for whatever code depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from engine import RuntimeGraph, TensorSpec
+from engine.compiler import builder
+from engine.compiler.cache import fingerprint, version
+from engine.compiler.cache.fingerprint import graph_digest, program_key
+from engine.compiler.codegen.host import describe, detect
+from tests.engine.compiler.keeping import SHAPE, X, compiled, convolution, entries, weight
+from tests.engine.graph.build import F32, INPUT, built, op
+
+SPEC = TensorSpec(SHAPE, F32)
+
+
+@pytest.fixture(autouse=True)
+def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is going on in the folder the tests run in."""
+    monkeypatch.setattr(builder, "is_unchanged", lambda: True)
+
+
+def key(graph: RuntimeGraph, spec: TensorSpec = SPEC, *options: str) -> str:
+    return program_key(graph, graph_digest(graph), [spec], *options)
+
+
+def with_operator(**given: Any) -> RuntimeGraph:
+    return built(
+        INPUT, op("nn.Softmax", "soft", "0", "1", **{"dim": 1, **given}), op("pnnx.Output", "out", "1"), _0=SHAPE
+    )
+
+
+def test_graphs_made_alike_have_one_key() -> None:
+    assert key(convolution()) == key(convolution())
+
+
+def one_bit_off() -> RuntimeGraph:
+    changed = weight()
+    changed.view(np.uint8).reshape(-1)[-4] ^= 1
+    return convolution(weight=changed)
+
+
+def renamed() -> RuntimeGraph:
+    graph = convolution()
+    graph.rename("relu", "rectifier")
+    graph.build()
+    return graph
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        one_bit_off,
+        renamed,
+        lambda: convolution(weight=weight().astype(np.float64)),
+        lambda: convolution(padding_mode="reflect"),
+        lambda: convolution(stride=(2, 2)),
+        lambda: convolution(stride=[1, 1]),
+    ],
+)
+def test_a_graph_that_differs_has_another_key(make: Callable[[], RuntimeGraph]) -> None:
+    assert key(make()) != key(convolution())
+
+
+@pytest.mark.parametrize("dim", [2, -3, 1.0, True, "1", None])
+def test_a_parameter_counts_with_its_kind(dim: object) -> None:
+    digests = set()
+    for value in (1, dim):
+        graph = with_operator()
+        graph.source.operators[1].params["dim"] = value  # type: ignore[assignment]
+        digests.add(graph_digest(graph))
+    assert len(digests) == 2
+
+
+def test_weights_that_only_meet_elsewhere_are_told_apart() -> None:
+    def two(first: int) -> RuntimeGraph:
+        values = np.arange(6, dtype=np.float32)
+        return built(
+            op("pnnx.Attribute", "a", "", "0", data=values[:first]),
+            op("pnnx.Attribute", "b", "", "1", data=values[first:]),
+            op("pnnx.Output", "out_a", "0"),
+            op("pnnx.Output", "out_b", "1"),
+        )
+
+    assert len({graph_digest(two(first)) for first in range(1, 6)}) == 5
+
+
+def test_large_weights_are_hashed_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "PIECE_BYTES", 64)
+    assert key(one_bit_off()) != key(convolution())
+    assert key(convolution()) == key(convolution())
+
+
+def test_shapes_dtypes_and_options_count() -> None:
+    graph = convolution()
+    wide, half = TensorSpec((2, *SHAPE[1:]), F32), TensorSpec(SHAPE, np.dtype(np.float16))
+    keys = [key(graph), key(graph, wide), key(graph, half), key(graph, SPEC, "a"), key(graph, SPEC, "a", "b")]
+    assert len({*keys, key(graph, SPEC, "ab")}) == 6
+
+
+def test_every_way_to_compile_is_an_entry_of_its_own(tmp_path: Path) -> None:
+    ways: list[dict[str, Any]] = [
+        {},
+        {"winograd": "off"},
+        {"passes_off": frozenset({"constant_folding"})},
+        {"passes_off": frozenset({"constant_folding", "fold_scale"})},
+        {"host": describe(next(level for level in ("avx2", "sse") if level != detect().name))},
+    ]
+    for way in ways:
+        compiled(tmp_path, **way).program([SPEC])
+    assert len(entries(tmp_path)) == len(ways)
+
+
+def test_another_generator_makes_other_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled(tmp_path).run([X])
+    monkeypatch.setattr(fingerprint, "GENERATOR", "of tomorrow")
+    compiled(tmp_path).run([X])
+    assert len(entries(tmp_path)) == 2
+
+
+def test_a_changed_source_is_another_generator(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    path = tmp_path / "kernels" / "conv.py"
+    found = []
+    for text in ("a = 1\n", "a = 2\n"):
+        path.write_text(text)
+        found.append(version.hash_sources(tmp_path))
+    path.rename(tmp_path / "conv.py")
+    found.append(version.hash_sources(tmp_path))
+    assert len(set(found)) == 3
+
+
+def test_what_a_layer_of_the_users_infers_counts() -> None:
+    keys = set()
+    for factor in (2, 3):
+        with engine.registry.extended() as registry:
+
+            @registry.register("test.Stretch")
+            class Stretch(engine.Layer):
+                """Repeats; what it infers is in no parameter."""
+
+                def infer(self, x: TensorSpec, factor: int = factor) -> TensorSpec:
+                    return TensorSpec((*x.shape[:-1], (x.shape[-1] or 0) * factor), x.dtype)
+
+                def forward(self, x: np.ndarray, factor: int = factor) -> np.ndarray:
+                    return np.repeat(x, factor, -1)
+
+            keys.add(key(built(INPUT, op("test.Stretch", "s", "0", "1"), op("pnnx.Output", "out", "1"), _0=SHAPE)))
+    assert len(keys) == 2
+
+
+def test_how_the_user_registers_a_layer_of_the_engine_counts() -> None:
+    keys = set()
+    for dim in (1, 2):
+        with engine.registry.extended() as registry:
+            softmax = registry["nn.Softmax"].layer
+            registry.register("test.Soft", presets={"dim": dim})(softmax)
+            keys.add(key(built(INPUT, op("test.Soft", "s", "0", "1"), op("pnnx.Output", "out", "1"), _0=SHAPE)))
+    assert len(keys) == 2

@@ -1,0 +1,51 @@
+"""One generator for every processor: programs for narrower ones agree, and those for AArch64 become objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler.assembly.generation import make_blueprint
+from engine.compiler.codegen.host import describe
+from engine.compiler.lowering import Lowering, Options, lower
+from tests.engine.compiler.kernels.running import LEVELS
+
+STORE = Path(__file__).parents[3] / "model_store"
+ELF_AARCH64 = 183
+
+
+def load(name: str) -> tuple[engine.RuntimeGraph, list[engine.TensorSpec]]:
+    """A model of the store, and specs of its inputs with open sizes filled in."""
+    graph = engine.load(STORE / name / "1" / "model.pnnx.param")
+    known = [port.spec for port in graph.inputs if port.spec is not None]
+    return graph, [engine.TensorSpec(tuple(dim or 64 for dim in spec.shape), spec.dtype) for spec in known]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["digits", "shapes"])
+def test_every_level_agrees_with_the_reference(level: str, name: str) -> None:
+    graph, specs = load(name)
+    inputs = [np.random.default_rng(1).standard_normal(spec.sizes).astype(np.float32) for spec in specs]
+    wanted = engine.Session(graph, backend="reference").run(inputs)
+    found = CompiledGraph(graph, CompileOptions(threads=1, host=describe(level))).run(inputs)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-4 * float(np.abs(theirs).max()))
+
+
+@pytest.mark.parametrize("name", ["digits", "shapes"])
+def test_kernels_for_aarch64_become_objects_of_it(name: str) -> None:
+    graph, specs = load(name)
+    outputs = [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
+    inputs = [port.operand for port in graph.inputs]
+    lowering = Lowering(graph.operators, graph.infer(specs), inputs, outputs, describe("neon"), Options())
+    lower(lowering)
+    blueprint = make_blueprint(lowering)
+    assert blueprint.steps
+    assert not blueprint.reasons
+    for code in blueprint.code:
+        assert code[:4] == b"\x7fELF"
+        assert int.from_bytes(code[18:20], "little") == ELF_AARCH64

@@ -1,0 +1,68 @@
+"""Instances: what may stop a run of machine code, and what is left of it afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import RunCancelledError, Session
+from engine.pnnx import Operator
+from tests.engine.graph.build import F32, INPUT, built, op
+
+X = np.linspace(-2, 2, 3_000_000, dtype=F32).reshape(1, 3, 1000, 1000)
+
+
+def pools(count: int) -> list[Operator]:
+    return [
+        op("nn.AvgPool2d", f"pool{k}", str(k), str(k + 1), kernel_size=(5, 5), stride=(1, 1), padding=(2, 2))
+        for k in range(count)
+    ]
+
+
+class Client:
+    """Goes away when it was asked ``patience`` times."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self.asked = 0
+
+    def is_gone(self) -> bool:
+        self.asked += 1
+        return self.asked > self.patience
+
+
+def test_a_run_stops_between_kernels() -> None:
+    net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
+    session = Session(net, backend="compiled", cache=None)
+    session.prepare()
+    client = Client(2)
+    with pytest.raises(RunCancelledError, match=r"pool\d: the run was cancelled"):
+        session.run([X], cancelled=client.is_gone)
+    assert client.asked == 3
+    expected = session.run([X])[0]
+    np.testing.assert_array_equal(session.run([X], cancelled=Client(100).is_gone)[0], expected)
+
+
+def test_a_run_stops_before_an_operator_of_the_reference() -> None:
+    net = built(
+        INPUT,
+        op("nn.ReLU", "relu", "0", "1"),
+        op("torch.cumsum", "sums", "1", "2", dim=1),
+        op("nn.Sigmoid", "sigmoid", "2", "3"),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 3),
+    )
+    session = Session(net, backend="compiled", cache=None)
+    session.prepare()
+    x = np.array([[1, -2, 3]], F32)
+    for patience, place in enumerate(("relu", r"sums \(torch.cumsum\)", "sigmoid")):
+        with pytest.raises(RunCancelledError, match=f"^{place}: the run was cancelled"):
+            session.run([x], cancelled=Client(patience).is_gone)
+    (result,) = session.run([x], cancelled=Client(3).is_gone)
+    np.testing.assert_allclose(result, 1 / (1 + np.exp(-np.array([[1, 1, 4]]))), rtol=1e-6)
+
+
+def test_a_measured_run_stops_too() -> None:
+    net = built(INPUT, *pools(2), op("pnnx.Output", "out", "2"), _0=X.shape)
+    with pytest.raises(RunCancelledError):
+        Session(net, backend="compiled", cache=None).run([X], profile=True, cancelled=Client(0).is_gone)

@@ -1,0 +1,145 @@
+"""No kernel takes stack, code or compile time in proportion to a tensor or a parameter."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import CompileError, RuntimeGraph, Session
+from engine.compiler.assembly import generation
+from engine.compiler.codegen import ir
+from engine.compiler.codegen.ir import Module, TooLargeError
+from engine.compiler.kernels.kernel import Epilogue
+from engine.compiler.kernels.pooling import pool
+from engine.compiler.storage import row_major
+from tests.engine.compiler.large import FAMILIES
+from tests.engine.graph.build import F32, INPUT, built, conv, op
+
+ROOT = Path(__file__).parents[3]
+COMPILER = ROOT / "engine" / "compiler"
+MEMORY_BYTES = 8 << 30
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_size_may_be_a_million(family: str) -> None:
+    command = [sys.executable, "-m", "tests.engine.compiler.large", family]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, preexec_fn=_limited)
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
+
+
+def test_memory_on_the_stack_is_bounded_where_it_is_reserved() -> None:
+    f = Module().function("f", [])
+    f.reserve(ir.STACK_BYTES // 8)
+    with pytest.raises(TooLargeError, match="stack"):
+        f.reserve(ir.STACK_BYTES // 8 + 1)
+
+
+def test_nobody_else_reserves_any() -> None:
+    asking = [path.name for path in COMPILER.rglob("*.py") if "alloca " in path.read_text()]
+    assert sorted(asking) == ["ir.py", "team.py"]  # of the team's two words the number is fixed
+
+
+def test_code_is_bounded_where_it_is_written() -> None:
+    module = Module()
+    with pytest.raises(TooLargeError, match="too much code"):
+        for _ in range(ir.BLOCK_OPERATIONS + 1):
+            f = module.functions.get("f") or module.function("f", [("i64", "n")])
+            f.add(f.parameters[0], 1)
+
+
+def two_pools() -> RuntimeGraph:
+    plain = {"stride": (2,), "padding": (0,), "ceil_mode": False, "count_include_pad": True}
+    return built(
+        INPUT,
+        op("nn.AvgPool1d", "short", "0", "1", kernel_size=(2,), **plain),
+        op("nn.ReLU", "relu", "1", "2"),
+        op("nn.AvgPool1d", "long", "2", "3", kernel_size=(3,), **plain),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 4, 64),
+    )
+
+
+def kernels(graph: RuntimeGraph) -> dict[str, Any]:
+    session = Session(graph, backend="auto", cache=None)
+    rows = {row["name"]: row for row in session.describe()["operators"]}
+    x = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(F32)
+    (wanted,) = Session(graph, backend="reference").run([x])
+    np.testing.assert_allclose(session.run([x])[0], wanted, rtol=1e-5, atol=1e-6)
+    assert session.compile_failure is None
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TooLargeError("its kernel would be too much code"), "its kernel would be too much code"),
+        (ZeroDivisionError(), "its kernel failed with ZeroDivisionError"),
+    ],
+)
+def test_an_operator_whose_kernel_cannot_be_written_alone_is_left_to_its_layer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    emit = pool.Pool.emit
+
+    def refuse(kernel: pool.Pool, *given: Any) -> None:
+        if kernel.across.kernel == 3:
+            raise error
+        emit(kernel, *given)
+
+    monkeypatch.setattr(pool.Pool, "emit", refuse)
+    rows = kernels(two_pools())
+    assert rows["long"]["why"] == why
+    assert [rows[name]["kernel"] for name in ("short", "relu", "long")] == ["pool", "fused", "reference"]
+
+
+def test_a_kernel_that_is_too_large_with_what_follows_is_made_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit = pool.Pool.emit
+
+    def refuse(kernel: pool.Pool, *given: Any) -> None:
+        if kernel.epilogue != Epilogue():
+            raise TooLargeError("its kernel would be too much code")
+        emit(kernel, *given)
+
+    monkeypatch.setattr(pool.Pool, "emit", refuse)
+    rows = kernels(two_pools())
+    assert [rows[name]["kernel"] for name in ("short", "relu", "long")] == ["pool", "map", "pool"]
+
+
+@pytest.mark.parametrize(("limit", "why"), [("PROGRAM_OPERATIONS", "too large"), ("PROGRAM_STEPS", "too many steps")])
+def test_a_program_that_outgrows_its_budget_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+) -> None:
+    monkeypatch.setattr(generation, limit, 1)
+    with pytest.raises(CompileError, match=why):
+        Session(two_pools(), backend="compiled", cache=None).prepare()
+    session = Session(two_pools(), backend="auto", cache=None)
+    session.prepare()
+    assert why in str(session.compile_failure)
+
+
+def test_a_view_lies_within_its_storage_with_both_ends() -> None:
+    view = row_major((4, 6), F32)
+    reaching = np.lib.stride_tricks.as_strided
+    inside, beyond = reaching(view.phantom, (4, 6), (24, 4)), reaching(view.phantom, (4, 7), (24, 4))
+    assert view.derive(inside) is not None
+    assert view.derive(beyond) is None
+    assert view.derive(reaching(view.phantom, (2,), (-4,))) is None
+    assert view.derive(view.phantom[::-1, ::-1]) is not None
+
+
+def test_padding_far_larger_than_an_image_is_left_to_the_reference() -> None:
+    given = {"padding": (1, 40_000), "stride": (1, 40_000)}
+    graph = built(INPUT, conv("it", "0", "1", (1, 2), **given), op("pnnx.Output", "out", "1"), _0=(1, 1, 4, 3))
+    (row,) = [row for row in Session(graph, cache=None).describe()["operators"] if row["name"] == "it"]
+    assert row["why"] == "there is no kernel for so much padding"

@@ -1,0 +1,71 @@
+"""Pages of weights that were cloned or are shared go when a graph is compiled, and come back when they are read."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine import blocks
+from engine.compiler.runtime.pages import release
+from tests.engine.compiler.keeping import convolution
+
+MODEL = Path(__file__).parents[3] / "model_store" / "shapes" / "1" / "model.pnnx.param"
+NAME = "weights of this test"
+
+
+def take_mapped(path: Path) -> np.ndarray:  # type: ignore[type-arg]
+    """The file as one that nobody can open."""
+    content = Path(path).read_bytes()
+    descriptor = os.memfd_create(NAME)
+    os.write(descriptor, content)
+    try:
+        return blocks.map_block(descriptor, len(content))
+    finally:
+        os.close(descriptor)
+
+
+def resident_bytes() -> int:
+    """Bytes of it that this process holds."""
+    held, is_part = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0] and ":" not in line.split()[0]:
+            is_part = NAME in line
+        elif is_part and line.startswith("Rss:"):
+            held += int(line.split()[1]) << 10
+    return held
+
+
+def sums(graph: engine.RuntimeGraph) -> list[float]:
+    return [float(np.abs(each.data).sum()) for op in graph.operators for each in op.attributes.values()]
+
+
+def test_weights_are_given_back_and_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.pnnx.pair.take_file", take_mapped)
+    graph = engine.load(MODEL)
+    before = sums(graph)
+    assert resident_bytes() > 0
+    release(graph)
+    assert resident_bytes() == 0
+    assert sums(graph) == before
+    del graph
+    gc.collect()
+    assert NAME not in Path("/proc/self/maps").read_text()
+
+
+def test_weights_that_were_copied_are_kept() -> None:
+    graph = engine.load(MODEL)
+    before = sums(graph)
+    release(graph)
+    assert sums(graph) == before == sums(engine.load(MODEL))
+
+
+def test_weights_in_memory_are_left_alone() -> None:
+    graph = convolution()
+    before = sums(graph)
+    release(graph)
+    assert sums(graph) == before

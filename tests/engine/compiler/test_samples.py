@@ -1,0 +1,71 @@
+"""Machine code against PyTorch's recorded answers and the numpy reference: layers, networks and the corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import engine
+from engine import CompileError
+from tests.corpus_score import DEFAULT, load_compare
+from tests.engine.layers.samples import Sample, all_samples
+from tests.engine.layers.test_layers import assert_close
+
+CASES = sorted((DEFAULT / "cases").iterdir()) if DEFAULT.is_dir() else []
+# Of the largest element of an output, what Winograd's transforms and sums in another order may change.
+LARGEST_ERROR = {"auto": 1e-4, "off": 2e-5}
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_layer = pytest.mark.parametrize("sample", all_samples("layers"), ids=lambda sample: sample.id)
+every_network = pytest.mark.parametrize("sample", all_samples("networks"), ids=lambda sample: sample.id)
+both_ways = pytest.mark.parametrize("winograd", ["auto", "off"])
+
+
+class Machine:
+    """A graph as machine code, or on the reference where it has no kernel at all.
+
+    Two threads even where there is one core: the answer may not depend on who computes it.
+    """
+
+    def __init__(self, graph: engine.RuntimeGraph, winograd: Literal["auto", "off"] = "auto") -> None:
+        self.session = engine.Session(graph, backend="compiled", threads=2, winograd=winograd, cache=None)
+        self.reference = engine.Session(graph, backend="reference")
+
+    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        try:
+            return self.session.run(inputs)
+        except CompileError as error:
+            assert "no operator of the graph has a kernel" in str(error)
+            return self.reference.run(inputs)
+
+
+@every_layer
+def test_layers_give_pytorchs_answers(sample: Sample, tmp_path: Path) -> None:
+    machine = Machine(engine.load(*sample.extract(tmp_path)))
+    for each in sample.sets:
+        assert_close(machine.run(each.inputs), each.outputs, sample)
+
+
+@every_network
+@both_ways
+def test_networks_give_the_references_answers(sample: Sample, winograd: Literal["auto", "off"], tmp_path: Path) -> None:
+    machine = Machine(engine.load(*sample.extract(tmp_path)), winograd)
+    for each in sample.sets:
+        outputs = machine.session.run(each.inputs)
+        assert [(a.shape, a.dtype) for a in outputs] == [(a.shape, a.dtype) for a in each.outputs]
+        for found, expected in zip(outputs, machine.reference.run(each.inputs), strict=True):
+            assert np.abs(found - expected).max() <= LARGEST_ERROR[winograd] * np.abs(expected).max()
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not CASES, reason="the corpus is not beside the project")
+@every_case
+def test_cases_give_pytorchs_recorded_answers(case: Path) -> None:
+    def run(param: str, bin: str, inputs: list[Any]) -> list[Any]:
+        return list(Machine(engine.load(param, bin)).run(inputs))
+
+    ok, detail = load_compare(DEFAULT).check_case(str(case), run)
+    assert ok, [result["reason"] for results in detail for result in results if not result["ok"]]

@@ -1,0 +1,115 @@
+"""Looking into a run of the reference: taps, cancelling, memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine import InputError, RunCancelledError, RuntimeGraph, Session
+from engine.pnnx import Operator
+from tests.engine.graph.build import F32, INPUT, built, op
+from tests.engine.layers.samples import all_samples
+
+X = np.array([[1.0, -2.0, 3.0]], F32)
+
+
+@pytest.fixture
+def net() -> RuntimeGraph:
+    return built(
+        INPUT,
+        op("nn.ReLU", "relu", "0", "1"),
+        op("pnnx.Expression", "plus", "1", "2", expr="add(@0,1)"),
+        op("pnnx.Expression", "width", "2", "3", expr="size(@0,1)"),
+        op("prim::TupleConstruct", "pair", "2 3", "4"),
+        op("pnnx.Output", "out", "4"),
+        _0=(1, 3),
+    )
+
+
+def test_taps_return_any_operand_by_name(net: RuntimeGraph) -> None:
+    taps = Session(net).run([X], taps=["0", "1", "3"]).taps
+    np.testing.assert_array_equal(taps["0"], X)
+    np.testing.assert_array_equal(taps["1"], np.maximum(X, 0))
+    assert taps["3"] == 3
+
+
+def test_a_tap_on_no_operand_is_refused(net: RuntimeGraph) -> None:
+    with pytest.raises(InputError, match="no such operand to tap: found 'x', expected one of 0, 1, 2"):
+        Session(net).run([X], taps=["x"])
+
+
+def test_a_run_stops_between_operators(net: RuntimeGraph) -> None:
+    asked: list[bool] = []
+
+    def cancelled() -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    with pytest.raises(RunCancelledError, match=r"plus \(pnnx.Expression\): the run was cancelled"):
+        Session(net, backend="reference").run([X], cancelled=cancelled)
+    assert asked == [False, True]
+
+
+def chain(type: str) -> RuntimeGraph:
+    operators = [op(type, f"r{k}", str(k), str(k + 1)) for k in range(9)]
+    return built(INPUT, *operators, op("pnnx.Output", "out", "9"), _0=(1, 3))
+
+
+def test_values_are_released_after_their_last_consumer() -> None:
+    net = chain("nn.Sigmoid")
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == 2 * X.nbytes == net.plan.peak_bytes
+
+
+def test_a_dying_value_is_written_over_where_the_layer_can() -> None:
+    net = chain("nn.ReLU")
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [op("nn.Sigmoid", "s", "0", "1"), op("torch.flatten", "view", "1", "v"), op("nn.ReLU", "relu", "1", "2")],
+        [op("nn.Sigmoid", "s", "0", "1"), op("nn.Dropout", "same", "1", "v"), op("nn.ReLU", "relu", "1", "2")],
+        [op("nn.Sigmoid", "s", "0", "v"), op("nn.Dropout", "same", "v", "1"), op("nn.ReLU", "relu", "1", "2")],
+        [op("nn.Identity", "s", "0", "v"), op("nn.Identity", "same", "0", "1"), op("nn.ReLU", "relu", "1", "2")],
+    ],
+)
+def test_a_value_seen_through_another_is_not_written_over(between: list[Operator]) -> None:
+    net = built(
+        INPUT,
+        *between,
+        op("prim::TupleConstruct", "t", "2 v", "3"),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 3),
+    )
+    assert not any(step.in_place for step in net.plan.steps)
+    relu, viewed = Session(net).run([-X])
+    np.testing.assert_array_equal(relu.ravel(), np.maximum(viewed.ravel(), 0))
+
+
+def test_layers_that_promise_memory_of_their_own_keep_their_word(tmp_path: Path) -> None:
+    for sample in all_samples():
+        graph = engine.load(*sample.extract(tmp_path))
+        names = list(graph.operands)
+        taps = Session(graph, backend="reference").run(sample.sets[0].inputs, taps=names).taps
+        for each in graph.operators:
+            if each.layer is not None and each.layer.layer.makes_new:
+                inputs = [taps[operand.name] for operand in each.inputs]
+                outputs = each.layer.forward(inputs)
+                arrays = [value for value in inputs if isinstance(value, np.ndarray)]
+                for output in outputs if isinstance(outputs, tuple) else (outputs,):
+                    assert not any(np.shares_memory(output, array) for array in arrays), each
+
+
+def test_weights_and_inputs_are_not_counted_as_run_memory() -> None:
+    net = built(
+        INPUT,
+        op("pnnx.Attribute", "w", "", "1", data=np.ones((1, 3), F32)),
+        op("pnnx.Expression", "sum", "0 1", "2", expr="add(@0,@1)"),
+        op("pnnx.Output", "out", "2"),
+        _0=(1, 3),
+    )
+    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes

@@ -1,0 +1,62 @@
+"""The registry: one layer a type, unknown types reported together, users' layers from outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import Layer, ParameterError, Registry, UnsupportedOperatorError
+from engine.layers import registry
+from engine.tensor import Array, TensorSpec
+
+
+@pytest.fixture
+def empty() -> Registry:
+    return Registry()
+
+
+class Double(Layer):
+    """2 * x"""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return input * 2
+
+
+def test_type_registered_twice_is_refused(empty: Registry) -> None:
+    empty.register("my.Double")(Double)
+    with pytest.raises(ParameterError, match=r"my\.Double: operator type is registered already: found Double"):
+        empty.register("my.Double")(Double)
+
+
+def test_only_layers_can_be_registered(empty: Registry) -> None:
+    with pytest.raises(ParameterError, match="only a class derived from Layer"):
+        empty.register("my.Int")(int)  # type: ignore[type-var]
+
+
+def test_registration_that_names_an_unknown_field_is_refused(empty: Registry) -> None:
+    with pytest.raises(ParameterError, match=r"my\.Double: registration names .*: found slope, expected input"):
+        empty.register("my.Double", presets={"slope": 2})(Double)
+
+
+def test_all_unknown_types_are_reported_at_once_with_the_nearest_names() -> None:
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        registry.check([("nn.Relu", "relu_1"), ("my.Thing", "op_7"), ("nn.ReLU", "fine"), ("my.Thing", "op_9")])
+    assert str(caught.value) == (
+        "no layer for 2 operator types: 'nn.Relu' (relu_1; did you mean 'nn.ReLU'?), 'my.Thing' (op_7, op_9)"
+    )
+
+
+def test_registrations_inside_extended_end_with_it() -> None:
+    with registry.extended():
+        registry.register("my.Double")(Double)
+        assert "my.Double" in registry
+    assert "my.Double" not in registry
+
+
+def test_a_layer_is_frozen() -> None:
+    from engine.layers.elementwise.piecewise import LeakyReLU
+
+    with pytest.raises(AttributeError):
+        LeakyReLU(negative_slope=0.1).negative_slope = 1.0  # type: ignore[misc]
