@@ -15,7 +15,7 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.elementwise import Elementwise
 from engine.layers.operands.axes import replaced, sizes
 from engine.layers.operands.axis import checked_axis
-from engine.layers.reduction.reduction import INT64
+from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, DType, TensorSpec, format_shape

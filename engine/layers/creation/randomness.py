@@ -13,7 +13,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
-from engine.layers.reduction.reduction import INT64
+from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name
 

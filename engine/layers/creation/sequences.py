@@ -13,7 +13,7 @@ from engine.layers.creation.creation import FLOAT32, PLACEMENT, announced_dtype
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.reduction.reduction import INT64
+from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_scratch, check_size
 from engine.promotion import Category, cast, dtype_category, result_type

@@ -11,7 +11,7 @@ from engine.errors import ShapeError
 from engine.expression.elementwise import with_lists
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.reduction.reduction import check_ordered
+from engine.layers.operands.precision import check_ordered
 from engine.promotion import broadcast_shapes, cast, result_type
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
 

@@ -12,8 +12,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.elementwise import Elementwise
 from engine.layers.elementwise.pointwise import REAL, Binary, Unary, define
-from engine.layers.operands.precision import widened, working_dtype
-from engine.layers.reduction.reduction import check_ordered
+from engine.layers.operands.precision import check_ordered, widened, working_dtype
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, float_dtype, result_type
 from engine.special import digamma, erfc, erfinv, lgamma
 from engine.tensor import Array, DType, Number, TensorSpec

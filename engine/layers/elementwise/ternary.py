@@ -10,8 +10,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.bounds import clamped
-from engine.layers.operands.precision import working_dtype
-from engine.layers.reduction.reduction import check_ordered
+from engine.layers.operands.precision import check_ordered, working_dtype
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, result_type
 from engine.tensor import Array, DType, Number, Shape, TensorSpec
 

@@ -15,9 +15,8 @@ from engine.layers.onnx.adapter import Adapter, check_fits
 from engine.layers.onnx.constants import needed, real_number, whole_numbers
 from engine.layers.onnx.padding import pairs_of, per_axis
 from engine.layers.operands.axes import checked_axes
-from engine.layers.operands.precision import widened, working_dtype
+from engine.layers.operands.precision import INT64, widened, working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
-from engine.layers.reduction.reduction import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.layers.vision.grid import AffineGrid, GridSample
 from engine.layers.vision.roi import MOST_SAMPLES

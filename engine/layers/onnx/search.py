@@ -14,10 +14,9 @@ from engine.layers.onnx.constants import needed, whole_number
 from engine.layers.onnx.gather import index_array
 from engine.layers.operands.axes import replaced
 from engine.layers.operands.axis import checked_axis
-from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.precision import INT64, working_dtype
 from engine.layers.order.sorting import top_places
 from engine.layers.reduction.extremum import ArgMax, ArgMin
-from engine.layers.reduction.reduction import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_size
 from engine.promotion import cast

@@ -13,7 +13,7 @@ from engine.layers.onnx.adapter import Adapter
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, whole_number, whole_numbers
 from engine.layers.operands.axes import checked_axes, checked_order
-from engine.layers.reduction.reduction import INT64
+from engine.layers.operands.precision import INT64
 from engine.layers.shape.expand import Tile
 from engine.layers.shape.permute import Permute
 from engine.layers.shape.shape import Rearrangement, Reshape, Squeeze, Unsqueeze

@@ -10,9 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from engine.promotion import cast, float_dtype, is_reduced
-from engine.tensor import Array, DType
+from engine.errors import ShapeError
+from engine.promotion import Category, cast, dtype_category, float_dtype, is_reduced
+from engine.tensor import Array, DType, dtype_name
 
+INT64: Final[DType] = np.dtype(np.int64)
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
@@ -24,3 +26,18 @@ def working_dtype(dtype: DType) -> DType:
 def widened(input: Array) -> Array:
     """A floating or complex array to compute with; integers and half precision become float32."""
     return cast(input, working_dtype(float_dtype(input.dtype)))
+
+
+def summed_dtype(dtype: DType) -> DType:
+    """What numbers add up to: integers and bools to int64, others to their own dtype."""
+    return INT64 if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
+
+
+def check_ordered(dtype: DType) -> None:
+    """Refuse numbers without an order.
+
+    Raises:
+        ShapeError: for a complex dtype.
+    """
+    if dtype.kind == "c":
+        raise ShapeError("complex numbers have no order", found=dtype_name(dtype), expected="a real dtype")

@@ -13,9 +13,9 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.ternary import between
 from engine.layers.operands.axes import sizes
 from engine.layers.operands.axis import checked_axis
-from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.precision import INT64, working_dtype
 from engine.layers.order.sorting import kth_places, order
-from engine.layers.reduction.reduction import INT64, Reduction
+from engine.layers.reduction.reduction import Reduction
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 

@@ -11,7 +11,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import agree, replaced
 from engine.layers.operands.axis import checked_axis
-from engine.layers.reduction.reduction import INT64
+from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Number, Shape, TensorSpec, dtype_name, format_shape

@@ -12,8 +12,7 @@ from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import replaced
 from engine.layers.operands.axis import checked_axis
-from engine.layers.operands.precision import working_dtype
-from engine.layers.reduction.reduction import INT64, check_ordered
+from engine.layers.operands.precision import INT64, check_ordered, working_dtype
 from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec
 

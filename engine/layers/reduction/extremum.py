@@ -14,8 +14,8 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.pointwise import PAIRS
 from engine.layers.operands.axes import sizes
 from engine.layers.operands.axis import checked_axis
-from engine.layers.operands.precision import working_dtype
-from engine.layers.reduction.reduction import INT64, Reduction, check_ordered
+from engine.layers.operands.precision import INT64, check_ordered, working_dtype
+from engine.layers.reduction.reduction import Reduction
 from engine.promotion import cast
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
 

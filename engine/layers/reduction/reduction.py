@@ -16,11 +16,9 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, sizes
-from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.promotion import Category, cast, dtype_category, float_dtype
 from engine.tensor import Array, DType, Shape, TensorSpec, dtype_name
-
-INT64: DType = np.dtype(np.int64)
 
 
 class Reduction(Layer):
@@ -93,21 +91,6 @@ class Reduction(Layer):
         if self.keepdim:
             return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
         return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
-
-
-def summed_dtype(dtype: DType) -> DType:
-    """What numbers add up to: integers and bools to int64, others to their own dtype."""
-    return INT64 if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
-
-
-def check_ordered(dtype: DType) -> None:
-    """Refuse numbers without an order.
-
-    Raises:
-        ShapeError: for a complex dtype.
-    """
-    if dtype.kind == "c":
-        raise ShapeError("complex numbers have no order", found=dtype_name(dtype), expected="a real dtype")
 
 
 @register("torch.sum")
