@@ -60,8 +60,8 @@ def agreed(graph: engine.RuntimeGraph, inputs: list[Any]) -> list[Any]:
 
 def _largest(inputs: list[Any]) -> float:
     """The largest finite magnitude among them."""
-    arrays = [each for each in inputs if isinstance(each, np.ndarray) and each.dtype.kind in "fiu"]
-    finite = [np.asarray(each[np.isfinite(each)], np.float64) for each in arrays]
+    arrays = [np.asarray(each) for each in inputs if isinstance(each, (np.ndarray, np.generic))]
+    finite = [each[np.isfinite(each)].astype(np.float64) for each in arrays if each.dtype.kind in "fiu"]
     return max((float(np.abs(each).max(initial=0)) for each in finite), default=0.0)
 
 

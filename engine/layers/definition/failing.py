@@ -37,6 +37,7 @@ _FITS: Final = (
     "broadcast",
     "cannot reshape array",
     "mismatch in its core dimension",
+    "shape-mismatch",
     "shapes",
     "not aligned",
     "into shape ()",

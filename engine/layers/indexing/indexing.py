@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
 
 Slots: TypeAlias = Sequence[Any]
+
+_ADDED_RANK: Final = 32
 
 
 @register("Tensor.index")
@@ -89,10 +91,21 @@ class IndexPut(Layer):
         with _placed(input.shape):
             _check_values(source.shape, result[index].shape)
             if self.accumulate:
+                _check_added_rank(result.ndim)
                 np.add.at(result, index, source)
             else:
                 result[index] = source
         return result
+
+
+def _check_added_rank(rank: int) -> None:
+    """Refuse what would end the process: numpy adds at places of 32 dimensions at most, and does not look.
+
+    Raises:
+        ShapeError: for more.
+    """
+    if rank > _ADDED_RANK:
+        raise ShapeError("too many dimensions to add in", found=rank, expected=f"at most {_ADDED_RANK}")
 
 
 def _check_values(values: Shape, target: Shape) -> None:
