@@ -214,11 +214,13 @@ def _png(chance: random.Random) -> bytes:
     packed = zlib.compress(bytes(chance.choice((true, true, true // 2, 0, _size(chance, 1 << 26)))), 1)
     cut = chance.choice((1 << 30, 1 << 16, 7, 1)) if len(packed) < 1 << 18 else 1 << 16
     idat = [_chunk(b"IDAT", packed[at : at + cut]) for at in range(0, len(packed), cut)]
+    count = chance.choice((0, 0, 1, 3, 2000))
+    most = 1 << (24 if count < 4 else 12)
     extra = [
         chance.choice((
-            lambda: _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
-            lambda: _chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
-            lambda: _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(_size(chance, 1 << 24)))),
+            lambda: _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(_size(chance, most)))),
+            lambda: _chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(_size(chance, most)))),
+            lambda: _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(_size(chance, most)))),
             lambda: _chunk(b"eXIf", b"II*\0" + struct.pack("<LH2H2L", 8, 65_535, 1, 7, 1 << 20, 0) * 9),
             lambda: _chunk(b"acTL", struct.pack(">2L", chance.choice(NUMBERS), 0)),
             lambda: _chunk(b"fdAT", bytes(40)),
@@ -226,7 +228,7 @@ def _png(chance: random.Random) -> bytes:
             lambda: _chunk(b"tRNS", bytes(chance.choice((1, 2, 6, 256)))),
             lambda: _chunk(b"prVt", b"", chance.choice((None, *NUMBERS))),
         ))()
-        for _ in range(chance.choice((0, 0, 1, 3, 2000)))
+        for _ in range(count)
     ]  # fmt: skip
     parts = [_chunk(b"IHDR", header), *extra[:3], *idat, *extra[3:], _chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

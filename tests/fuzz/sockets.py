@@ -386,7 +386,7 @@ def _look(server: Server, report: Report, number: int) -> None:
         report.slowest_health_s = max(report.slowest_health_s, server.health_s())
     except OSError as error:
         report.findings.append(f"no health after round {number}: {error}")
-    report.findings += [f"the log of round {number} has {line}" for line in server.complaints()[:3]]
+    report.findings += [f"the log of round {number} has {line}" for line in server.complaints()[:40]]
     report.peak_bytes = max(report.peak_bytes, server.peak_bytes())
     if report.peak_bytes > MOST_BYTES:
         report.findings.append(f"{report.peak_bytes >> 20} MiB after round {number}")

@@ -38,7 +38,7 @@ class Quantised(np.ndarray[Any, Any]):
             raise refused(ufunc.__name__)
         first, second = (self._aligned(each) for each in inputs)
         if not out:
-            return self.like(ufunc(first, second))
+            return self.like(np.asarray(ufunc(first, second)))
         ufunc(first, second, out=integers(out[0]))
         return out[0]
 
