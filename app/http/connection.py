@@ -333,6 +333,7 @@ class Connection(HttpToolsProtocol):
                 self.cycle = self.pipeline[0][0] if self.pipeline else self._active
                 return
             self.cycle.disconnected = True
+            self.cycle.waiting_for_100_continue = False  # it may still begin, and would ask for a body
             self.cycle.message_event.set()
             if self.cycle.response_started:
                 self.transport.close()

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 GET = b"GET / HTTP/1.1\r\n" + HOST
 POST = b"POST /infer?model=one HTTP/1.1\r\n" + HOST
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+EXPECTING = POST + b"expect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
 GOOD = npy(np.zeros((1, 3), np.float32))
 INFER = POST + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD
 
@@ -127,6 +128,7 @@ def test_a_request_in_small_pieces_is_answered_as_in_one(front: Front, size: int
         CHUNKED + b"0\r\n" + b"a: " + b"b" * 100_000, CHUNKED + b"0\r\n" + b"a: b\r\n" * 20_000,
         b"GET http://x HTTP/1.1\r\n" + HOST + b"\r\n", b"GET http://[/ HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET /\xff HTTP/1.1\r\n" + HOST + b"\r\n", b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n",
+        EXPECTING + b"zz\r\n", EXPECTING + b"1\r\nxx\r\n",
     ],
     ids=lambda raw: repr(raw)[:50],
 )  # fmt: skip
@@ -134,7 +136,9 @@ def test_what_is_not_a_request_gets_an_error_in_json(front: Front, raw: bytes) -
     assert refusal(front, raw) == (400, "invalid_request")
 
 
-@pytest.mark.parametrize("raw", [b"GARBAGE\r\n\r\n", CHUNKED + b"zz\r\n", b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize(
+    "raw", [b"GARBAGE\r\n\r\n", CHUNKED + b"zz\r\n", EXPECTING + b"zz\r\n", b"GET / HTTP/1.1\r\n\r\n"]
+)
 def test_a_fault_behind_good_requests_is_answered_after_them(front: Front, raw: bytes) -> None:
     found = front.ask(INFER + LIVE + raw)
     assert [status for status, _, _ in found] == [200, 200, 400]
