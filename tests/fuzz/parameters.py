@@ -43,6 +43,7 @@ NUMBERS: Final = (
 OTHERS: Final = (None, True, False, "x", "")
 _LONG: Final = ((), (1,) * 65, (2,) * 40, (1,) * 60_000, (0,) * 10**6)
 _LARGE: Final = 1 << 25
+_MUCH: Final = 1 << 28
 IN_EXPRESSIONS: Final = ("0", "-1", "1000000", "2147483647", "-2147483648", "4294967296", "9223372036854775807",
                          "-9223372036854775808", "1e308", "0.5")  # fmt: skip
 _NUMBER: Final = re.compile(r"(?<![@\w.])-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?")
@@ -121,6 +122,8 @@ def _attempt(case: list[Any], run_graph: Callable[[engine.RuntimeGraph, Sample],
         graph.build()
         if (largest := _largest_bytes(graph)) > _LARGE:  # what is asked for is large, and may take its time
             return f"large: {changed} makes {largest:,} bytes"
+        if (taken := _taken_bytes(graph, sample)) > _MUCH:
+            return f"large: {changed} takes {taken:,} bytes"
         outputs = run_graph(graph, sample)
     except engine.EngineError as error:
         return f"{refusal(error)}: {changed}: {error}"[:600]
@@ -148,6 +151,11 @@ def refusal(error: engine.EngineError) -> str:
 def _largest_bytes(graph: engine.RuntimeGraph) -> int:
     specs = [operand.spec for operand in graph.operands.values()]
     return max(((spec.size or 0) * spec.dtype.itemsize for spec in specs if spec is not None), default=0)
+
+
+def _taken_bytes(graph: engine.RuntimeGraph, sample: Sample) -> int:
+    """What a run takes by the engine's own estimate; a server asks before it admits one."""
+    return engine.Session(graph, backend="reference").estimate_bytes(sample.sets[0].inputs)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
