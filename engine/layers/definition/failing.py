@@ -31,6 +31,7 @@ _SIZES: Final = (
     "array is too big", "Maximum allowed dimension exceeded", "dimensions are too large", "too many dimensions",
     "maximum supported dimension", "more dimensions than allowed", "index arrays cannot be above", "supports up to",
     "number of dimensions must be", "Maximum allowed size exceeded", "iterator is too large",
+    "maximum number of dimension",
 )  # fmt: skip
 _RANKS: Final = ("of unsized object", "over a 0-d array", "too many indices for array")
 _FITS: Final = (
@@ -38,6 +39,7 @@ _FITS: Final = (
     "cannot reshape array",
     "mismatch in its core dimension",
     "shape-mismatch",
+    "must match exactly",
     "shapes",
     "not aligned",
     "into shape ()",

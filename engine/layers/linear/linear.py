@@ -81,7 +81,7 @@ def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     result = np.ascontiguousarray((weight @ rows.T).T) if few else rows @ weight.T
     if bias is not None:
         result += bias
-    return result.reshape(*x.shape[:-1], *weight.shape[:-1])
+    return result.reshape((*x.shape[:-1], *weight.shape[:-1]))
 
 
 @register("aten::bilinear")

@@ -158,6 +158,8 @@ class SplitToSequence(Layer):
         if not input.ndim:
             raise ShapeError("a 0-dim tensor has no axis to cut")
         lengths = self._lengths(input.shape[axis], split)
+        if not lengths:
+            return []
         pieces = np.split(input, np.cumsum(lengths)[:-1], axis)
         return [piece.squeeze(axis) for piece in pieces] if split is None and not self.keepdims else pieces
 
