@@ -11,7 +11,11 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from app.codec.answers import dump_json
 from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
 from app.http.example_answers import ANSWERS, PIXEL
 from app.http.schemas import ErrorBody, InferBody
@@ -114,18 +118,27 @@ INFER_DOCUMENTATION: Final[dict[str, Any]] = {
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let the app make its document when asked for it, and anew when other models are ready: examples follow them."""
-    made: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
+    """Let the app make its document when asked for it, and anew when other models are ready: examples follow them.
 
-    def document() -> dict[str, Any]:
+    Its bytes are kept: whoever asks for it again and again costs the event loop next to nothing.
+    """
+    made: dict[tuple[tuple[str, int], ...], tuple[dict[str, Any], bytes]] = {}
+
+    def document() -> tuple[dict[str, Any], bytes]:
         ready = _ready(app.state.dataplane)
         key = tuple((version.name, version.number) for version in ready)
         if key not in made:
             made.clear()
-            made[key] = _document(app, ready)
+            found = _document(app, ready)
+            made[key] = found, dump_json(found)
         return made[key]
 
-    app.openapi = document  # type: ignore[method-assign]
+    async def answer(_: Request) -> Response:
+        return Response(document()[1], media_type="application/json")
+
+    app.openapi = lambda: document()[0]  # type: ignore[method-assign]
+    # Before FastAPI's own, which writes the document anew for everybody.
+    app.router.routes.insert(0, Route(app.openapi_url or "/openapi.json", answer, include_in_schema=False))
 
 
 def _ready(plane: DataPlane) -> list[Version]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.http.schemas import InferBody
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
@@ -80,3 +82,12 @@ def test_examples_of_a_store_of_one_need_no_name(tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         for title, target, example in examples(client.get("/openapi.json").json()):
             assert client.post(target, json=example["value"]).status_code == example["x-status"], title
+
+
+def test_the_document_is_written_once_for_all_who_ask(zoo: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = zoo.get("/openapi.json")
+    monkeypatch.setattr("app.http.openapi.dump_json", None)
+    monkeypatch.setattr("app.http.openapi.get_openapi", None)
+    again = zoo.get("/openapi.json")
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers["content-type"] == "application/json"
