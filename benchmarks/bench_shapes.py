@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.compiler.runtime.background import BACKGROUND
 from engine.graph import RuntimeGraph
 from engine.pnnx import Attribute, Graph, Operator
@@ -111,13 +111,13 @@ def main() -> int:
     parser.add_argument("--max-bytes", type=int, default=None, help="instances_max_bytes")
     options = parser.parse_args()
     counted = [0]
-    usual = machine.Code.__init__
+    usual = object_code.Code.__init__
 
-    def count(self: machine.Code, *rest: object) -> None:
+    def count(self: object_code.Code, *rest: object) -> None:
         counted[0] += 1
         usual(self, *rest)  # type: ignore[arg-type]
 
-    machine.Code.__init__ = count  # type: ignore[assignment, method-assign]
+    object_code.Code.__init__ = count  # type: ignore[assignment, method-assign]
     print("| widths | programs made | made afterwards | median ms | worst ms |\n|---|---|---|---|---|")
     for number in options.shapes:
         graph, counted[0] = network(), 0

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine
 from engine.compiler.codegen.host import Host, detect
 from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
-from engine.compiler.codegen.machine import Code, assemble
+from engine.compiler.codegen.object_code import Code, assemble
 from engine.compiler.runtime.allocation import allocate
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -1,7 +1,7 @@
 """The compiler: from a graph to machine code through LLVM, and the memory and threads it runs with.
 
-graph -> lowering (operators to kernels) -> kernels (IR text) -> machine (object code) -> blueprint
-blueprint -> program (callable code) -> instance (memory and threads)
+graph -> lowering (operators to kernels) -> kernels (IR text) -> codegen (object code) -> assembly (a blueprint)
+blueprint -> cache (a file) -> runtime (callable code, memory and threads)
 
 A blueprint is plain data: the cache keeps it on disk, and a start from there needs none of what stands before it.
 """

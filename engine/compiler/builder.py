@@ -11,7 +11,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.cache import DEFAULT_MAX_BYTES, Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.version import is_unchanged
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, detect
 from engine.compiler.progress import Progress, asking, silent
 from engine.compiler.runtime.pages import release
@@ -98,7 +98,7 @@ class Builder:
             graph = self._optimise(progress)
             operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
             known = _known(graph, specs)
-        code = machine.Code(blueprint.code, self.host)
+        code = object_code.Code(blueprint.code, self.host)
         release(self._graph)
         time_s = time.perf_counter() - start
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)

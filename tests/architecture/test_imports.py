@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.codegen.ir": set(),
     "engine.compiler.codegen.host": {"engine.errors"},
     "engine.compiler.progress": {"engine.stopping", "engine.errors"},
-    "engine.compiler.codegen.machine": {"engine.compiler.codegen.host", "engine.errors"},
+    "engine.compiler.codegen.object_code": {"engine.compiler.codegen.host", "engine.errors"},
     "engine.compiler.kernels": VOCABULARY | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir"},
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}

@@ -176,3 +176,13 @@ def test_every_kind_of_kernel_is_explained() -> None:
 
 def test_every_key_of_a_kernel_is_explained(session: engine.Session) -> None:
     assert explained("A kernel of a profile") == keys(session.run([np.zeros((1, 3), np.float32)], profile=True).kernels)
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", *(f"docs/{each.name}" for each in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_files_that_a_page_names_are_there(name: str) -> None:
+    folders = ("engine", "app", "exporter", "tests", "docs", "examples", "benchmarks")
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text()))
+    assert [file for file in sorted(named) if not any(path.endswith(f"/{file}") for path in there)] == []

@@ -10,7 +10,7 @@ import numpy as np
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import plan_memory, storages_of
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
@@ -85,7 +85,7 @@ def _code(steps: Sequence[Step], host: Host, progress: Progress) -> list[bytes]:
     for step in wanted_quick(steps):
         if isinstance(step, KernelStep):
             first.setdefault(step.kernel.name, step)
-    objects, refused, left = [machine.assemble(team_code(host), host)], dict[str, str](), PROGRAM_OPERATIONS
+    objects, refused, left = [object_code.assemble(team_code(host), host)], dict[str, str](), PROGRAM_OPERATIONS
     for number, step in enumerate(first.values()):
         progress("assembling", number, len(first))
         if left < 0:
@@ -119,7 +119,7 @@ def _module(kernel: Kernel, host: Host) -> Module:
 
 def _object(kernel: Kernel, module: Module, host: Host) -> bytes:
     try:
-        return machine.assemble(str(module), host)
+        return object_code.assemble(str(module), host)
     except CompileError as error:
         _log.warning("%s: %s", kernel.name, error)
         raise _NotMadeError("its kernel is not valid code") from error

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, detect
 from engine.compiler.codegen.ir import Module, Value, vector
 from engine.tensor import Array
@@ -34,7 +34,7 @@ def measure_peak(seconds: float = 0.2, host: Host | None = None) -> float:
     """
     host = host or detect()
     chains = _chains(host)
-    code = machine.Code([machine.assemble(_source(host, chains), host)], host)
+    code = object_code.Code([object_code.assemble(_source(host, chains), host)], host)
     run = _RUN(code.address("peak"))
     values = np.full((chains + 2) * host.lanes, 0.5, np.float32)
     turns, fastest = _turns(run, values), float("inf")

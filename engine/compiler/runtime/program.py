@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.graph.operator import RuntimeOperator
 
 
@@ -36,7 +36,7 @@ class Program:
     """
 
     blueprint: Blueprint
-    code: machine.Code
+    code: object_code.Code
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
     origin: Origin = field(default_factory=Origin)

@@ -70,7 +70,7 @@ def test_what_was_compiled_is_what_run_finds(
     store: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled("linear", "--threads", "1", capsys=capsys)
-    monkeypatch.setattr("engine.compiler.codegen.machine.assemble", None)
+    monkeypatch.setattr("engine.compiler.codegen.object_code.assemble", None)
     np.save("x.npy", np.zeros((1, 3), np.float32))
     assert main(["run", "linear", "--input", "x.npy", "--threads", "2"]) == 0
 

@@ -16,7 +16,7 @@ import engine
 from engine.compiler import builder
 from engine.compiler.cache import cache, entry, fingerprint
 from engine.compiler.cache.cache import Cache
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from tests.engine.compiler.keeping import X, compiled, convolution, entries, is_cached, kept, sorting
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def test_a_second_start_gives_the_same_answers(make: type, tmp_path: Path) -> No
 @pytest.mark.parametrize("make", [convolution, sorting])
 def test_a_warm_start_generates_no_code(make: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(tmp_path, make())
-    monkeypatch.setattr(machine, "assemble", fail)
+    monkeypatch.setattr(object_code, "assemble", fail)
     monkeypatch.setattr(builder.Builder, "_compile", fail)
     made = compiled(tmp_path, make())
     made.run([X])

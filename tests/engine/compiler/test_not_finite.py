@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine import Session
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from engine.graph import RuntimeGraph
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -42,6 +42,6 @@ def test_the_next_run_is_not_concerned(network: RuntimeGraph) -> None:
 def test_numbers_that_come_once_compile_nothing(network: RuntimeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     session, x = Session(network, cache=None), np.full((1, 24, 20, 20), np.inf, F32)
     session.prepare()
-    monkeypatch.setattr(machine, "assemble", None)
+    monkeypatch.setattr(object_code, "assemble", None)
     (found,), (wanted,) = session.run([x]), Session(network, backend="reference").run([x])
     np.testing.assert_array_equal(found, wanted)

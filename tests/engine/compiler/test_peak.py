@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler.codegen import machine, peak
+from engine.compiler.codegen import object_code, peak
 from engine.compiler.codegen.host import describe, detect
 
 
@@ -18,7 +18,7 @@ def test_every_sum_is_multiplied_and_added_to_and_nothing_is_spilled(name: str) 
     if host.lanes > detect().lanes:
         return  # this processor cannot run it
     chains = peak._chains(host)
-    code = machine.Code([machine.assemble(peak._source(host, chains), host)], host)
+    code = object_code.Code([object_code.assemble(peak._source(host, chains), host)], host)
     values = np.repeat(np.arange(chains + 2, dtype=np.float32), host.lanes)
     values[: 2 * host.lanes] = np.repeat(np.float32([2, 1]), host.lanes)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address("peak"))(values.ctypes.data, 3)

@@ -9,7 +9,7 @@ import pytest
 
 import engine
 from engine import TensorSpec
-from engine.compiler.codegen import machine
+from engine.compiler.codegen import object_code
 from tests.engine.compiler.keeping import SHAPE, X, convolution, sorting
 from tests.engine.graph.build import F32, INPUT, built, op
 
@@ -31,7 +31,7 @@ def test_what_was_made_is_described() -> None:
 def test_a_run_after_it_compiles_nothing(batch: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     made = session()
     made.prepare(batch)
-    monkeypatch.setattr(machine, "assemble", None)
+    monkeypatch.setattr(object_code, "assemble", None)
     made.run([np.concatenate([X] * (batch or 1))])
 
 
@@ -41,7 +41,7 @@ def test_shapes_that_the_file_leaves_open_may_be_given(monkeypatch: pytest.Monke
     assert made.prepare() is None
     assert made.prepare(4) is None
     assert made.prepare(specs=[TensorSpec((2, 3), F32)]) is not None
-    monkeypatch.setattr(machine, "assemble", None)
+    monkeypatch.setattr(object_code, "assemble", None)
     assert made.run([-np.ones((2, 3), np.float32)])[0].tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
@@ -56,7 +56,7 @@ def test_a_batch_that_is_split_is_prepared_as_its_parts(monkeypatch: pytest.Monk
     made = session(graph)
     assert made.batching.mode == "split"
     made.prepare(6)
-    monkeypatch.setattr(machine, "assemble", None)
+    monkeypatch.setattr(object_code, "assemble", None)
     assert made.run([np.ones((6, 3), np.float32)])[0][:, 0].tolist() == [0.5] * 6
 
 

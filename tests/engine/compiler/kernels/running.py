@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import describe, detect
 from engine.compiler.codegen.ir import Module
-from engine.compiler.codegen.machine import Code, assemble
+from engine.compiler.codegen.object_code import Code, assemble
 from engine.compiler.kernels.kernel import Kernel
 from engine.tensor import Array
 

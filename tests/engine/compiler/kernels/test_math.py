@@ -14,7 +14,7 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module
-from engine.compiler.codegen.machine import assemble
+from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.functions.math import COSTS, FUNCTIONS
 from engine.compiler.kernels.map import Map, make_map
