@@ -95,11 +95,6 @@ class Elementwise:
     takes_bools: bool = True
     keeps_numbers: bool = False
 
-    @property
-    def is_integer_preserving(self) -> bool:
-        """Whether integers give integers."""
-        return _INTEGER in self.accepts and not self.is_floating
-
     def evaluate(self, *args: object) -> object:
         """The value: an array if any argument is one, else a Python number.
 

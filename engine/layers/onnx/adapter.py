@@ -12,7 +12,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.operands.axis import may_match
 from engine.promotion import cast
-from engine.tensor import Array, DType, Number, TensorSpec, dtype_name, format_shape, spec_of
+from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
 
 
 class Adapter(Layer):
@@ -134,15 +134,6 @@ def shape_of(value: object) -> tuple[int | None, ...]:
 def dtype_of(value: object, default: DType) -> DType:
     """The dtype of an operand; that of a number is not known."""
     return value.dtype if isinstance(value, (TensorSpec, np.ndarray)) else default
-
-
-def check_dtype(spec: TensorSpec, kinds: str, name: str = "input") -> None:
-    """Raises:
-    ShapeError: when the operand's dtype is of another kind than these numpy kinds.
-    """
-    kind = "f" if dtype_name(spec.dtype) == "bfloat16" else spec.dtype.kind
-    if kind not in kinds:
-        raise ShapeError(f"{name} has the wrong dtype", found=dtype_name(spec.dtype))
 
 
 def check_fits(fits: bool, name: str, found: Sequence[int | None], expected: str) -> None:

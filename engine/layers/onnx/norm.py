@@ -100,15 +100,6 @@ class OnnxGroupNorm(Layer):
         return values if len(values) == channels else values.repeat(channels // self.num_groups)
 
 
-def _trailing(input: TensorSpec, axis: int) -> tuple[int, ...]:
-    """The sizes from an axis on.
-
-    Raises:
-        ShapeError: where one of them is open.
-    """
-    return TensorSpec(input.shape[checked_axis(axis, input.rank) :], input.dtype).sizes
-
-
 def _broadcasts(weight: Any, input: TensorSpec) -> None:
     shape = shape_of(weight)
     if weight is not None and broadcast_shapes(shape, input.shape) != input.shape:
