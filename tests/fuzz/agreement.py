@@ -15,7 +15,8 @@ from tests.engine.layers.samples import Sample
 _LARGEST_ERROR: Final = 1e-4
 # Why machine code need not answer where the reference does.
 _NOT_COMPILED: Final = ("no operator of the graph has a kernel", "is too large to be kept")
-# What the last bits of float32 operands may change where an output is far smaller than they are: tails, distances from a mean.
+# What the last bits of float32 operands may change where an output is far smaller than they are, as tails are, and
+# distances from a mean.
 _ROUNDING: Final = 8 * float(np.finfo(np.float32).eps)
 _WIDEST_TAIL: Final = 2048.0
 # Beyond these no float32 tells its angle from the next; kernels/functions/trigonometric.py says so too.
@@ -52,10 +53,15 @@ def agreed(graph: engine.RuntimeGraph, inputs: list[Any]) -> list[Any]:
     if isinstance(found, engine.EngineError):
         raise Disagreement(f"machine code refuses: {type(found).__name__} {found}") from found
     if not is_random(graph) and not _has_far_angles(graph, inputs):
-        rounding = _ROUNDING * min(_largest(inputs), _WIDEST_TAIL)
+        rounding = rounding_of(inputs)
         for index, (mine, its) in enumerate(zip(found, expected, strict=True)):
             compare(f"output {index}", mine, its, rounding)
     return expected
+
+
+def rounding_of(inputs: list[Any]) -> float:
+    """What the last bits of these may change in any output."""
+    return _ROUNDING * min(_largest(inputs), _WIDEST_TAIL)
 
 
 def _largest(inputs: list[Any]) -> float:

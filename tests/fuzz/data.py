@@ -39,7 +39,7 @@ from engine.layers.linear.matmul import AddMatmul, Matmul
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
 from engine.tensor import TensorSpec
 from tests.engine.layers.samples import Sample, all_samples
-from tests.fuzz.agreement import agreed, compare, is_random
+from tests.fuzz.agreement import agreed, compare, is_random, rounding_of
 from tests.fuzz.child import Limits, run
 from tests.fuzz.parameters import refusal, report
 
@@ -235,9 +235,10 @@ def _summable(graph: engine.RuntimeGraph, changes: Sequence[Sequence[Any]]) -> l
 
 
 def _compare_with_plain(graph: engine.RuntimeGraph, sample_id: str, outputs: list[Any]) -> None:
-    plain = engine.Session(graph, backend="reference").run(_samples()[sample_id].sets[0].inputs)
+    inputs = list(_samples()[sample_id].sets[0].inputs)
+    plain = engine.Session(graph, backend="reference").run(inputs)
     for index, (mine, its) in enumerate(zip(outputs, plain, strict=True)):
-        compare(f"output {index} of another layout", mine, its)
+        compare(f"output {index} of another layout", mine, its, rounding_of(inputs))
 
 
 def changed(inputs: Sequence[Array], changes: Sequence[Sequence[Any]]) -> list[Any]:
