@@ -13,9 +13,8 @@ from engine.expression import Call, Literal, Node, check_arity, evaluate, infer,
 from engine.layers.definition.dropped_shape import is_dropped_shape
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.tensor import UNKNOWN, Array, DType, TensorSpec
-
-_INT64: DType = np.dtype(np.int64)
+from engine.layers.operands.precision import INT64
+from engine.tensor import UNKNOWN, Array, TensorSpec
 
 
 @register("pnnx.Attribute", positional=("data",))
@@ -95,8 +94,8 @@ def _asks_or_casts(function: str) -> bool:
 
 def _shape_vector(tensor: Any) -> Array | TensorSpec:
     if None in tensor.shape:
-        return TensorSpec((len(tensor.shape),), _INT64)
-    return np.array(tensor.shape, _INT64)
+        return TensorSpec((len(tensor.shape),), INT64)
+    return np.array(tensor.shape, INT64)
 
 
 class Arrangement(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,10 @@ from engine.layers.definition.registry import register
 from engine.layers.operands.axes import replaced, sizes
 from engine.layers.operands.axis import checked_axis
 from engine.layers.operands.fitting import check_mask
+from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes
-from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape
-
-INT64: Final[DType] = np.dtype(np.int64)
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 
 def check_positions(index: Array, length: int, lowest: int = 0) -> None:

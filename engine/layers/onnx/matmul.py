@@ -11,12 +11,11 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor
-from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.precision import INT64, working_dtype
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape
 
 _INT32: DType = np.dtype(np.int32)
-_INT64: DType = np.dtype(np.int64)
 
 register("MatMul")(Matmul)
 
@@ -95,7 +94,7 @@ class MatMulInteger(Layer):
 
 def centred_rows(a: Array, zero_point: Any, name: str) -> Array:
     """a - zero_point in int64; a vector has one number a row."""
-    zero = cast(as_tensor(zero_point, _INT64, name), _INT64)
+    zero = cast(as_tensor(zero_point, INT64, name), INT64)
     if zero.ndim == 1 and zero.size > 1:
         zero = zero[:, None]
     return _centred(a, zero.reshape(()) if zero.size == 1 else zero, name)
@@ -103,7 +102,7 @@ def centred_rows(a: Array, zero_point: Any, name: str) -> Array:
 
 def centred_columns(b: Array, zero_point: Any, name: str) -> Array:
     """b - zero_point in int64; a vector has one number a column."""
-    zero = cast(as_tensor(zero_point, _INT64, name), _INT64)
+    zero = cast(as_tensor(zero_point, INT64, name), INT64)
     return _centred(b, zero.reshape(()) if zero.size == 1 else zero, name)
 
 

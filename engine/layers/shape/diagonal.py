@@ -8,10 +8,11 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import agree, checked_axes, sizes
+from engine.layers.operands.precision import summed_dtype
 from engine.layers.operands.views import diagonal
 from engine.layers.shape.shape import Rearrangement
-from engine.promotion import Category, cast, dtype_category
-from engine.tensor import Array, Dim, DType, Number, Shape, TensorSpec, format_shape, product
+from engine.promotion import cast
+from engine.tensor import Array, Dim, Number, Shape, TensorSpec, format_shape, product
 
 
 @register("torch.diagonal", "aten::diagonal", positional=("input", "offset", "dim1", "dim2"))
@@ -135,15 +136,11 @@ class Trace(Layer):
     def infer(self, input: TensorSpec) -> TensorSpec:
         if input.rank != 2:
             raise ShapeError("a matrix is needed", found=format_shape(input.shape), expected="2 dimensions")
-        return TensorSpec((), _sum_dtype(input.dtype))
+        return TensorSpec((), summed_dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
         dtype = self.infer(TensorSpec(input.shape, input.dtype)).dtype
         return np.asarray(np.trace(input, dtype=dtype))
-
-
-def _sum_dtype(dtype: DType) -> DType:
-    return np.dtype(np.int64) if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
 
 
 @register("aten::fill_diagonal")
