@@ -128,11 +128,14 @@ class Server(uvicorn.Server):
     async def _settle(self) -> None:
         """Until the models are loaded here, and no worker that still loads its own takes connections."""
         await self.plane.loaded.wait()
-        if self._standby is not None:
-            readiness, index = self._standby
-            while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
-                readiness.set(index, self._standing())
-                await asyncio.sleep(_LOOK_S)
+        if self._standby is None:
+            return
+        readiness, index = self._standby
+        # Said before it is asked: as long as nobody knows of this one, those that still load may all listen.
+        readiness.set(index, self._standing())
+        while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
+            await asyncio.sleep(_LOOK_S)
+            readiness.set(index, self._standing())
 
 
 def serve(settings: Settings) -> int:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+from pathlib import Path
 
+from app.process.server import build
 from app.process.standby import Readiness, Standing
+from app.settings import Settings
+from tests.app.sample_models import elementwise, write_model
 
 LOADING, LOADED, READY = Standing
 
@@ -61,3 +66,27 @@ def test_a_child_process_says_so_to_all() -> None:
     child.start()
     child.join()
     assert not readiness.may_accept(0) and readiness.may_accept(1)
+
+
+def test_the_banner_waits_for_one_that_listens_and_has_yet_to_hear_that_this_one_is_ready(tmp_path: Path) -> None:
+    """Both loaded side by side and listened; this one is ready first, and the other knows when it next looks."""
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    readiness = Readiness(2)
+    server = build(Settings(store=tmp_path), None, (readiness, 0))
+    server.plane.store.load()
+    server.plane.loaded.set()
+    server.servers = [None]  # type: ignore[list-item]  # it listens; on what does not matter here
+    assert readiness.open(0) and readiness.open(1)
+
+    async def settled() -> list[bool]:
+        task = asyncio.create_task(server._settle())
+        seen = []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        seen.append(task.done())
+        assert not readiness.may_accept(1)
+        readiness.close(1)
+        await asyncio.wait_for(task, 30)
+        return [*seen, task.done()]
+
+    assert asyncio.run(settled()) == [False, True]
