@@ -39,6 +39,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.dataplane = DataPlane(settings)
+    app.router.routes.extend(infer.ROUTES)
     for room in (health, infer, models, graph, pages):
         app.include_router(room.router)
     install_error_handlers(app)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.routing import Match
 
+from app.http.main import create_app
+from app.http.routes.infer import ROUTES
 from app.http.schemas import InferBody
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
@@ -91,3 +94,13 @@ def test_the_document_is_written_once_for_all_who_ask(zoo: Client, monkeypatch: 
     again = zoo.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
     assert again.headers["content-type"] == "application/json"
+
+
+def test_the_routes_of_inference_that_fastapi_describes_answer_without_it(zoo: Client) -> None:
+    described = {path for path in zoo.get("/openapi.json").json()["paths"] if path.endswith("/infer")}
+    assert described == {route.path for route in ROUTES} and len(described) == 2
+    app = create_app()
+    for path in described:
+        scope = {"type": "http", "method": "POST", "path": path.format(name="digits")}
+        first = next(route for route in app.router.routes if route.matches(scope)[0] is Match.FULL)
+        assert first in ROUTES
