@@ -11,7 +11,7 @@ from engine import EngineError, GraphError, GraphState, RuntimeGraph, Session, U
 from engine.pnnx import Operator
 from engine.session import Backend
 from tests.engine.graph.build import F32, built, op
-from tests.engine.graph.test_order import random_graphs
+from tests.engine.graph.planning.test_order import random_graphs
 
 X = np.array([[-1.0, 2.0, -3.0]], F32)
 
