@@ -16,6 +16,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.fitting import check_single
 from engine.layers.operands.spatial import Operand, of_last_axes, tensor
+from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, Dim, Number, TensorSpec, format_shape
 
@@ -126,7 +127,9 @@ def _surround(x: Array, pairs: Sequence[tuple[int, int]], value: Number | Array)
         return x
     inner = [slice(max(before, 0), max(before, 0) + size) for size, (before, _) in _sized(x, pairs)]
     sizes = [max(before, 0) + size + max(after, 0) for size, (before, after) in _sized(x, pairs)]
-    padded = np.full((*x.shape[: x.ndim - len(pairs)], *sizes), cast(value, x.dtype), x.dtype)
+    shape = (*x.shape[: x.ndim - len(pairs)], *sizes)
+    check_size(shape, x.dtype, "the padded tensor")
+    padded = np.full(shape, cast(value, x.dtype), x.dtype)
     padded[of_last_axes(*inner)] = x
     return padded
 
