@@ -16,7 +16,7 @@ import pytest
 from engine.compiler import builder
 from engine.compiler.cache import fingerprint
 from engine.compiler.cache.cache import SUFFIX
-from tests.engine.compiler.keeping import X, compiled, convolution, entries, is_cached, kept
+from tests.engine.compiler.cache.keeping import X, compiled, convolution, entries, is_cached, kept
 
 OTHER = 12345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

@@ -18,10 +18,10 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.kernels.pooling import pool
 from engine.compiler.storage import row_major
-from tests.engine.compiler.large import FAMILIES
+from tests.engine.compiler.kernels.large import FAMILIES
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 COMPILER = ROOT / "engine" / "compiler"
 MEMORY_BYTES = 8 << 30
 
@@ -33,7 +33,7 @@ def _limited() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_size_may_be_a_million(family: str) -> None:
-    command = [sys.executable, "-m", "tests.engine.compiler.large", family]
+    command = [sys.executable, "-m", "tests.engine.compiler.kernels.large", family]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, preexec_fn=_limited)
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
 

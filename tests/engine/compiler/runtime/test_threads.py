@@ -14,7 +14,7 @@ import pytest
 
 import engine
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "model_store" / "digits" / "1" / "model.pnnx.param"
 RANDOM = np.random.default_rng(4)
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ import pytest
 import engine
 from engine import TensorSpec
 from engine.compiler.codegen import object_code
-from tests.engine.compiler.keeping import SHAPE, X, convolution, sorting
+from tests.engine.compiler.cache.keeping import SHAPE, X, convolution, sorting
 from tests.engine.graph.build import F32, INPUT, built, op
 
 

@@ -1,6 +1,6 @@
 """Every kernel with every size and parameter at a million, one at a time, on a thread of a small stack.
 
-``python -m tests.engine.compiler.large FAMILY`` compiles and runs the cases of a family and compares them
+``python -m tests.engine.compiler.kernels.large FAMILY`` compiles and runs the cases of a family and compares them
 with the reference; for a process of its own, which a kernel that takes too much stack ends.
 """
 

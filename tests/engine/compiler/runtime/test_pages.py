@@ -12,9 +12,9 @@ import pytest
 import engine
 from engine import blocks
 from engine.compiler.runtime.pages import release
-from tests.engine.compiler.keeping import convolution
+from tests.engine.compiler.cache.keeping import convolution
 
-MODEL = Path(__file__).parents[3] / "model_store" / "shapes" / "1" / "model.pnnx.param"
+MODEL = Path(__file__).parents[4] / "model_store" / "shapes" / "1" / "model.pnnx.param"
 NAME = "weights of this test"
 
 

@@ -17,9 +17,9 @@ from engine.compiler import builder
 from engine.compiler.cache import cache, entry, fingerprint
 from engine.compiler.cache.cache import Cache
 from engine.compiler.codegen import object_code
-from tests.engine.compiler.keeping import X, compiled, convolution, entries, is_cached, kept, sorting
+from tests.engine.compiler.cache.keeping import X, compiled, convolution, entries, is_cached, kept, sorting
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +224,7 @@ def test_an_entry_that_leaves_other_operators_to_the_reference_is_made_anew(
 WRITER = """
 import sys
 from pathlib import Path
-from tests.engine.compiler.keeping import X, compiled, convolution
+from tests.engine.compiler.cache.keeping import X, compiled, convolution
 from engine import TensorSpec
 from engine.compiler import builder
 from engine.compiler.cache import fingerprint

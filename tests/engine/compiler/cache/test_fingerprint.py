@@ -15,7 +15,7 @@ from engine.compiler import builder
 from engine.compiler.cache import fingerprint, version
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.codegen.host import describe, detect
-from tests.engine.compiler.keeping import SHAPE, X, compiled, convolution, entries, weight
+from tests.engine.compiler.cache.keeping import SHAPE, X, compiled, convolution, entries, weight
 from tests.engine.graph.build import F32, INPUT, built, op
 
 SPEC = TensorSpec(SHAPE, F32)

@@ -14,7 +14,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, Options, lower
 from tests.engine.compiler.kernels.running import LEVELS
 
-STORE = Path(__file__).parents[3] / "model_store"
+STORE = Path(__file__).parents[4] / "model_store"
 ELF_AARCH64 = 183
 
 

@@ -13,7 +13,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, facts
 from engine.compiler.cache.entry import PAGE, EntryError
 from engine.tensor import TensorSpec
-from tests.engine.compiler.keeping import X, compiled, sorting
+from tests.engine.compiler.cache.keeping import X, compiled, sorting
 
 KEY = "0123456789abcdef" * 4
 
