@@ -2,16 +2,19 @@
 
 BLAS libraries size their pools when numpy loads them, from the machine's cores: in a container with a quota of two
 cores on a machine of 64 that is 64 threads fighting for two. So this module imports nothing but the standard
-library, and the program's entry points call ``limit_threads`` first of all.
+library and one file of the engine's, and the program settles its threads first of all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from app.importing import import_file
 
 BLAS_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -45,45 +48,13 @@ class ThreadBudget:
 
 def thread_budget(setting: int | None = None, workers: int = 1) -> ThreadBudget:
     """The threads one server process may use; setting is the user's own limit for all of them together."""
-    return ThreadBudget(affinity=_affinity(), quota=cgroup_quota(), setting=setting, workers=workers)
+    # ``import engine`` would import numpy.
+    package = Path(getattr(find_spec("engine"), "origin", ""))
+    resources = import_file(package.with_name("resources.py"), "engine.resources")
+    return ThreadBudget(affinity=resources.affinity(), quota=resources.cpu_quota(), setting=setting, workers=workers)
 
 
 def limit_threads(threads: int, environ: MutableMapping[str, str] = os.environ) -> None:
     """Set the BLAS thread counts for a numpy that is imported later; what the user has set stays."""
     for name in BLAS_VARIABLES:
         environ.setdefault(name, str(threads))
-
-
-def cgroup_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores the control group may use, the smallest over the group and its parents; None without a limit."""
-    quotas = [quota for quota in _quotas(proc, root) if quota is not None]
-    return min(quotas) if quotas else None
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _quotas(proc: Path, root: Path) -> Iterator[float | None]:
-    for line in _read(proc).splitlines():
-        hierarchy, controllers, path = line.split(":", 2)
-        inside = Path(path.lstrip("/"))
-        for group in (inside, *inside.parents):
-            if hierarchy == "0":
-                yield _quota(*_read(root / group / "cpu.max").split())
-            elif "cpu" in controllers.split(","):
-                folder = root / "cpu" / group
-                yield _quota(_read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip())
-
-
-def _quota(quota: str = "", period: str = "") -> float | None:
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -41,10 +41,10 @@ from engine.graph import (
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.machine import measure_peak
 from engine.pnnx.sniffing import kind_of_file
+from engine.resources import free_memory_bytes, total_memory_bytes
 from engine.session import Outputs, Session
 from engine.sharing import Exchange, share_memory
 from engine.stopping import cancelling
-from engine.system_memory import free_memory_bytes, total_memory_bytes
 from engine.tensor import TensorSpec
 
 __all__ = [

@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 
+from engine.resources import free_memory_bytes
 from engine.stopping import check_wanted
-from engine.system_memory import free_memory_bytes
 from engine.tensor import Array
 
 _FICLONE: Final = 0x40049409

@@ -1,7 +1,7 @@
 """What no tensor and no parameter may exceed, looked at before memory is asked for or a loop begins.
 
 Sizes are products of Python integers, which do not wrap. The memory that counts is what this process may ever have
-(system_memory.py).
+(resources.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from engine.errors import ShapeError
-from engine.system_memory import total_memory_bytes
+from engine.resources import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
 
 MAX_RANK: Final = 64

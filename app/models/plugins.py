@@ -8,13 +8,12 @@ so the number of threads must be settled before.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-import sys
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from app.importing import import_file
 from app.settings import SettingsError
 
 
@@ -40,19 +39,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
 def _import_file(path: Path) -> None:
     """Import a file under a name that only this file has, however it is spelt."""
     path = path.resolve()
-    name = f"pnnx_serve_plugin_{zlib.crc32(os.fsencode(path)):08x}"
-    if name in sys.modules:
-        return
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    import_file(path, f"pnnx_serve_plugin_{zlib.crc32(os.fsencode(path)):08x}")
 
 
 def _reason(exc: Exception) -> str:

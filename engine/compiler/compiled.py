@@ -10,7 +10,6 @@ from typing import Any
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.builder import Builder, CompileOptions
-from engine.compiler.cores import available_cores
 from engine.compiler.progress import Progress, silent
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import PREPARED_USES, Instances
@@ -18,6 +17,7 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Report, report_run
 from engine.graph import RuntimeGraph
 from engine.graph.running.reference import as_outputs
+from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
 # Beyond this what a run writes comes from memory, or from a cache that others use too, when it is read.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from app.threads import BLAS_VARIABLES, ThreadBudget, cgroup_quota, limit_threads, thread_budget
+from app.threads import BLAS_VARIABLES, ThreadBudget, limit_threads, thread_budget
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -32,28 +36,12 @@ def test_this_process_may_use_the_cores_it_is_bound_to() -> None:
     assert thread_budget().affinity == len(os.sched_getaffinity(0))
 
 
-def write(folder: Path, **files: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(text)
-
-
-def test_the_tightest_group_from_here_to_the_root_decides(tmp_path: Path) -> None:
-    write(tmp_path, self="0::/pod/container\n")
-    write(tmp_path / "root" / "pod", cpu__max="150000 100000\n")
-    write(tmp_path / "root" / "pod" / "container", cpu__max="max 100000\n")
-    assert cgroup_quota(tmp_path / "self", tmp_path / "root") == 1.5
-
-
-def test_the_older_kind_of_groups_is_read_too(tmp_path: Path) -> None:
-    write(tmp_path, self="5:cpu,cpuacct:/box\n4:memory:/box\n")
-    write(tmp_path / "root" / "cpu" / "box", cpu__cfs_quota_us="200000\n", cpu__cfs_period_us="100000\n")
-    write(tmp_path / "root" / "cpu", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
-    assert cgroup_quota(tmp_path / "self", tmp_path / "root") == 2.0
-
-
-def test_without_groups_there_is_no_quota(tmp_path: Path) -> None:
-    assert cgroup_quota(tmp_path / "self", tmp_path) is None
+def test_deciding_imports_neither_numpy_nor_the_engine() -> None:
+    code = (
+        "import sys; from app.threads import thread_budget\n"
+        "thread_budget(); sys.exit('numpy' in sys.modules or 'engine' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
 def test_what_the_user_has_set_for_blas_stays() -> None:

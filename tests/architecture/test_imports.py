@@ -16,11 +16,11 @@ BASICS = {"app.config", "app.errors", "app.reading", "app.settings", "app.wordin
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.stopping": {"engine.errors"},
-    "engine.system_memory": set(),
+    "engine.resources": set(),
     "engine.tensor": {"engine.errors"},
     "engine.files": {"engine.errors"},
-    "engine.blocks": VOCABULARY | {"engine.system_memory"},
-    "engine.limits": {"engine.errors", "engine.system_memory", "engine.tensor"},
+    "engine.blocks": VOCABULARY | {"engine.resources"},
+    "engine.limits": {"engine.errors", "engine.resources", "engine.tensor"},
     "engine.sharing": VOCABULARY | {"engine.blocks"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.files", "engine.sharing"}
+    | {"engine.blocks", "engine.files", "engine.resources", "engine.sharing"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},
     "engine.session": VOCABULARY | {"engine.graph", "engine.machine"},
@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},
     "app.codec": BASICS | {"app.images", "app.memory", "app.signature"},
     "app.render": BASICS,
-    "app.models": BASICS | {"app.images", "app.memory", "app.progress", "app.signature", "app.tasks"},
+    "app.models": BASICS | {"app.images", "app.importing", "app.memory", "app.progress", "app.signature", "app.tasks"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
     "app.http": BASICS | {"app.codec", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.tasks"},
     "app.process": BASICS

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from engine.compiler.cache.version import GENERATOR
-from engine.compiler.cores import available_cores
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.definition.signature import Signature
 from engine.pnnx.graph import as_bytes
+from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
 # Hashed at once by a thread: SHA-256 takes some 4 ms for it where the processor has instructions for that.

@@ -1,9 +1,13 @@
-"""How much memory there is: of the machine, of every control group this process is in, and by its own limits.
+"""What this process may use of the machine: cores and memory.
 
-The least of them counts. All of it is read from the files of /proc and /sys/fs/cgroup, of either version; what is not
-there, says "max" or makes no sense limits nothing. Groups lie within each other, and a limit of an outer one holds for
-all within it. In a container the outer ones may not be seen, and the path of the own one may be that of the host: then
-the top of what is mounted is the own one, so parents are walked up to it whether they exist or not.
+A machine, every control group this process is in, and its own limits each say how much; the least of them counts. All
+of it is read from the files of /proc and /sys/fs/cgroup, of either version; what is not there, says "max" or makes no
+sense limits nothing. Groups lie within each other, and a limit of an outer one holds for all within it. In a container
+the outer ones may not be seen, and the path of the own one may be that of the host: then the top of what is mounted is
+the own one, so parents are walked up to it whether they exist or not.
+
+Nothing but the standard library is imported, not even the engine's own: who settles BLAS's threads asks for cores
+before there is numpy.
 """
 
 from __future__ import annotations
@@ -34,6 +38,26 @@ class _Limit:
     used: int = 0
 
 
+def available_cores() -> int:
+    """At least one; a quota is rounded down, because a group that used its quota up is stopped for a while."""
+    quota = cpu_quota()
+    return max(1, affinity() if quota is None else min(affinity(), int(quota)))
+
+
+def affinity() -> int:
+    """The cores that the scheduler may run this process on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """Cores' worth of time that the control groups allow; None without a limit.
+
+    Args:
+        root: of the file system; another one in tests.
+    """
+    return min(_quotas(root), default=None)
+
+
 def total_memory_bytes(root: Path = ROOT) -> int:
     """Memory this process may have in all; what is mapped already counts where its own limits do.
 
@@ -58,6 +82,15 @@ def _limits(root: Path) -> Iterator[_Limit]:
             yield limit
 
 
+def _quotas(root: Path) -> Iterator[float]:
+    for folder, is_unified in _group_folders(root, "cpu").items():
+        names = ("cpu.max",) if is_unified else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = [word for name in names for word in _read(folder / name).split()]
+        quota, period = map(_number, words) if len(words) == 2 else (None, None)
+        if quota and period:
+            yield quota / period
+
+
 def _machine(root: Path) -> Iterator[_Limit]:
     rows = _rows(root / "proc/meminfo", ":")
     total = rows.get("MemTotal", 0) * 1024
@@ -68,7 +101,7 @@ def _machine(root: Path) -> Iterator[_Limit]:
 
 
 def _groups(root: Path) -> Iterator[_Limit]:
-    for folder, is_unified in _group_folders(root).items():
+    for folder, is_unified in _group_folders(root, "memory").items():
         names = ("memory.max", "memory.high") if is_unified else ("memory.limit_in_bytes",)
         numbers = [_number(_read(folder / name)) for name in names]
         sizes = [number for number in numbers if number]
@@ -80,15 +113,15 @@ def _groups(root: Path) -> Iterator[_Limit]:
             yield _Limit(most=min(sizes), used=max(0, used - cached))
 
 
-def _group_folders(root: Path) -> dict[Path, bool]:
-    """The folders of all groups this process is in -> whether they are of the second version."""
-    tops = {True: (root / _GROUPS, root / _GROUPS / "unified"), False: (root / _GROUPS / "memory",)}
+def _group_folders(root: Path, controller: str) -> dict[Path, bool]:
+    """The folders of all groups that limit this process -> whether they are of the second version."""
+    tops = {True: (root / _GROUPS, root / _GROUPS / "unified"), False: (root / _GROUPS / controller,)}
     # Without a word about the own group it is the one at the top.
     found = [(True, Path()), (False, Path())]
     for line in _read(root / _SELF / "cgroup").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if hierarchy == "0" or "memory" in controllers.split(","):
+        if hierarchy == "0" or controller in controllers.split(","):
             # A path that leads out of what is mounted says nothing.
             inside = Path(*[part for part in path.split("/") if part not in ("", ".", "..")][:_DEEPEST])
             found += [(hierarchy == "0", group) for group in (inside, *inside.parents)]

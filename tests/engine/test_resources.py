@@ -1,4 +1,4 @@
-"""One reader of how much memory there is, for either version of control groups, nested, limited or damaged."""
+"""One reader of cores and memory, for either version of control groups, nested, limited or damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.system_memory import free_memory_bytes, total_memory_bytes
+from engine.resources import available_cores, cpu_quota, free_memory_bytes, total_memory_bytes
 
 GIB: Final = 1 << 30
 MEMINFO: Final = "MemTotal:  8388608 kB\nMemFree: 1 kB\nMemAvailable:    6291456 kB\n"
@@ -36,8 +36,48 @@ def group(root: Path, path: str, **files: str) -> None:
         (folder / f"memory.{name}").write_text(content + "\n")
 
 
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 def both(root: Path) -> tuple[int, int]:
     return total_memory_bytes(root), free_memory_bytes(root)
+
+
+def test_the_tightest_group_from_here_to_the_root_decides(tmp_path: Path) -> None:
+    root = tree(tmp_path, proc__self__cgroup="0::/pod/container\n")
+    write(root / "sys/fs/cgroup/pod/cpu.max", "150000 100000\n")
+    write(root / "sys/fs/cgroup/pod/container/cpu.max", "max 100000\n")
+    assert cpu_quota(root) == 1.5
+
+
+def test_quotas_of_the_first_version_are_read_too(tmp_path: Path) -> None:
+    root = tree(tmp_path, proc__self__cgroup="5:cpu,cpuacct:/box\n4:memory:/box\n")
+    for path, quota in (("box", "200000\n"), ("", "-1\n")):
+        write(root / "sys/fs/cgroup/cpu" / path / "cpu.cfs_quota_us", quota)
+        write(root / "sys/fs/cgroup/cpu" / path / "cpu.cfs_period_us", "100000\n")
+    assert cpu_quota(root) == 2.0
+
+
+@pytest.mark.parametrize("cgroup", ["", "0::/of/the/host\n", "0::/../..\n"])
+def test_in_a_container_the_quota_at_the_top_is_the_own_one(tmp_path: Path, cgroup: str) -> None:
+    root = tree(tmp_path, proc__self__cgroup=cgroup)
+    write(root / "sys/fs/cgroup/cpu.max", "50000 100000\n")
+    assert cpu_quota(root) == 0.5
+
+
+def test_without_groups_there_is_no_quota(tmp_path: Path) -> None:
+    assert cpu_quota(tmp_path) is None
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(None, 8), (2.5, 2), (0.5, 1), (16.0, 8)])
+def test_a_quota_is_rounded_down_to_at_least_one_core(
+    quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.resources.affinity", lambda: 8)
+    monkeypatch.setattr("engine.resources.cpu_quota", lambda: quota)
+    assert available_cores() == cores
 
 
 def test_a_machine_without_groups(tmp_path: Path) -> None:
@@ -100,13 +140,13 @@ def test_a_group_that_is_full_has_nothing_left(tmp_path: Path) -> None:
 
 garbage = st.one_of(
     st.binary(max_size=60),
-    st.sampled_from([b"", b"max", b"-1", b"1e9", b"\xd9\xa1", b"9" * 30, b"0", b"MemTotal:", b"MemTotal: x kB"]),
+    st.sampled_from([b"", b"max", b"-1", b"1e9", b"\xd9\xa1", b"9" * 30, b"0", b"0 0", b"MemTotal:", b"MemTotal: x"]),
     st.sampled_from([b"0:", b"0::", b"::", b"0::/\x00", b"4:memory", b"4:memory:" + b"/a" * 5000, b"0::/a\n" * 99]),
     st.sampled_from([b"Max address space", b"Max data size -1 x", b"Max address space unlimited"]),
 )
 
 
-@given(contents=st.lists(garbage, min_size=7, max_size=7))
+@given(contents=st.lists(garbage, min_size=10, max_size=10))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_garbage_limits_nothing_and_breaks_nothing(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
@@ -114,11 +154,14 @@ def test_garbage_limits_nothing_and_breaks_nothing(
     root = tmp_path_factory.mktemp("garbage")
     places = ["proc/meminfo", "proc/self/cgroup", "proc/self/limits", "proc/self/statm"]
     places += [f"sys/fs/cgroup/{name}" for name in ("memory.max", "memory.current", "memory/memory.limit_in_bytes")]
+    places += ["sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "sys/fs/cgroup/cpu/cpu.cfs_period_us"]
     for place, content in zip(places, contents, strict=True):
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_bytes(content)
     total, free = both(root)
     assert total > 0 and 0 <= free <= total
+    quota = cpu_quota(root)
+    assert quota is None or quota > 0
 
 
 def test_folders_in_place_of_files_limit_nothing(tmp_path: Path) -> None:
@@ -130,7 +173,7 @@ def test_folders_in_place_of_files_limit_nothing(tmp_path: Path) -> None:
 def test_the_limits_of_this_process_are_found() -> None:
     code = (
         "import resource; limit = 3 << 30; resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
-        "from engine.system_memory import total_memory_bytes, free_memory_bytes\n"
+        "from engine.resources import total_memory_bytes, free_memory_bytes\n"
         "from engine.limits import memory_bytes\n"
         "print(0 < free_memory_bytes() <= total_memory_bytes() < limit and 0 < memory_bytes() < limit)"
     )
@@ -138,7 +181,9 @@ def test_the_limits_of_this_process_are_found() -> None:
     assert done.stdout.strip() == "True"
 
 
-def test_nothing_else_reads_how_much_memory_there_is() -> None:
-    pattern = re.compile(r"meminfo|memory\.max|limit_in_bytes|SC_PHYS_PAGES|RLIMIT_(AS|DATA)")
+def test_nothing_else_reads_how_much_there_is() -> None:
+    pattern = re.compile(
+        r"sched_getaffinity|cpu_count|cpu\.max|cfs_quota|meminfo|memory\.max|limit_in_bytes|SC_PHYS_PAGES|RLIMIT_(AS|DATA)"
+    )
     files = [path for room in ("engine", "app", "exporter") for path in (PROJECT / room).rglob("*.py")]
-    assert [path.name for path in files if pattern.search(path.read_text())] == ["system_memory.py"]
+    assert [path.name for path in files if pattern.search(path.read_text())] == ["resources.py"]
