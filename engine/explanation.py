@@ -100,15 +100,15 @@ def _known(operand: RuntimeOperand) -> str:
 
 
 def _expressions(graph: RuntimeGraph, limit: int) -> Iterator[str]:
-    found = [op for op in graph.operators if op.layer is not None and isinstance(op.layer.layer, Expression)]
+    found = [op for op in graph.operators if isinstance(op.definition, Expression)]
     yield _heading("expressions: text → tree → value")
     if not found:
         yield "  this graph has none"
     values = _values(graph, found[:limit])
     for op in found[:limit]:
-        if op.layer is not None and isinstance(op.layer.layer, Expression):
-            tree = op.layer.layer.tree
-            yield f"  {op.name}: {op.layer.layer.expr}"
+        if isinstance(op.definition, Expression):
+            tree = op.definition.tree
+            yield f"  {op.name}: {op.definition.expr}"
             yield f"    = {expression.infix(tree, [operand.name for operand in op.inputs])}"
             yield from (f"    {line}" for line in expression.explain(tree).splitlines())
             yield from (f"    {line}" for line in values.get(op.name, ()))

@@ -72,8 +72,8 @@ def _operator(op: RuntimeOperator) -> dict[str, Any]:
     }
     if op.layer is not None:
         text |= {"kernel": "reference", "flops": _flops(op)}
-        if isinstance(op.layer.layer, Expression):
-            text["expression"] = expression.infix(op.layer.layer.tree)
+        if isinstance(op.definition, Expression):
+            text["expression"] = expression.infix(op.definition.tree)
     return text
 
 

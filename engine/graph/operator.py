@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine import pnnx
 from engine.graph.operand import RuntimeOperand
-from engine.layers import BoundLayer
+from engine.layers import BoundLayer, Layer
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +36,11 @@ class RuntimeOperator:
     def type(self) -> str:
         """The PNNX operator type, such as ``nn.Conv2d``."""
         return self.source.type
+
+    @property
+    def definition(self) -> Layer | None:
+        """The layer that defines what it computes, parameters that arrive as operands still open; None without one."""
+        return None if self.layer is None else self.layer.layer
 
     @property
     def params(self) -> Mapping[str, pnnx.Parameter]:

@@ -75,4 +75,4 @@ def _is_equal(op: RuntimeOperator, other: RuntimeOperator) -> bool:
     """Whether the data is equal, and what the file says of the operands where the layers ask for it."""
     if op.layer is None or other.layer is None or op.attributes != other.attributes:
         return False
-    return op.layer.signature.annotations_field is None or op.layer.layer == other.layer.layer
+    return op.layer.signature.annotations_field is None or op.definition == other.definition

@@ -126,9 +126,9 @@ class _Folder:
     def _rewritten(self, op: RuntimeOperator) -> list[RuntimeOperand]:
         """Rewrite an operator that is not constant itself; the operands it still takes."""
         new = with_known_arguments(op, self._facts)
-        if new is op.source and op.layer is not None and isinstance(op.layer.layer, Expression):
+        if new is op.source and isinstance(op.definition, Expression):
             values = {index: c.value for index, o in enumerate(op.inputs) if (c := self._constants.get(o.name))}
-            new = folded_subtrees(op, op.layer.layer, values, self._rewriter, self._budget)
+            new = folded_subtrees(op, op.definition, values, self._rewriter, self._budget)
         elif new is not op.source:
             self._rewriter.replace(op, new)
         taken = set(new.inputs)

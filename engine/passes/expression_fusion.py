@@ -122,7 +122,7 @@ def _is_cheap(map: _Map) -> bool:
 def _emit(map: _Map, rewriter: Rewriter, facts: Facts) -> None:
     op, annotation = map.op, map.op.outputs[0].annotation
     tree = simplified(map.tree, [facts.known(operand) for operand in map.operands], annotation)
-    is_expression = op.layer is not None and isinstance(op.layer.layer, Expression)
+    is_expression = isinstance(op.definition, Expression)
     if not map.absorbed and (not is_expression or tree == map.tree):
         return
     rewriter.replace(op, reading(op.source, tree, [operand.name for operand in map.operands]))

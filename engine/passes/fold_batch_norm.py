@@ -63,7 +63,7 @@ class _Normalisation:
 
 
 def _normalisation(op: RuntimeOperator, facts: Facts) -> _Normalisation | None:
-    if op.layer is None or not isinstance(op.layer.layer, BatchNorm) or not is_static(op):
+    if not isinstance(op.definition, BatchNorm) or not is_static(op):
         return None
     operand = input_named(op, "input")
     spec = facts.spec(operand) if operand is not None else None
@@ -74,7 +74,7 @@ def _normalisation(op: RuntimeOperator, facts: Facts) -> _Normalisation | None:
     is_stored = all(isinstance(each, np.ndarray) and each.shape == (channels_of(spec),) for each in vectors)
     if mean is None or var is None or not is_stored:
         return None
-    return _Normalisation(op=op, spec=spec, mean=mean, var=var, weight=weight, bias=bias, eps=op.layer.layer.eps)
+    return _Normalisation(op=op, spec=spec, mean=mean, var=var, weight=weight, bias=bias, eps=op.definition.eps)
 
 
 def _into_maker(norm: _Normalisation, rewriter: Rewriter, facts: Facts) -> bool:

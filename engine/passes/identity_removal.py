@@ -28,7 +28,7 @@ def identity_removal(graph: RuntimeGraph) -> Graph:
 
 
 def _unstack(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
-    layer = op.layer.layer if op.layer is not None else None
+    layer = op.definition
     if isinstance(layer, Stack) and len(op.inputs) == 1 and is_static(op) and facts.spec(op.inputs[0]) is not None:
         new = Operator("torch.unsqueeze", op.name, op.source.inputs, op.source.outputs, {"dim": layer.dim})
         rewriter.replace(op, new)

@@ -28,7 +28,7 @@ def pad_into_conv(graph: RuntimeGraph) -> Graph:
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
-        user = only_consumer(op.outputs[0]) if op.layer is not None and isinstance(op.layer.layer, Pad) else None
+        user = only_consumer(op.outputs[0]) if isinstance(op.definition, Pad) else None
         if user is None or rewriter.is_touched(op) or rewriter.is_touched(user):
             continue
         padding = _padding(op, user, facts)
@@ -42,7 +42,7 @@ def pad_into_conv(graph: RuntimeGraph) -> Graph:
 
 def _padding(op: RuntimeOperator, user: RuntimeOperator, facts: Facts) -> Parameter:
     """The padding with which the user does what both do; None if there is none."""
-    layer = user.layer.layer if user.layer is not None and is_static(user) else None
+    layer = user.definition if user.layer is not None and is_static(user) else None
     takes_it_once = input_named(user, "input") is op.outputs[0] and user.inputs.count(op.outputs[0]) == 1
     if not isinstance(layer, (Conv, AvgPool)) or not takes_it_once or not user.type.startswith(("nn.", "F.")):
         return None  # ONNX's own spell padding otherwise
@@ -54,7 +54,7 @@ def _padding(op: RuntimeOperator, user: RuntimeOperator, facts: Facts) -> Parame
 
 def _zeros(op: RuntimeOperator, rank: int, facts: Facts) -> Pairs | None:
     """How many zeros stand before and after each of so many last axes; None if something else is done."""
-    layer, spec = op.layer.layer if op.layer is not None else None, facts.spec(op.inputs[0])
+    layer, spec = op.definition, facts.spec(op.inputs[0])
     value = facts.argument(op, "value")
     is_zero = value is None or (isinstance(value, (int, float)) and value == 0 and math.copysign(1, value) > 0)
     if not isinstance(layer, Pad) or not is_static(op) or layer.mode != "constant" or not is_zero:

@@ -27,11 +27,11 @@ def transpose_cancelling(graph: RuntimeGraph) -> Graph:
 
 
 def _is_view(op: RuntimeOperator | None) -> bool:
-    return op is not None and op.layer is not None and isinstance(op.layer.layer, VIEWS)
+    return op is not None and isinstance(op.definition, VIEWS)
 
 
 def _is_permutation(op: RuntimeOperator | None) -> bool:
-    return op is not None and op.layer is not None and type(op.layer.layer) in PERMUTATIONS and is_static(op)
+    return op is not None and type(op.definition) in PERMUTATIONS and is_static(op)
 
 
 def _merge_views(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
@@ -70,7 +70,7 @@ def _merge_permutations(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -
 
 
 def _order(op: RuntimeOperator, rank: int) -> tuple[int, ...]:
-    return order_of(op.layer.layer, rank) if op.layer is not None else ()
+    return order_of(op.definition, rank) if op.definition is not None else ()
 
 
 def _makers(op: RuntimeOperator, rewriter: Rewriter) -> Iterator[RuntimeOperator]:

@@ -90,7 +90,7 @@ def _tried(session: engine.Session, inputs: list[Any]) -> Any:
 def is_random(graph: engine.RuntimeGraph) -> bool:
     """Whether a layer of the graph draws numbers, so that no two runs give the same."""
     modules = {
-        part.__module__ for op in graph.operators if op.layer is not None for part in type(op.layer.layer).__mro__
+        part.__module__ for op in graph.operators if op.layer is not None for part in type(op.definition).__mro__
     }
     return bool(modules & RANDOM_MODULES)
 

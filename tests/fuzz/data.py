@@ -229,7 +229,7 @@ def _attempt(case: list[Any], run_graph: Callable[[engine.RuntimeGraph, list[Any
 
 def _summable(graph: engine.RuntimeGraph, changes: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The changes, but of what is added up no elements so large that the order decides whether a sum is finite."""
-    if not any(op.layer is not None and isinstance(op.layer.layer, _SUMS) for op in graph.operators):
+    if not any(isinstance(op.definition, _SUMS) for op in graph.operators):
         return [list(change) for change in changes]
     return [[which, f"{name} summand" if name in ("all large", "one large") else name] for which, name in changes]
 

@@ -231,7 +231,7 @@ def _is_dear(graph: engine.RuntimeGraph, session: engine.Session, inputs: list[n
 def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.ndarray]) -> str:
     compiled = engine.Session(graph, threads=1, cache=None)
     expected, found = _outputs(reference, inputs), _outputs(compiled, inputs)
-    is_repeatable_graph = all(op.layer is None or is_repeatable(op.layer.layer) for op in graph.operators)
+    is_repeatable_graph = all(op.layer is None or is_repeatable(op.definition) for op in graph.operators)
     # What no output needs may refuse these inputs, and is not run by machine code.
     if is_repeatable_graph and not (isinstance(expected, engine.EngineError) and _has_dead_operators(graph)):
         _compare(expected, found)

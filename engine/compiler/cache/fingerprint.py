@@ -83,7 +83,7 @@ def _foreign_facts(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Iterator
 
 
 def _is_foreign(op: RuntimeOperator) -> bool:
-    return op.layer is not None and not type(op.layer.layer).__module__.startswith("engine.")
+    return op.layer is not None and not type(op.definition).__module__.startswith("engine.")
 
 
 def _spec(spec: TensorSpec) -> tuple[object, str]:

@@ -29,7 +29,7 @@ def find_images(
         return spec is not None and spec.rank in (3, 4)
 
     for op in operators:
-        if op.layer is not None and type(op.layer.layer) in image_layers:
+        if type(op.definition) in image_layers:
             found.update(each.name for each in (*op.inputs, *op.outputs) if may_be(each))
     around: dict[str, list[RuntimeOperator]] = {}
     for op in operators:

@@ -35,7 +35,7 @@ def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
     places: dict[str, Place] = {}
     depths: dict[str, int] = {}
     # Of two of one size, of which one lies in the other, the later is the outer one.
-    joins = [op for op in reversed(operators) if op.layer is not None and isinstance(op.layer.layer, Cat)]
+    joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
     for op in sorted(joins, key=lambda each: -_size(spec_of(each.outputs[0]))):
         around = places.get(op.outputs[0].name)
         depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
@@ -46,9 +46,9 @@ def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
 
 def _place_parts(op: RuntimeOperator, spec_of: SpecOf, places: dict[str, Place]) -> None:
     spec = spec_of(op.outputs[0])
-    if spec is None or op.layer is None or op.layer.dynamic or not isinstance(op.layer.layer, Cat):
+    if spec is None or op.layer is None or op.layer.dynamic or not isinstance(op.definition, Cat):
         return
-    axis, first = op.layer.layer.dim % max(spec.rank, 1), 0
+    axis, first = op.definition.dim % max(spec.rank, 1), 0
     for operand in op.inputs:
         part = spec_of(operand)
         if part is None or part.rank != spec.rank or part.dtype != spec.dtype:

@@ -286,7 +286,7 @@ class Lowering:
         for op in operand.consumers:
             if op.layer is None or op.layer.dynamic:
                 continue
-            kind = type(op.layer.layer)
+            kind = type(op.definition)
             if kind in BORDERS and op.inputs[0] is operand:
                 x, y = self.spec(operand), self.spec(op.outputs[0])
                 borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
@@ -322,7 +322,7 @@ class Lowering:
 
 def kind_of(op: RuntimeOperator) -> Layer | None:
     """The layer of an operator, its parameters perhaps open; None for those that compute nothing."""
-    return None if op.layer is None else op.layer.layer
+    return op.definition
 
 
 def layer_of(op: RuntimeOperator) -> Any:

@@ -71,7 +71,7 @@ def _keeps_order(lowering: Lowering, op: RuntimeOperator) -> bool:
 def _lower(lowering: Lowering, op: RuntimeOperator) -> None:
     if op.type == "pnnx.Input":
         _input(lowering, op)
-    elif op.layer is not None and isinstance(op.layer.layer, Constant):
+    elif op.layer is not None and isinstance(op.definition, Constant):
         lowering.constants[op.outputs[0].name] = op.layer.forward([])
     elif op.layer is not None and not _is_all_known(lowering, op):
         _lower_by_rule(lowering, op)

@@ -108,7 +108,7 @@ def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outp
 
 def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
     """Whether items in another order give their answers in that order, as steps of time do not."""
-    draws = any(op.layer is not None and not is_repeatable(op.layer.layer) for op in graph.operators)
+    draws = any(op.definition is not None and not is_repeatable(op.definition) for op in graph.operators)
     if reading.exported == 1 or draws:
         return True
     random = np.random.default_rng(0)

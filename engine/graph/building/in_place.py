@@ -38,7 +38,7 @@ def is_shape_of_later(operand: RuntimeOperand) -> bool:
 
 def _keeps_shape(op: RuntimeOperator) -> bool | None:
     """Whether an operator, were it in place, leaves its first operand the shape it has; None if it cannot be one."""
-    if op.layer is not None and isinstance(op.layer.layer, _RESHAPING):
+    if isinstance(op.definition, _RESHAPING):
         return False
     before, after = op.inputs[0].spec, op.outputs[0].spec
     return True if before is not None and before == after else None

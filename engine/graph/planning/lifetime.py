@@ -82,7 +82,7 @@ def overwrites(op: RuntimeOperator, order: Sequence[RuntimeOperator], ends: Mapp
         return False
     operand = op.inputs[0]
     others = [operand.producer, *(user for user in operand.consumers if user is not op)]
-    is_alone = all(other is not None and other.layer is not None and other.layer.layer.makes_new for other in others)
+    is_alone = all(each is not None and each.definition is not None and each.definition.makes_new for each in others)
     dies_here = order[ends[operand.name]] is op and op.inputs.count(operand) == 1
     return is_alone and dies_here and operand.spec is not None and operand.spec == op.outputs[0].spec
 
@@ -90,7 +90,7 @@ def overwrites(op: RuntimeOperator, order: Sequence[RuntimeOperator], ends: Mapp
 def _last_use(user: RuntimeOperator, place: Mapping[str, int], ends: Mapping[str, int]) -> int:
     if user.layer is None:  # an output of the graph
         return len(place) - 1
-    if isinstance(user.layer.layer, Arrangement):
+    if isinstance(user.definition, Arrangement):
         return max(ends[operand.name] for operand in user.outputs)
     return place[user.name]
 

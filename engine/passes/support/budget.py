@@ -64,7 +64,7 @@ def work_of(op: RuntimeOperator) -> int | None:
     if op.layer is None or op.layer.layer.loops:
         return None
     is_open = not all(_is_sized(operand.value) for operand in op.outputs)
-    if is_open and not isinstance(op.layer.layer, _CHOOSING):
+    if is_open and not isinstance(op.definition, _CHOOSING):
         return None
     operands, results = ([operand.value for operand in each] for each in (op.inputs, op.outputs))
     first = results[0] if results else None
@@ -73,8 +73,8 @@ def work_of(op: RuntimeOperator) -> int | None:
         scratch = op.layer.scratch_bytes(first, operands) if isinstance(first, TensorSpec) else 0
     except Exception:  # an estimate for values that the layer will refuse
         return None
-    if isinstance(op.layer.layer, Expression):
-        return None if scratch > SCRATCH else work_of_calls(op.layer.layer.tree, bytes_of([*operands, *results]))
+    if isinstance(op.definition, Expression):
+        return None if scratch > SCRATCH else work_of_calls(op.definition.tree, bytes_of([*operands, *results]))
     return None if scratch > SCRATCH else CALL + flops + bytes_of([*operands, *results]) // 4 + scratch // 4
 
 

@@ -22,7 +22,7 @@ def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
     Unpacking hands the items on that were packed; pieces of a tensor come from the operator that cuts them; tensors
     are joined one by one, not as a list.
     """
-    layer = op.layer.layer if op.layer is not None else None
+    layer = op.definition
     if isinstance(layer, Unpack):
         return _items(op, rewriter) or _pieces(op, rewriter)
     return isinstance(layer, _JOINS) and _joined(op, rewriter)
@@ -31,7 +31,7 @@ def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
 def _packed(operand: RuntimeOperand) -> tuple[RuntimeOperand, ...] | None:
     """What a tuple or list is made of, None if nothing is known of it."""
     maker = operand.producer
-    if maker is None or maker.layer is None or not isinstance(maker.layer.layer, (TupleConstruct, ListConstruct)):
+    if maker is None or not isinstance(maker.definition, (TupleConstruct, ListConstruct)):
         return None
     return maker.inputs
 
@@ -48,7 +48,7 @@ def _items(op: RuntimeOperator, rewriter: Rewriter) -> bool:
 
 def _pieces(op: RuntimeOperator, rewriter: Rewriter) -> bool:
     maker = op.inputs[0].producer
-    if maker is None or maker.layer is None or not isinstance(maker.layer.layer, _PIECES):
+    if maker is None or not isinstance(maker.definition, _PIECES):
         return False
     is_list = len(maker.outputs) == 1 and maker.outputs[0].annotation is None
     # One output stands for the list of pieces; only several are the pieces themselves.

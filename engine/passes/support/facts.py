@@ -60,7 +60,7 @@ class Facts:
 def stored_tensor(operand: RuntimeOperand) -> Array | None:
     """The tensor of an operand that a pnnx.Attribute makes."""
     op = operand.producer
-    if op is None or op.layer is None or not isinstance(op.layer.layer, Constant):
+    if op is None or op.layer is None or not isinstance(op.definition, Constant):
         return None
     value = op.layer.positional[0].constant
     return value if isinstance(value, np.ndarray) else None
@@ -89,14 +89,12 @@ def is_pure(op: RuntimeOperator) -> bool:
 
     Of layers from outside this package nothing is known. Dropout that trains is random in PyTorch, and left alone.
     """
-    if op.layer is None:
-        return False
-    return is_repeatable(op.layer.layer) and not trains(op)
+    return op.definition is not None and is_repeatable(op.definition) and not trains(op)
 
 
 def trains(op: RuntimeOperator) -> bool:
     """Whether an operator is a dropout that is not known to be at inference."""
-    layer = op.layer.layer if op.layer is not None else None
+    layer = op.definition
     if isinstance(layer, Dropout):
         return bool(layer.training) or not is_static(op)
     return isinstance(layer, RawIdentity) and "dropout" in op.type and op.inputs[-1].value is not False

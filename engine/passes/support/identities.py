@@ -34,9 +34,9 @@ OpenRule: TypeAlias = Callable[[RuntimeOperator, Any, TensorSpec | None, TensorS
 
 def unchanged(op: RuntimeOperator, facts: Facts) -> RuntimeOperand | None:
     """The operand that an operator returns as it is; None if it does not, or not provably."""
-    if op.layer is None or len(op.outputs) != 1 or not op.inputs:
+    layer = op.definition
+    if layer is None or len(op.outputs) != 1 or not op.inputs:
         return None
-    layer = op.layer.layer
     if isinstance(layer, Expression):
         return _input_of(op, layer, facts)
     rule = RULES.get(type(layer))

@@ -122,7 +122,7 @@ class Rewriter:
 def _asks_of_inputs(op: RuntimeOperator) -> bool:
     if op.layer is None or op.layer.signature.annotations_field is None:
         return False
-    return not isinstance(op.layer.layer, _ASK_OF_OUTPUTS)
+    return not isinstance(op.definition, _ASK_OF_OUTPUTS)
 
 
 def _fed(op: Operator, inputs: tuple[str, ...]) -> Operator:

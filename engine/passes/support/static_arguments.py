@@ -21,8 +21,8 @@ def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
     """The operator with the operands that are known Python values as parameters; itself where there are none."""
     if op.layer is None or not is_pure(op):
         return op.source
-    if isinstance(op.layer.layer, Expression):
-        return _shorter(op, op.layer.layer, facts)
+    if isinstance(op.definition, Expression):
+        return _shorter(op, op.definition, facts)
     found = {index: entry for index in range(len(op.inputs)) if (entry := _parameter(op, index, facts)) is not None}
     if not found:
         return op.source

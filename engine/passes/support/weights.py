@@ -145,7 +145,7 @@ def weighted(op: RuntimeOperator | None, facts: Facts) -> Weighted | None:
     """An operator as a Weighted, None where it is none, or not of float32 or float64 throughout."""
     if op is None or op.layer is None or not is_static(op) or not op.type.startswith(("nn.", "F.")):
         return None
-    layer, input = op.layer.layer, input_named(op, "input")
+    layer, input = op.definition, input_named(op, "input")
     if type(layer) not in (Conv, ConvTranspose, Linear) or input is None:
         return None
     weight, bias = facts.argument(op, "weight"), facts.argument(op, "bias")

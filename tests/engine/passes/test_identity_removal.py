@@ -274,5 +274,5 @@ def test_every_rule_says_something_where_only_a_run_tells_the_shapes(layer: type
     """Whatever the rule: it is given what is known of both sides, which may be nothing."""
     graph = around("nn.Dropout", p=0.3)
     (it,) = [each for each in graph.operators if each.name == "it"]
-    found = [RULES[layer](it, it.layer and it.layer.layer, *sides) for sides in ((None, None), (None, SPEC))]
+    found = [RULES[layer](it, it.definition, *sides) for sides in ((None, None), (None, SPEC))]
     assert found == [layer in (Dropout, Identity, RawIdentity), False]

@@ -24,7 +24,7 @@ from engine.tensor import Array, TensorSpec
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
-    layer, weight = op.layer.layer if op.layer is not None else None, op.attributes.get("weight")
+    layer, weight = op.definition, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
     if not isinstance(layer, conv.Conv) or not kernel or layer.padding_mode != "zeros" or layer.spatial_rank > 2:
         return NO_BORDER

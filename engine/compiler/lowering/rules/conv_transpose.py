@@ -86,7 +86,7 @@ def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> 
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
-    layer, weight = None if op.layer is None else op.layer.layer, op.attributes.get("weight")
+    layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != 4:
         return NO_BORDER
     try:

@@ -63,7 +63,7 @@ def lower_view(lowering: Lowering, op: RuntimeOperator) -> None:
 
 
 def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
-    if op.layer is None or not isinstance(op.layer.layer, RESHAPES):
+    if not isinstance(op.definition, RESHAPES):
         raise NotLoweredError("there is no kernel for this rearrangement")
     sizes = lowering.float_spec(op.outputs[0]).sizes
     target = lowering.place(op.outputs[0], lowering.is_image(op.outputs[0]))

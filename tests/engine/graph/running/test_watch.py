@@ -96,7 +96,7 @@ def test_layers_that_promise_memory_of_their_own_keep_their_word(tmp_path: Path)
         names = list(graph.operands)
         taps = Session(graph, backend="reference").run(sample.sets[0].inputs, taps=names).taps
         for each in graph.operators:
-            if each.layer is not None and each.layer.layer.makes_new:
+            if each.definition is not None and each.definition.makes_new:
                 inputs = [taps[operand.name] for operand in each.inputs]
                 outputs = each.layer.forward(inputs)
                 arrays = [value for value in inputs if isinstance(value, np.ndarray)]
