@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-CompileProgress: TypeAlias = Callable[[str, int, int], None]
-"""What the engine calls: what is being done, how many parts of it are done, how many there are."""
+if TYPE_CHECKING:  # it imports numpy, for which threads must be settled
+    import engine
 
 _WIPE: Final = "\r\x1b[2K"
 
@@ -23,7 +23,7 @@ def progress(doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def compiling(name: str) -> Iterator[CompileProgress]:
+def compiling(name: str) -> Iterator[engine.Progress]:
     """Show how far the compiler is with a model, once it tells; nothing where it has nothing to do."""
     with _line() as show:
         yield lambda doing, done, of: show(f"compiling {name}: {doing}" + (f" {done + 1} of {of}" if of > 1 else ""))

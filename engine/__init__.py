@@ -40,7 +40,9 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.machine import measure_peak
+from engine.options import Options
 from engine.pnnx.sniffing import kind_of_file
+from engine.progress import Progress
 from engine.resources import free_memory_bytes, total_memory_bytes
 from engine.session import Outputs, Session
 from engine.sharing import Exchange, share_memory
@@ -64,10 +66,12 @@ __all__ = [
     "Mismatch",
     "ModelFormatError",
     "NonFiniteBirth",
+    "Options",
     "Outputs",
     "ParamSyntaxError",
     "ParameterError",
     "Port",
+    "Progress",
     "Registry",
     "RunCancelledError",
     "RuntimeGraph",

@@ -6,31 +6,23 @@ The compiler is imported only when a session wants it: without llvmlite the engi
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from engine.errors import CompileError, EngineError, ParameterError
+from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.running.watch import Watch
-from engine.passes import LOWERING_PASSES, PASSES
+from engine.options import Options
+from engine.progress import Progress
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
     from engine.compiler.runtime.instance import Instance
-
-Backend = Literal["auto", "compiled", "reference"]
-Winograd = Literal["auto", "off"]
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how many parts of it are done and how many there are."""
-
-CACHE_MAX_BYTES: Final = 4 << 30
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -44,50 +36,6 @@ class MeasuredRun:
     peak_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineOptions:
-    """How a session's graphs are compiled; see Session."""
-
-    backend: str
-    threads: int | None
-    winograd: str
-    passes_off: frozenset[str]
-    cache: Path | None
-    cache_max_bytes: int
-    instances_max_bytes: int | None = None
-
-
-def cache_folder(cache: str | os.PathLike[str] | None) -> Path | None:
-    """The folder that ``auto`` stands for, the one given, or None for none.
-
-    ``auto`` is ``pnnx-serve`` in the user's folder for caches, as the XDG base directory specification has it.
-    """
-    if cache != "auto":
-        return None if cache is None else Path(cache)
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    try:
-        return (given if given.is_absolute() else Path.home() / ".cache") / "pnnx-serve"
-    except RuntimeError:  # a user without a name and without a home
-        return None
-
-
-def make_machine(options: MachineOptions) -> Machine | None:
-    """The machine of a session, None for one that runs on the reference.
-
-    Raises:
-        ParameterError: an unknown backend, winograd mode or pass.
-    """
-    if options.backend not in ("auto", "compiled", "reference"):
-        raise ParameterError("unknown backend", found=repr(options.backend), expected="auto, compiled or reference")
-    if options.winograd not in ("auto", "off"):
-        raise ParameterError("unknown winograd mode", found=repr(options.winograd), expected="auto or off")
-    known = [*PASSES, *LOWERING_PASSES]
-    unknown = sorted(options.passes_off - set(known))
-    if unknown:
-        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(known)}")
-    return None if options.backend == "reference" else Machine(options)
-
-
 class Machine:
     """Compiles a session's graphs when they first run.
 
@@ -95,9 +43,9 @@ class Machine:
         failure: why the graph runs on the reference after all; None while it does not.
     """
 
-    def __init__(self, options: MachineOptions) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
-        self._must_compile = options.backend == "compiled"
+        self._must_compile = options.must_compile
         self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
         self._lock = threading.Lock()
         self.failure: str | None = None
@@ -297,23 +245,12 @@ def _no_compiler(exc: ImportError) -> CompileError:
     return CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc))
 
 
-def _compile(graph: RuntimeGraph, options: MachineOptions) -> CompiledGraph:
+def _compile(graph: RuntimeGraph, options: Options) -> CompiledGraph:
     try:
-        from engine.compiler import CompiledGraph, CompileOptions
+        from engine.compiler import CompiledGraph
     except ImportError as exc:
         raise _no_compiler(exc) from exc
-    return CompiledGraph(
-        graph,
-        CompileOptions(
-            threads=options.threads,
-            winograd=options.winograd,
-            passes_off=options.passes_off,
-            cache=options.cache,
-            cache_max_bytes=options.cache_max_bytes,
-            instances_max_bytes=options.instances_max_bytes,
-            must_compile=options.backend == "compiled",
-        ),
-    )
+    return CompiledGraph(graph, options)
 
 
 def _profile(

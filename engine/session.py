@@ -10,26 +10,15 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from engine.errors import EngineError, ExecutionError, InputError, ParameterError, from_foreign
+from engine.errors import EngineError, ExecutionError, InputError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
 from engine.graph.footprint import Footprint, Footprints
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
-from engine.machine import (
-    CACHE_MAX_BYTES,
-    Backend,
-    Machine,
-    MachineOptions,
-    MeasuredRun,
-    Progress,
-    Winograd,
-    cache_folder,
-    join_kernels,
-    join_rows,
-    make_machine,
-    rows_of,
-)
+from engine.machine import Machine, MeasuredRun, join_kernels, join_rows, rows_of
+from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
+from engine.progress import Progress
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -37,8 +26,6 @@ from engine.tensor import Array, TensorSpec, format_shape
 _MAX_FOOTPRINTS: Final = 256
 
 _Known: TypeAlias = tuple[RuntimeGraph, list[TensorSpec], Footprint, int]
-# Of one run; more than any machine has cores, and few enough to be started.
-MAX_THREADS: Final = 1024
 
 
 class Outputs(list[Array]):
@@ -93,7 +80,7 @@ class Session:
             of the memory there is.
 
     Raises:
-        ParameterError: an unknown backend, winograd mode or pass.
+        ParameterError: an option that cannot be, as ``Options`` has it.
         GraphError: the graph is not built.
     """
 
@@ -109,25 +96,26 @@ class Session:
         cache_max_bytes: int = CACHE_MAX_BYTES,
         instances_max_bytes: int | None = None,
     ) -> None:
-        if threads is not None and not 1 <= threads <= MAX_THREADS:
-            raise ParameterError("threads must be positive", found=threads, expected=f"at most {MAX_THREADS}")
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
-        self.threads = threads
-        self._machine = make_machine(
-            MachineOptions(
-                backend=backend,
-                threads=threads,
-                winograd=winograd,
-                passes_off=frozenset(passes_off),
-                cache=cache_folder(cache),
-                cache_max_bytes=cache_max_bytes,
-                instances_max_bytes=instances_max_bytes,
-            )
+        self.options = Options(
+            backend=backend,
+            threads=threads,
+            winograd=winograd,
+            passes_off=frozenset(passes_off),
+            cache=cache_folder(cache),
+            cache_max_bytes=cache_max_bytes,
+            instances_max_bytes=instances_max_bytes,
         )
+        self._machine = None if backend == "reference" else Machine(self.options)
         self._lock = threading.Lock()
         self._batching: Batching | None = None
         self._footprints: dict[tuple[Any, ...], _Known] = {}
         _ = graph.plan  # a graph that is not built is refused here
+
+    @property
+    def threads(self) -> int | None:
+        """Cores one run may use; None for all this process may use."""
+        return self.options.threads
 
     @property
     def backend(self) -> str:

@@ -20,7 +20,6 @@ from app.images.preprocess import find_preprocessor
 from app.memory.budget import charge, charged, would_fit
 from app.models.sessions import open_session
 from app.models.statistics import Timing
-from app.progress import CompileProgress
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.tasks.registry import make_task
@@ -153,7 +152,7 @@ class Model:
         batch: int | None = None,
         *,
         refresh: bool = False,
-        progress: CompileProgress | None = None,
+        progress: engine.Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
         """Compile what runs of one item, or of a batch, will need; ``Session.prepare`` says what it returns.
@@ -169,7 +168,7 @@ class Model:
         specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
         return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress, cancelled=cancelled)
 
-    def warm_up(self, progress: CompileProgress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
+    def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
         """Compile, and run once on zeros, predictions included: False when the graph leaves sizes open.
 
         How other batches than the exported one run is settled as well, which the first of them would have to wait for.

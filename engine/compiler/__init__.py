@@ -6,7 +6,6 @@ blueprint -> cache (a file) -> runtime (callable code, memory and threads)
 A blueprint is plain data: the cache keeps it on disk, and a start from there needs none of what stands before it.
 """
 
-from engine.compiler.builder import CompileOptions
 from engine.compiler.compiled import CompiledGraph
 
-__all__ = ["CompileOptions", "CompiledGraph"]
+__all__ = ["CompiledGraph"]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.cache.cache import DEFAULT_MAX_BYTES, Cache
+from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, detect
-from engine.compiler.progress import Progress, asking, silent
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.creation.container import Constant
+from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
+from engine.progress import Progress, asking, silent
 from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known, known_value
 
@@ -27,41 +27,18 @@ from engine.tensor import TensorSpec, is_known, known_value
 ATTEMPTS = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions:
-    """How graphs are compiled.
-
-    Args:
-        threads: of a run; None for all cores this process may use.
-        winograd: ``auto`` or ``off``.
-        passes_off: names of passes to leave out.
-        host: the processor to generate for; None for this one.
-        cache: folder where what was compiled is kept and looked for; None for nowhere.
-        cache_max_bytes: of all that is kept there.
-        instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
-            for a quarter of what there is.
-        must_compile: whether no reference answers where nothing is compiled.
-    """
-
-    threads: int | None = None
-    winograd: str = "auto"
-    passes_off: frozenset[str] = field(default_factory=frozenset)
-    host: Host | None = None
-    cache: Path | None = None
-    cache_max_bytes: int = DEFAULT_MAX_BYTES
-    instances_max_bytes: int | None = None
-    must_compile: bool = False
-
-
 class Builder:
     """Makes the programs of a graph; one at a time.
+
+    Args:
+        host: the processor to generate for; None for this one.
 
     Raises:
         CompileError: there is no generator for this processor.
     """
 
-    def __init__(self, graph: RuntimeGraph, options: CompileOptions) -> None:
-        self.host = options.host or detect()
+    def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
+        self.host = host or detect()
         self._graph = graph
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
@@ -150,7 +127,7 @@ class Builder:
     ) -> Blueprint:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
-        from engine.compiler.lowering import Lowering, Options, lower
+        from engine.compiler.lowering import Lowering, lower
 
         graph = self._optimise(progress)
         lowering = Lowering(
@@ -159,7 +136,9 @@ class Builder:
             [port.operand for port in graph.inputs],
             [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"],
             self.host,
-            Options(winograd=self._options.winograd, off=self._options.passes_off, alone=alone, refused=refused),
+            self._options,
+            alone,
+            refused,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [

@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any
 
 from engine.compiler.blueprint import Blueprint
-from engine.compiler.builder import Builder, CompileOptions
-from engine.compiler.progress import Progress, silent
+from engine.compiler.builder import Builder
+from engine.compiler.codegen.host import Host
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import PREPARED_USES, Instances
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Report, report_run
 from engine.graph import RuntimeGraph
 from engine.graph.running.reference import as_outputs
+from engine.options import Options
+from engine.progress import Progress, silent
 from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
@@ -27,14 +29,17 @@ FAR_BYTES = 16 << 20
 class CompiledGraph:
     """Runs a graph as machine code; many threads may call it at once.
 
+    Args:
+        host: the processor to generate for; None for this one.
+
     Raises:
         CompileError: there is no generator for this processor.
     """
 
-    def __init__(self, graph: RuntimeGraph, options: CompileOptions) -> None:
+    def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
         self.threads = options.threads or available_cores()
         self._graph = graph
-        self._builder = Builder(graph, options)
+        self._builder = Builder(graph, options, host)
         self.host = self._builder.host
         specs = [port.spec for port in graph.inputs]
         known = [spec for spec in specs if spec is not None and spec.is_static]
@@ -91,7 +96,7 @@ class CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
         with self._lock:
             if self._exact is None:
-                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"))
+                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"), self.host)
             return self._exact
 
     def instance(self, specs: Sequence[TensorSpec]) -> Instance:

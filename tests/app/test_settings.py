@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import engine
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
 from tests.app.client import serving
@@ -154,6 +155,13 @@ def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
     found = [compiler(store, cache_dir=folder, cache=cache)["is_cached"] for cache in (False, True, True)]
     assert found == [False, False, True]
     assert len(list(folder.iterdir())) == 1
+
+
+def test_what_nobody_sets_is_the_engines_default() -> None:
+    ours, theirs = Settings(), engine.Options()
+    for name in ("backend", "threads", "winograd", "cache_max_bytes", "instances_max_bytes"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert frozenset(ours.passes_off) == theirs.passes_off
 
 
 def test_setting_cache_max_bytes_bounds_what_is_kept(tmp_path: Path) -> None:

@@ -29,20 +29,21 @@ ALLOWED: dict[str, set[str]] = {
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
+    "engine.options": {"engine.errors", "engine.passes"},
+    "engine.progress": {"engine.stopping", "engine.errors"},
     "engine.compiler.codegen.ir": set(),
     "engine.compiler.codegen.host": {"engine.errors"},
-    "engine.compiler.progress": {"engine.stopping", "engine.errors"},
     "engine.compiler.codegen.object_code": {"engine.compiler.codegen.host", "engine.errors"},
     "engine.compiler.kernels": VOCABULARY | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir"},
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
-    | {"engine.promotion"},
+    | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.files", "engine.resources", "engine.sharing"}
+    | {"engine.blocks", "engine.files", "engine.options", "engine.progress", "engine.resources", "engine.sharing"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
-    "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.passes"},
-    "engine.session": VOCABULARY | {"engine.graph", "engine.machine"},
+    "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.options", "engine.progress"},
+    "engine.session": VOCABULARY | {"engine.graph", "engine.machine", "engine.options", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},

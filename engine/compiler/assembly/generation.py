@@ -16,12 +16,12 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
-from engine.compiler.progress import Progress, silent
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.team import team_code
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.errors import CompileError
 from engine.passes import PassReport
+from engine.progress import Progress, silent
 from engine.stopping import wanted, wanted_quick
 from engine.tensor import Array
 

@@ -25,7 +25,6 @@ from engine.compiler.cache import entry, folder
 from engine.files import NotRegularError, open_regular
 
 SUFFIX: Final = ".blueprint"
-DEFAULT_MAX_BYTES: Final = 4 << 30
 _UNFINISHED: Final = ".unfinished"
 # A file that a writer has not finished for so long, it never will: the writer is gone.
 _ABANDONED_S: Final = 3600.0
@@ -52,7 +51,7 @@ class Cache:
     """
 
     folder: Path
-    max_bytes: int = DEFAULT_MAX_BYTES
+    max_bytes: int
 
     def load(self, key: str) -> Found | None:
         """The entry of a key; None if there is none. A damaged one is removed, and one that is not this user's."""

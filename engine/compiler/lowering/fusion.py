@@ -51,7 +51,7 @@ def absorb(lowering: Lowering, op: RuntimeOperator) -> Fused:
 
 def absorb_all(lowering: Lowering, fused: Fused) -> None:
     """Let ``fused`` take in the element-wise operators after it, one by one."""
-    if fused.operators[0] in lowering.options.alone:
+    if fused.operators[0] in lowering.alone:
         return
     while _absorb_next(lowering, fused):
         pass
@@ -74,7 +74,7 @@ def _absorb_next(lowering: Lowering, fused: Fused) -> bool:
         return False
     names.append(users[0].name)
     kind = ACTIVATIONS if len(views) == len(fused.views) else RESIDUALS
-    if kind in lowering.options.off:
+    if kind in lowering.options.passes_off:
         return False
     lowering.fusions.setdefault(kind, []).extend(names)
     fused.operand, fused.views = users[0].outputs[0], views

@@ -37,28 +37,12 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.binding import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.shape.join import Cat
+from engine.options import Options
 from engine.tensor import UNKNOWN, Array, TensorSpec, dtype_name, is_known, known_value
 
 L = TypeVar("L", bound=Layer)
 
 _log = logging.getLogger("pnnx_serve.engine")
-
-
-@dataclass(slots=True)
-class Options:
-    """How a graph is lowered.
-
-    Args:
-        winograd: ``auto`` or ``off``.
-        off: names of what is left out; see engine.passes.LOWERING_PASSES.
-        alone: operators whose kernels take in nothing that follows.
-        refused: operators that are left to the reference, and why.
-    """
-
-    winograd: str = "auto"
-    off: Collection[str] = ()
-    alone: Collection[str] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,6 +53,8 @@ class Lowering:
         operators: in execution order.
         values: what is known of every operand: a static TensorSpec for what can lie in memory.
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
+        alone: operators whose kernels take in nothing that follows.
+        refused: operators that are left to the reference, and why.
 
     Attributes:
         steps: what was lowered so far.
@@ -89,6 +75,8 @@ class Lowering:
     outputs: Sequence[str]
     host: Host
     options: Options = field(default_factory=Options)
+    alone: Collection[str] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -304,13 +292,7 @@ class Lowering:
     def elementwise(self, op: RuntimeOperator) -> Lowered | None:
         """The expression an operator stands for, if it is a float32 map."""
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
-        if (
-            op.layer is None
-            or op.name in self.options.refused
-            or spec is None
-            or spec.dtype != FLOAT32
-            or not spec.size
-        ):
+        if op.layer is None or op.name in self.refused or spec is None or spec.dtype != FLOAT32 or not spec.size:
             return None
         return expression_of(op.layer, [self._as_argument(each) for each in op.inputs])
 

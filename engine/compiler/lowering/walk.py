@@ -50,7 +50,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     Args:
         before_each: called with the number of every operator; what it raises ends the walk.
     """
-    if JOINS not in lowering.options.off:
+    if JOINS not in lowering.options.passes_off:
         lowering.places = find_places(lowering.operators, lowering.spec)
     lowering.images = find_images(
         lowering.operators, lowering.spec, IMAGE_LAYERS, lambda op: _keeps_order(lowering, op)
@@ -95,8 +95,8 @@ def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
 def _lower_by_rule(lowering: Lowering, op: RuntimeOperator) -> None:
     before = _State(lowering)
     try:
-        if op.name in lowering.options.refused:
-            raise NotLoweredError(lowering.options.refused[op.name])
+        if op.name in lowering.refused:
+            raise NotLoweredError(lowering.refused[op.name])
         rule = RULES.get(type(layer_of(op).layer))
         if rule is None and lowering.elementwise(op) is not None:
             rule = RULES[Layer]
@@ -122,7 +122,7 @@ def _apply(lowering: Lowering, rule: Rule, op: RuntimeOperator) -> None:
         rule(lowering, op)
     except NotFusedError:
         before.restore()
-        lowering.options = replace(options, off={*options.off, RESIDUALS})
+        lowering.options = replace(options, passes_off=options.passes_off | {RESIDUALS})
         rule(lowering, op)
     finally:
         lowering.options = options

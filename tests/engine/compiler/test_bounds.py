@@ -16,10 +16,11 @@ SCRIPT = """
 import sys
 import numpy as np
 import engine
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.assembly import generation
 from engine.compiler.runtime import instance
 from engine.compiler.codegen.host import describe
+from engine.options import Options
 from tests.engine.compiler.kernels.guarded import guarded_array
 
 (level,) = sys.argv[1:]
@@ -42,7 +43,7 @@ for name in ("digits", "shapes", "superres"):
         for at_end in (True, False):
             print(name, winograd, "end" if at_end else "beginning", file=sys.stderr, flush=True)
             x = guarded_array(values, at_end=at_end)
-            compiled = CompiledGraph(graph, CompileOptions(threads=2, host=describe(level), winograd=winograd))
+            compiled = CompiledGraph(graph, Options(threads=2, winograd=winograd), describe(level))
             assert compiled.program([engine.TensorSpec(x.shape, x.dtype)]).blueprint.steps
             for found, want in zip(compiled.run([x]), wanted):
                 scale = np.abs(want).max()

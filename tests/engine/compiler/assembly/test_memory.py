@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.assembly import memory
 from engine.compiler.assembly.memory import MemoryPlan, plan_memory
 from engine.compiler.kernels.border import Border
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
+from engine.options import Options
 from engine.tensor import Array
 from tests.engine.graph.build import INPUT, built, conv, op
 
@@ -111,7 +112,7 @@ def test_images_that_take_turns_in_one_place_are_computed_alike_every_time(threa
         conv("e", "5", "6", (48, 8), **given),
     ]
     graph = built(INPUT, *steps, op("pnnx.Output", "out", "6"), _0=(1, 8, 61, 70))
-    compiled = CompiledGraph(graph, CompileOptions(threads=threads))
+    compiled = CompiledGraph(graph, Options(threads=threads))
     blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint
     assert blueprint.arena_bytes < 4 * 64 * 72 * (8 + 40 + 48 + 24)
     for seed in range(3):

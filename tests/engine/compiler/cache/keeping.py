@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from engine import RuntimeGraph
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.cache.cache import SUFFIX
+from engine.compiler.codegen.host import Host
+from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, op
 
@@ -48,8 +50,10 @@ def sorting(seed: int = 0) -> RuntimeGraph:
     )
 
 
-def compiled(folder: Path | None, graph: RuntimeGraph | None = None, **options: Any) -> CompiledGraph:
-    return CompiledGraph(graph or convolution(), CompileOptions(threads=1, cache=folder, **options))
+def compiled(
+    folder: Path | None, graph: RuntimeGraph | None = None, host: Host | None = None, **options: Any
+) -> CompiledGraph:
+    return CompiledGraph(graph or convolution(), Options(threads=1, cache=folder, **options), host)
 
 
 def is_cached(made: CompiledGraph, shape: tuple[int, ...] = SHAPE) -> bool:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.assembly.generation import make_blueprint
 from engine.compiler.codegen.host import describe
-from engine.compiler.lowering import Lowering, Options, lower
+from engine.compiler.lowering import Lowering, lower
+from engine.options import Options
 from tests.engine.compiler.kernels.running import LEVELS
 
 STORE = Path(__file__).parents[4] / "model_store"
@@ -31,7 +32,7 @@ def test_every_level_agrees_with_the_reference(level: str, name: str) -> None:
     graph, specs = load(name)
     inputs = [np.random.default_rng(1).standard_normal(spec.sizes).astype(np.float32) for spec in specs]
     wanted = engine.Session(graph, backend="reference").run(inputs)
-    found = CompiledGraph(graph, CompileOptions(threads=1, host=describe(level))).run(inputs)
+    found = CompiledGraph(graph, Options(threads=1), describe(level)).run(inputs)
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-4 * float(np.abs(theirs).max()))
 
@@ -41,7 +42,7 @@ def test_kernels_for_aarch64_become_objects_of_it(name: str) -> None:
     graph, specs = load(name)
     outputs = [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
     inputs = [port.operand for port in graph.inputs]
-    lowering = Lowering(graph.operators, graph.infer(specs), inputs, outputs, describe("neon"), Options())
+    lowering = Lowering(graph.operators, graph.infer(specs), inputs, outputs, describe("neon"))
     lower(lowering)
     blueprint = make_blueprint(lowering)
     assert blueprint.steps

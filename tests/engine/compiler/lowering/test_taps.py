@@ -10,8 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine import RuntimeGraph, Session
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.lowering.rules.taps import FEWEST, Axis, spans
+from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(3)
@@ -96,7 +97,7 @@ def test_taps_beyond_the_image_cost_neither_products_nor_memory() -> None:
         op("pnnx.Output", "out", "2"),
         _0=(1, 32, 16, 16),
     )
-    blueprint = CompiledGraph(graph, CompileOptions()).program([port.spec for port in graph.inputs]).blueprint
+    blueprint = CompiledGraph(graph, Options()).program([port.spec for port in graph.inputs]).blueprint
     (step,) = [step for step in blueprint.steps if step.kind == "conv"]
     assert step.flops == 2 * 32 * 32 * 16 * 16
     assert blueprint.arena_bytes < 4 * 4 * 32 * 16 * 16

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine import Session
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
+from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(4)
@@ -36,7 +37,7 @@ def test_a_convolution_of_64_channels(
     shape = (2, 64, *size)
     layer = conv("conv", "0", "1", (64, 64), stride=stride, padding=dilation, dilation=dilation)
     graph = built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
-    compiled = CompiledGraph(graph, CompileOptions())
+    compiled = CompiledGraph(graph, Options())
     blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint
     assert kind in [step.kind for step in blueprint.steps]
     assert (blueprint.alarm is not None) == (kind == WINOGRAD)

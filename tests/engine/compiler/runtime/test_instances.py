@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from engine import CompileError, Session
-from engine.compiler import CompiledGraph, CompileOptions
+from engine.compiler import CompiledGraph
 from engine.compiler.runtime import background, instances, parking
 from engine.compiler.runtime.background import Background
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.shelf import Shelf, is_clearly_more
 from engine.graph import RuntimeGraph
+from engine.options import Options
 from engine.pnnx import Graph, Operator
 from engine.tensor import Array, TensorSpec
 
@@ -54,7 +55,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def compiled() -> CompiledGraph:
-    return CompiledGraph(network(1, None), CompileOptions(threads=1))
+    return CompiledGraph(network(1, None), Options(threads=1))
 
 
 def test_the_reference_answers_until_code_is_made() -> None:
@@ -287,7 +288,7 @@ def test_a_compile_that_takes_too_long_is_given_up(
     compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background, "LIMIT_S", 0.0)
-    slow = CompiledGraph(network(1, None), CompileOptions(threads=1))
+    slow = CompiledGraph(network(1, None), Options(threads=1))
     for _ in range(2):
         slow.begin(specs(7))
     settle(alone)

@@ -1,0 +1,76 @@
+"""What a session was asked for: made once, checked once, and passed whole to all that compiles and runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from engine.errors import ParameterError
+from engine.passes import LOWERING_PASSES, PASSES
+
+Backend: TypeAlias = Literal["auto", "compiled", "reference"]
+Winograd: TypeAlias = Literal["auto", "off"]
+
+CACHE_MAX_BYTES: Final = 4 << 30
+# Of one run; more than any machine has cores, and few enough to be started.
+MAX_THREADS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a session runs its graphs; ``Session`` says more of each.
+
+    Args:
+        backend: ``auto``, ``compiled`` or ``reference``.
+        threads: of a run; None for all cores this process may use.
+        winograd: ``auto``, or ``off`` for convolutions that are summed directly.
+        passes_off: names of passes to leave out.
+        cache: folder where what was compiled is kept and looked for; None for nowhere.
+        cache_max_bytes: of all that is kept there.
+        instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
+            for a quarter of what there is.
+
+    Raises:
+        ParameterError: an unknown backend, winograd mode or pass, or a number of threads no run can have.
+    """
+
+    backend: Backend = "auto"
+    threads: int | None = None
+    winograd: Winograd = "auto"
+    passes_off: frozenset[str] = frozenset()
+    cache: Path | None = None
+    cache_max_bytes: int = CACHE_MAX_BYTES
+    instances_max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
+            raise ParameterError("threads must be positive", found=self.threads, expected=f"at most {MAX_THREADS}")
+        if self.backend not in ("auto", "compiled", "reference"):
+            raise ParameterError("unknown backend", found=repr(self.backend), expected="auto, compiled or reference")
+        if self.winograd not in ("auto", "off"):
+            raise ParameterError("unknown winograd mode", found=repr(self.winograd), expected="auto or off")
+        known = [*PASSES, *LOWERING_PASSES]
+        unknown = sorted(self.passes_off - set(known))
+        if unknown:
+            raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(known)}")
+
+    @property
+    def must_compile(self) -> bool:
+        """Whether no reference answers where nothing is compiled."""
+        return self.backend == "compiled"
+
+
+def cache_folder(cache: str | os.PathLike[str] | None) -> Path | None:
+    """The folder that ``auto`` stands for, the one given, or None for none.
+
+    ``auto`` is ``pnnx-serve`` in the user's folder for caches, as the XDG base directory specification has it.
+    """
+    if cache != "auto":
+        return None if cache is None else Path(cache)
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        return (given if given.is_absolute() else Path.home() / ".cache") / "pnnx-serve"
+    except RuntimeError:  # a user without a name and without a home
+        return None
