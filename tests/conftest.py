@@ -31,7 +31,6 @@ UNCOUNTED: Final = (
     "engine/expression/test_functions.py",
     "fuzz/",
     "engine/graph/planning/test_order.py",
-    "engine/graph/running/test_watch.py::test_layers_that_promise",
     "engine/layers/definition/test_attributes.py",
     "engine/layers/test_layers.py::test_inference",
     "engine/layers/test_layers.py::test_strided",

@@ -48,7 +48,7 @@ class Footprints:
             follow(order, values)
         change = [0] * (len(order) + 1)
         for each in self._lifetimes:
-            size = _bytes(values.get(each.operand.name)) if counts(each.operand) and not each.is_overwritten else 0
+            size = _bytes(values.get(each.operand.name)) if counts(each.operand) else 0
             change[each.start] += size
             change[each.end + 1] -= size
         peak = alive = 0

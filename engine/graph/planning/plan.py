@@ -18,7 +18,6 @@ class Step:
     Args:
         inputs, outputs: slots read and written.
         released: slots nobody reads after this step.
-        in_place: whether the result is written over the first input.
         is_open: whether only a run can tell the shapes of the results.
     """
 
@@ -26,7 +25,6 @@ class Step:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     released: tuple[int, ...]
-    in_place: bool
     is_open: bool
 
 
@@ -58,18 +56,13 @@ def make_plan(
 ) -> Plan:
     """Lay out a run: slots, steps, and where every value dies."""
     dying: dict[int, list[int]] = {}
-    in_place: set[int] = set()
     for each in lifetimes(order):
         dying.setdefault(each.end, []).append(each.operand.slot)
-        if each.is_overwritten:
-            in_place.add(each.end)
     kept = {operand.slot for operand in outputs}
     operands = {operand.name: operand.slot for op in order for operand in op.outputs}
     return Plan(
         steps=tuple(
-            _step(op, set(dying.get(index, ())) - kept, index in in_place)
-            for index, op in enumerate(order)
-            if op.layer is not None
+            _step(op, set(dying.get(index, ())) - kept) for index, op in enumerate(order) if op.layer is not None
         ),
         slots=len(operands),
         inputs=tuple(operand.slot for operand in inputs),
@@ -80,13 +73,12 @@ def make_plan(
     )
 
 
-def _step(op: RuntimeOperator, released: set[int], in_place: bool) -> Step:
+def _step(op: RuntimeOperator, released: set[int]) -> Step:
     return Step(
         operator=op,
         inputs=tuple(operand.slot for operand in op.inputs),
         outputs=tuple(operand.slot for operand in op.outputs),
         released=tuple(sorted(released)),
-        in_place=in_place,
         is_open=not all(_is_settled(operand.value) for operand in op.outputs),
     )
 

@@ -65,7 +65,7 @@ def _run(step: Step, values: list[object], is_new: bool) -> None:
     try:
         if is_new and step.is_open:
             op.layer.check_results(inputs)
-        result = op.layer.forward_in_place(inputs) if step.in_place else op.layer.forward(inputs)
+        result = op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.place) from error.__cause__
     for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):

@@ -76,7 +76,7 @@ class Watch:
             self._measure_memory(values)
 
     def _measure_memory(self, values: Sequence[object]) -> None:
-        alive = {id(value): value.nbytes for value in self._arrays(values)}  # one written over another counts once
+        alive = {id(value): value.nbytes for value in self._arrays(values)}  # one that has two names counts once
         self.peak_bytes = max(self.peak_bytes, sum(alive.values()))
 
     def _arrays(self, values: Sequence[object]) -> Iterator[Array]:

@@ -13,8 +13,6 @@ from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shap
 class Filters(Layer):
     """Base of layers that hold a bank of filters."""
 
-    makes_new = True
-
     spatial_rank: int
     stride: tuple[int, ...] = (1,)
     dilation: tuple[int, ...] = (1,)
@@ -108,7 +106,5 @@ def common_dtype(*specs: TensorSpec) -> DType:
 
 
 def add_bias(y: Array, bias: Array | None) -> Array:
-    """``y`` (N, O, *S), changed in place, with ``bias`` (O,) added to every element of a channel."""
-    if bias is not None:
-        y += cast(bias, y.dtype).reshape(-1, *(1,) * (y.ndim - 2))
-    return y
+    """``y`` (N, O, *S) with ``bias`` (O,) added to every element of a channel."""
+    return y if bias is None else y + cast(bias, y.dtype).reshape(-1, *(1,) * (y.ndim - 2))

@@ -102,17 +102,6 @@ class BoundLayer:
             return checked_values(called("forward", layer.forward, *arguments, **keywords))
         return layer.forward(*arguments, **keywords)
 
-    def forward_in_place(self, inputs: Sequence[object]) -> Any:
-        """The same, writing over the first input where the layer can."""
-        if self.layer.forward_in_place is None or self.is_foreign:
-            return self.forward(inputs)
-        try:
-            return self.layer.forward_in_place(*[s.value(inputs) for s in self._aligned])
-        except EngineError:
-            raise
-        except Exception as exc:
-            raise self._unforeseen(exc, inputs) from exc
-
     def check_results(self, inputs: Sequence[object]) -> None:
         """Refuse to compute what memory cannot hold; where only values decide, the layer itself looks.
 
@@ -129,13 +118,6 @@ class BoundLayer:
         except Exception:  # whatever it is, forward() says it better
             return
         check_results(results)
-
-    @property
-    def can_overwrite(self) -> bool:
-        """Whether forward_in_place() writes its result over the operator's first input."""
-        is_first = bool(self.positional) and self.positional[0].index == 0
-        can = self.layer.forward_in_place is not None and not self.is_foreign
-        return can and is_first and not self.dynamic and not self.keywords
 
     def infer(self, inputs: Sequence[object]) -> Any:
         """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""

@@ -51,17 +51,11 @@ class Layer:
     takes_unknown: ClassVar[bool] = False
     """Whether infer() can make something of operands that are UNKNOWN."""
 
-    makes_new: ClassVar[bool] = False
-    """Whether what forward() returns never shares memory with an operand."""
-
     gives_numbers: ClassVar[bool] = False
     """Whether forward() computes Python numbers, at the cost of a few operations."""
 
     loops: ClassVar[bool] = False
     """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
-
-    forward_in_place: ClassVar[Callable[..., Any] | None] = None
-    """forward(), writing its result over the first operand; for layers whose result has its shape and dtype."""
 
     means: ClassVar[tuple[type[Layer], ...]] = ()
     """The layers that settled() may give instead of this one."""

@@ -23,7 +23,7 @@ class Sigmoid(Curve):
     """1 / (1 + exp(-x))"""
 
     def curve(self, x: Array) -> Array:
-        return np.reciprocal(_one_plus_exp_minus(x))
+        return np.asarray(1 / (1 + np.exp(-x)))
 
 
 @register("nn.SiLU", "F.silu")
@@ -31,7 +31,7 @@ class SiLU(Curve):
     """x / (1 + exp(-x))"""
 
     def curve(self, x: Array) -> Array:
-        return x / _one_plus_exp_minus(x)
+        return np.asarray(x / (1 + np.exp(-x)))
 
 
 @register("nn.LogSigmoid", "F.logsigmoid")
@@ -156,7 +156,7 @@ class GLU(Layer):
     def forward(self, input: Array) -> Array:
         values, gates = np.split(widened(input), 2, axis=self._axis(input.shape))
         with np.errstate(all="ignore"):
-            return cast(values / _one_plus_exp_minus(gates), float_dtype(input.dtype))
+            return cast(values / (1 + np.exp(-gates)), float_dtype(input.dtype))
 
     def _axis(self, shape: Shape) -> int:
         if not shape:
@@ -168,12 +168,5 @@ class GLU(Layer):
 
 
 def _joined(x: Array, below: Array, alpha: float) -> Array:
-    """x from 0 on, else ``below``, which is 0 there unless alpha is not finite; numpy selects slower than it adds."""
+    """max(x, 0) + below; but ``below`` is not 0 where x is not below 0, if alpha is not finite."""
     return at_least(x, 0) + below if np.isfinite(cast(alpha, x.dtype)) else np.where(x >= 0, x, below)
-
-
-def _one_plus_exp_minus(x: Array) -> Array:
-    result = np.negative(x)
-    np.exp(result, out=result)
-    result += 1
-    return result

@@ -26,8 +26,6 @@ class Curve(Layer):
         floating and complex as they are, half precision computed in float32 and rounded once; integers give float32.
     """
 
-    makes_new = True
-
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, float_dtype(input.dtype))
 

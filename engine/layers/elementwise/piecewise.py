@@ -25,21 +25,14 @@ _MOST_AXES: Final = 8
 class ReLU(Elementwise):
     """max(x, 0); NaN stays NaN."""
 
-    makes_new = True
-
     def forward(self, input: Array) -> Array:
         return at_least(input, np.zeros((), input.dtype))
-
-    def forward_in_place(self, input: Array) -> Array:
-        return at_least(input, np.zeros((), input.dtype), out=input)
 
 
 @register("nn.Hardtanh", "F.hardtanh")
 @register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
 class Hardtanh(Elementwise):
     """min(max(x, min_val), max_val); integers are held between the truncated bounds."""
-
-    makes_new = True
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -51,10 +44,6 @@ class Hardtanh(Elementwise):
     def forward(self, input: Array) -> Array:
         low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
         return clamped(input, low, high)
-
-    def forward_in_place(self, input: Array) -> Array:
-        low, high = cast(self.min_val, input.dtype), cast(self.max_val, input.dtype)
-        return clamped(input, low, high, out=input)
 
 
 @register("nn.Threshold", "F.threshold")
@@ -197,10 +186,7 @@ def _ways(input: Shape, count: Dim) -> list[tuple[int, ...]]:
 
 
 def _bent(x: Array, slope: Array | float) -> Array:
-    """x where x > 0, else slope * x; numpy selects slower than it computes, but 0 times an infinity is NaN."""
+    """max(x, 0) + slope * min(x, 0), as PyTorch writes it; but 0 times an infinity is NaN, which is not meant."""
     if not np.isfinite(cast(slope, x.dtype)).all():  # 1e308 is infinite too, among float32
         return np.where(x > 0, x, x * slope)
-    result = at_most(x, 0)
-    result *= slope
-    result += at_least(x, 0)
-    return result
+    return at_least(x, 0) + at_most(x, 0) * slope

@@ -20,11 +20,15 @@ from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """a @ b by numpy's rules, arranged so that BLAS does it and does it in one call where it can."""
-    if a.ndim > 2 and b.ndim >= 2 and set(b.shape[:-2]) <= {1} and b.ndim <= a.ndim:
-        rows = a.reshape(product(a.shape[:-1]) or 0, a.shape[-1])
-        return (rows @ _blas_ready(b.reshape(b.shape[-2:]))).reshape(*a.shape[:-1], b.shape[-1])
-    return np.asarray(np.matmul(_blas_ready(a), _blas_ready(b)))
+    """a @ b by numpy's rules, arranged for speed: BLAS does it, in one call where it can."""
+    if not 2 <= b.ndim <= a.ndim or not set(b.shape[:-2]) <= {1}:
+        return np.asarray(np.matmul(_blas_ready(a), _blas_ready(b)))
+    rows = _blas_ready(a.reshape(product(a.shape[:-1]) or 0, a.shape[-1]))
+    matrix = _blas_ready(b.reshape(b.shape[-2:]))
+    # The same product either way; with a few rows BLAS takes a third of the time when a transposed matrix comes first.
+    few = 1 < len(rows) <= 64 and matrix.T.flags.c_contiguous
+    result = np.ascontiguousarray((matrix.T @ rows.T).T) if few else rows @ matrix
+    return result.reshape(*a.shape[:-1], b.shape[-1])
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.normalisation.norm import Norm, mean_square, merged, scaled, standardised
+from engine.layers.normalisation.norm import Norm, affine, standardised
 from engine.layers.operands.axis import may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
@@ -39,14 +39,13 @@ class LayerNormStatistics(Layer):
 
     def forward(self, input: Array, weight: Array | None = None, bias: Array | None = None) -> Any:
         result, statistics, _ = self.infer(*(spec_of(each) for each in (input, weight, bias)))  # type: ignore[arg-type]
-        axes = tuple(range(input.ndim - len(self.normalized_shape), input.ndim))
-        x = widened(input)
+        x, axes = widened(input), _last_axes(input, self.normalized_shape)
         with np.errstate(all="ignore"):
             mean = x.mean(axes, keepdims=True)
             inverse = 1 / np.sqrt(np.square(x - mean).mean(axes, keepdims=True) + x.dtype.type(self.eps))
-            y = (x - mean) * inverse
-            y = y if weight is None else y * cast(weight, x.dtype)
-            y = y if bias is None else y + cast(bias, x.dtype)
+            y = affine(
+                (x - mean) * inverse, *[None if each is None else cast(each, x.dtype) for each in (weight, bias)]
+            )
         return cast(y, result.dtype), cast(mean, statistics.dtype), cast(inverse, statistics.dtype)
 
 
@@ -77,8 +76,7 @@ class LayerNorm(Norm):
         _check_trailing(input, self.normalized_shape, *others)
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
-        rows = merged(x, x.ndim - len(self.normalized_shape))
-        return scaled(standardised(rows, self.eps), *[None if each is None else each.reshape(-1) for each in others])
+        return affine(standardised(x, _last_axes(x, self.normalized_shape), self.eps), *others)
 
 
 @register("nn.RMSNorm", "F.rms_norm", flags={"elementwise_affine": ("weight",)},
@@ -102,11 +100,13 @@ class RMSNorm(Norm):
         _check_trailing(input, self.normalized_shape, *others)
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
-        (weight,) = others
-        rows = merged(x, x.ndim - len(self.normalized_shape))
         eps = float(np.finfo(x.dtype).eps) if self.eps is None else self.eps
-        result = rows / np.sqrt(mean_square(rows) + eps)
-        return scaled(result, None if weight is None else weight.reshape(-1))
+        mean_square = np.square(x).mean(_last_axes(x, self.normalized_shape), keepdims=True)
+        return affine(x / np.sqrt(mean_square + eps), *others)
+
+
+def _last_axes(x: Array, normalized: Shape) -> tuple[int, ...]:
+    return tuple(range(x.ndim - len(normalized), x.ndim))
 
 
 def _check_trailing(input: Shape, normalized: Shape, *weights: Shape | None) -> None:

@@ -6,6 +6,7 @@ Weights and biases are cast to the dtype computed in; the result has the input's
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -30,8 +31,6 @@ class Norm(Layer):
     ``_check`` takes the shapes of all operands and refuses those that do not fit; ``_compute`` takes the operands in
     the dtype to compute in.
     """
-
-    makes_new = True
 
     def infer(self, input: TensorSpec, *others: TensorSpec | None) -> TensorSpec:
         self._check(input.shape, *[None if other is None else other.shape for other in others])
@@ -130,8 +129,7 @@ class InstanceNorm(Norm):
         x = x[None] if len(self._batched(x.shape)) > x.ndim else x
         if mean is not None and var is not None and not self.use_input_stats:
             return _normalised(x, mean, var, self.eps, weight, bias)
-        rows = standardised(merged(x, 2), self.eps)
-        return _affine(rows, weight, bias)
+        return affine(standardised(x, tuple(range(2, x.ndim)), self.eps), *_by_channel(x, (weight, bias)))
 
     def _batched(self, shape: Shape) -> Shape:
         return (1, *shape) if self.spatial is not None and len(shape) == self.spatial + 1 else shape
@@ -161,8 +159,9 @@ class GroupNorm(Norm):
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
         n, c = x.shape[:2]
-        groups = merged(x.reshape(n, self.num_groups, c // self.num_groups, *x.shape[2:]), 2)
-        return _affine(merged(standardised(groups, self.eps).reshape(x.shape), 2), *others)
+        groups = x.reshape(n, self.num_groups, c // self.num_groups, *x.shape[2:])
+        y = standardised(groups, tuple(range(2, groups.ndim)), self.eps).reshape(x.shape)
+        return affine(y, *_by_channel(y, others))
 
 
 @register("nn.LocalResponseNorm", "F.local_response_norm")
@@ -200,35 +199,21 @@ class LocalResponseNorm(Norm):
         return x / np.power(total * (self.alpha / self.size) + self.k, self.beta)
 
 
-def merged(x: Array, start: int) -> Array:
-    """The axes from ``start`` on as one."""
-    return x.reshape(*x.shape[:start], int(np.prod(x.shape[start:], dtype=np.int64)))
+def standardised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """(x - mean) / sqrt(var + eps), with the mean and the variance over these axes."""
+    centred = x - x.mean(axes, keepdims=True)
+    return np.asarray(centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + eps))
 
 
-def mean_square(rows: Array) -> Array:
-    """Mean of the squares along the last axis, which is kept; a dot product, which needs no squares in memory."""
-    return np.asarray(np.vecdot(rows, rows)[..., None] / rows.shape[-1])
+def affine(x: Array, weight: Array | None, bias: Array | None = None) -> Array:
+    """x * weight + bias, as far as there are any."""
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
 
 
-def standardised(rows: Array, eps: float) -> Array:
-    """A new array: (x - mean) / sqrt(var + eps) along the last axis."""
-    centred: Array = rows - rows.mean(axis=-1, keepdims=True)
-    centred /= np.sqrt(mean_square(centred) + eps)
-    return centred
-
-
-def scaled(x: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
-    """x * weight + bias, in place."""
-    if weight is not None:
-        x *= weight
-    if bias is not None:
-        x += bias
-    return x
-
-
-def _affine(rows: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
-    """x * weight + bias for (N, C, L), channel by channel, in place."""
-    return scaled(rows, *[None if each is None else each[:, None] for each in (weight, bias)])
+def _by_channel(x: Array, vectors: Iterable[Array | None]) -> list[Array | None]:
+    """Vectors of one number a channel, to be broadcast against x (N, C, ...)."""
+    return [None if each is None else each.reshape(-1, *[1] * (x.ndim - 2)) for each in vectors]
 
 
 def _batch_statistics(x: Array) -> tuple[Array, Array]:
@@ -239,14 +224,10 @@ def _batch_statistics(x: Array) -> tuple[Array, Array]:
 
 
 def _normalised(x: Array, mean: Array, var: Array, eps: float, weight: Array | None, bias: Array | None) -> Array:
-    """(x - mean) / sqrt(var + eps) * weight + bias by channel, as one multiplication and one addition."""
-    scale = 1 / np.sqrt(var + eps)
-    scale = scale if weight is None else scale * weight
-    shift = -mean * scale if bias is None else bias - mean * scale
-    along = (-1, *[1] * (x.ndim - 2))
-    result = x * scale.reshape(along)
-    result += shift.reshape(along)
-    return result
+    """(x - mean) / sqrt(var + eps) * weight + bias by channel; x is multiplied and added to once, as in PyTorch."""
+    scale = affine(1 / np.sqrt(var + eps), weight)
+    shift = affine(-mean * scale, None, bias)
+    return affine(x, *_by_channel(x, (scale, shift)))
 
 
 def _check_channels(input: Shape, *statistics: Shape | None) -> None:

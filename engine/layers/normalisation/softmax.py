@@ -72,20 +72,16 @@ class LogSoftmax(_AlongAxis):
         axis = self.axis(input.ndim)
         with np.errstate(all="ignore"):
             shifted = _shifted(self._prepared(input), axis)
-            shifted -= np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-        return self._finished(shifted, input)
+            return self._finished(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), input)
 
 
 def softmax(x: Array, axis: int) -> Array:
     """exp(x) / sum(exp(x)) along an axis of a floating array of rank 1 or more."""
     with np.errstate(all="ignore"):
-        weights = _shifted(x, axis)
-        np.exp(weights, out=weights)
-        weights /= weights.sum(axis=axis, keepdims=True)
-    return weights
+        exponentials = np.exp(_shifted(x, axis))
+        return np.asarray(exponentials / exponentials.sum(axis=axis, keepdims=True))
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """A new array: x minus its maximum along the axis."""
-    shifted: Array = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-    return shifted
+    """x minus its maximum along the axis."""
+    return np.asarray(x - x.max(axis=axis, keepdims=True, initial=-np.inf))

@@ -15,22 +15,22 @@ from engine.tensor import Array
 _CLIPPED: Final = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def at_least(x: Array, low: Any, out: Array | None = None) -> Array:
+def at_least(x: Array, low: Any) -> Array:
     """max(x, low) for a number of the dtype of x, or a Python one."""
     if x.dtype in _CLIPPED:
-        return np.asarray(x.clip(low, np.inf, out=out))
-    return np.asanyarray(np.maximum(x, low, out=out))
+        return np.asarray(x.clip(low, np.inf))
+    return np.asanyarray(np.maximum(x, low))
 
 
-def at_most(x: Array, high: Any, out: Array | None = None) -> Array:
+def at_most(x: Array, high: Any) -> Array:
     """min(x, high), likewise."""
     if x.dtype in _CLIPPED:
-        return np.asarray(x.clip(-np.inf, high, out=out))
-    return np.asanyarray(np.minimum(x, high, out=out))
+        return np.asarray(x.clip(-np.inf, high))
+    return np.asanyarray(np.minimum(x, high))
 
 
-def clamped(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
+def clamped(x: Array, low: Any, high: Any) -> Array:
     """min(max(x, low), high), likewise."""
     if x.dtype in _CLIPPED:
-        return np.asarray(x.clip(low, high, out=out))
-    return np.asanyarray(np.minimum(np.maximum(x, low, out=out), high, out=out))
+        return np.asarray(x.clip(low, high))
+    return np.asanyarray(np.minimum(np.maximum(x, low), high))

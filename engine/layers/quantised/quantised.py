@@ -33,14 +33,11 @@ class Quantised(np.ndarray[Any, Any]):
         self.scale = getattr(source, "scale", 1.0)
         self.zero_point = getattr(source, "zero_point", 0)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc not in _ORDERED or method != "__call__" or kwargs:
             raise refused(ufunc.__name__)
         first, second = (self._aligned(each) for each in inputs)
-        if not out:
-            return self.like(np.asarray(ufunc(first, second)))
-        ufunc(first, second, out=integers(out[0]))
-        return out[0]
+        return self.like(np.asarray(ufunc(first, second)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in _VIEWS:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import engine
 from engine import InputError, RunCancelledError, RuntimeGraph, Session
 from engine.pnnx import Operator
 from tests.engine.graph.build import F32, INPUT, built, op
-from tests.engine.layers.samples import all_samples
 
 X = np.array([[1.0, -2.0, 3.0]], F32)
 
@@ -58,14 +54,10 @@ def chain(type: str) -> RuntimeGraph:
     return built(INPUT, *operators, op("pnnx.Output", "out", "9"), _0=(1, 3))
 
 
-def test_values_are_released_after_their_last_consumer() -> None:
-    net = chain("nn.Sigmoid")
+@pytest.mark.parametrize("type", ["nn.Sigmoid", "nn.ReLU"])
+def test_values_are_released_after_their_last_consumer(type: str) -> None:
+    net = chain(type)
     assert Session(net, backend="reference").run([X], profile=True).peak_bytes == 2 * X.nbytes == net.plan.peak_bytes
-
-
-def test_a_dying_value_is_written_over_where_the_layer_can() -> None:
-    net = chain("nn.ReLU")
-    assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
 
 
 @pytest.mark.parametrize(
@@ -85,23 +77,8 @@ def test_a_value_seen_through_another_is_not_written_over(between: list[Operator
         op("pnnx.Output", "out", "3"),
         _0=(1, 3),
     )
-    assert not any(step.in_place for step in net.plan.steps)
     relu, viewed = Session(net).run([-X])
     np.testing.assert_array_equal(relu.ravel(), np.maximum(viewed.ravel(), 0))
-
-
-def test_layers_that_promise_memory_of_their_own_keep_their_word(tmp_path: Path) -> None:
-    for sample in all_samples():
-        graph = engine.load(*sample.extract(tmp_path))
-        names = list(graph.operands)
-        taps = Session(graph, backend="reference").run(sample.sets[0].inputs, taps=names).taps
-        for each in graph.operators:
-            if each.definition is not None and each.definition.makes_new:
-                inputs = [taps[operand.name] for operand in each.inputs]
-                outputs = each.layer.forward(inputs)
-                arrays = [value for value in inputs if isinstance(value, np.ndarray)]
-                for output in outputs if isinstance(outputs, tuple) else (outputs,):
-                    assert not any(np.shares_memory(output, array) for array in arrays), each
 
 
 def test_weights_and_inputs_are_not_counted_as_run_memory() -> None:
