@@ -19,6 +19,8 @@ _NOT_COMPILED: Final = ("no operator of the graph has a kernel", "is too large t
 # distances from a mean.
 _ROUNDING: Final = 8 * float(np.finfo(np.float32).eps)
 _WIDEST_TAIL: Final = 2048.0
+# Steps between neighbouring numbers near zero that sums in another order may be apart.
+_LAST_STEPS: Final = 8
 # Beyond these no float32 tells its angle from the next; kernels/functions/trigonometric.py says so too.
 _LARGEST_ANGLE: Final = 4e8
 _ANGLES: Final = re.compile(r"\b(sin|cos|tan)\b", re.IGNORECASE)
@@ -112,6 +114,11 @@ def compare(where: str, found: Any, expected: Any, rounding: float = 0.0) -> Non
     scale = np.abs(its[finite]).max(initial=0)
     with np.errstate(all="ignore"):
         error = np.abs(mine - its)[finite].max(initial=0)
-    is_close = error <= max(_LARGEST_ERROR * scale, rounding)
+    is_close = error <= max(_LARGEST_ERROR * scale, rounding, _coarseness(expected.dtype))
     if not (is_close and np.array_equal(mine[~finite], its[~finite], equal_nan=True)):
         raise Disagreement(f"{where}: differs by {error} of {scale}: {mine.flat[:6]} and {its.flat[:6]}")
+
+
+def _coarseness(dtype: np.dtype[Any]) -> float:
+    """A difference that numbers near zero have no digits for, however small they are themselves."""
+    return _LAST_STEPS * float(np.finfo(dtype).smallest_subnormal) if dtype.kind in "fc" else 0.0
