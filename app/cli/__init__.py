@@ -1,8 +1,9 @@
-"""``pnnx-serve``: one verb, one module.
+"""``pnnx-serve``: a command line, and the module that does what it says.
 
-A verb is a module of this package with SUMMARY, EXAMPLES, ``configure(parser)`` and ``execute(args) -> int``; to add
-one is to write it and name it in ``VERBS``. A verb may not import numpy, nor anything that does, before it has called
-``read_settings``: the number of BLAS threads is settled there. So such imports stand inside ``execute``.
+All verbs and their flags are in ``verbs``; the module of a verb's name has ``execute(args, settings) -> int``. The
+number of BLAS threads must be settled before numpy is imported, and flags have a say in it. So the command line is read
+first, by modules that import no numpy; then the module of the verb is imported, here and nowhere else, and from there
+on every module imports at its top what it needs.
 
 What fails is one line on stderr, ``pnnx-serve: error: ...``, and a status: 1, or 2 when the call itself is wrong. A
 reader that goes away ends the program quietly, Ctrl-C with 130.
@@ -15,22 +16,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from types import ModuleType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from app.cli import bench, check, compare, compile, export, graph, run, serve
-
-VERBS: Final[dict[str, ModuleType]] = {
-    "serve": serve,
-    "run": run,
-    "graph": graph,
-    "check": check,
-    "compare": compare,
-    "bench": bench,
-    "compile": compile,
-    "export": export,
-}
+from app.cli.arguments.options import read_settings
+from app.cli.verbs import VERBS
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
@@ -58,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
     try:
-        status = int(args.execute(args))
+        settings = read_settings(args, concurrent=VERBS[args.verb].is_concurrent)
+        status = int(_settled(args.verb).execute(args, settings))
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -69,15 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as exc:
         if args.debug:
             raise
-        return _fail(exc)
+        message, status = _settled("wording.failure").explain(exc)
+        print(f"{_PROGRAM}: error: {message}", file=sys.stderr)
+        return int(status)
 
 
-def _fail(exc: Exception) -> int:
-    from app.cli.wording.failure import explain  # imports numpy
-
-    message, status = explain(exc)
-    print(f"{_PROGRAM}: error: {message}", file=sys.stderr)
-    return status
+def _settled(name: str) -> Any:
+    """A module of this package that imports numpy, for which the number of threads is settled by now."""
+    return import_module(f"{__name__}.{name}")
 
 
 def _discard_output() -> None:
@@ -96,17 +87,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{_PROGRAM} {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, module in VERBS.items():
-        verb = verbs.add_parser(
+    for name, verb in VERBS.items():
+        flags = verbs.add_parser(
             name,
-            help=module.SUMMARY,
-            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.",
-            epilog=f"Examples:\n{module.EXAMPLES}",
+            help=verb.summary,
+            description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
+            epilog=f"Examples:\n{verb.examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        verb.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        verb.set_defaults(execute=module.execute)
-        module.configure(verb)
+        flags.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        flags.set_defaults(verb=name)
+        verb.add_to(flags)
     return parser
 
 

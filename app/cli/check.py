@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
 
-from app.cli.arguments.options import MODEL_HELP, add_setting, read_settings
+from app.cli.wording.inspection import inspect
 from app.progress import progress
-
-SUMMARY: Final = "say whether models can be served, and if not, every reason"
-EXAMPLES: Final = """  pnnx-serve check digits
-  pnnx-serve check exported/*.pnnx.param && echo all of them
-  pnnx-serve check --strict digits
-"""
+from app.settings import Settings
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which models."""
-    parser.add_argument("model", nargs="+", metavar="MODEL", help=MODEL_HELP)
-    for name in ("store", "plugins", "strict"):
-        add_setting(parser, name)
-
-
-def execute(args: argparse.Namespace) -> int:
+def execute(args: argparse.Namespace, settings: Settings) -> int:
     """1 when a model cannot be served."""
-    settings = read_settings(args)
-    from app.cli.wording.inspection import inspect  # imports numpy
-
     failed = False
     for name in args.model:
         with progress(f"checking {name}"):

@@ -5,48 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.cli.arguments.options import COMPUTING, MODEL_HELP, UsageError, add_setting, read_settings
+import engine
+from app.cli.arguments import models
+from app.cli.arguments.options import UsageError
 from app.cli.wording.terminal import write_result
+from app.models.sessions import open_session
 from app.progress import compiling, progress
+from app.render import render, with_times
+from app.settings import Settings
 from app.threads import thread_budget
 
-SUMMARY: Final = "show the graph of a model: operators, shapes, weights, times"
-EXAMPLES: Final = """  pnnx-serve graph digits
-  pnnx-serve graph digits --profile
-  pnnx-serve graph digits --explain
-  pnnx-serve graph resnet18.pnnx.param --format svg --output resnet18.svg
-"""
 _PARAM: Final = "param"
-_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", _PARAM)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which model, in which form."""
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument(
-        "--format", choices=_FORMATS, default="text", help="param is the model's own file. Default: text."
-    )
-    parser.add_argument("--profile", action="store_true", help="run the model on zeros and add the operators' times")
-    parser.add_argument(
-        "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
-    )
-    parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
-    for name in ("store", "plugins", *COMPUTING):
-        add_setting(parser, name)
-
-
-def execute(args: argparse.Namespace) -> int:
+def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, measure if asked to, write."""
-    settings = read_settings(args)
     if args.profile and args.format == _PARAM:
         raise UsageError("--profile: the model's own file has no times, expected another format")
     if args.explain and (args.profile or args.format != "text"):
         raise UsageError("--explain: a text of its own, expected neither --profile nor --format")
-    import engine  # imports numpy, and so do these
-    from app.cli.arguments import models
-    from app.models.sessions import open_session
-    from app.render import render, with_times
-
     found = models.find(args.model, settings)
     version = models.newest(found)
     if args.format == _PARAM:

@@ -12,7 +12,6 @@ from app.threads import limit_threads, thread_budget
 
 # What decides how a model computes: for verbs that run one.
 COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
-MODEL_HELP: Final = "name of a model in the store, or path of a .pnnx.param file"
 
 
 class UsageError(Exception):

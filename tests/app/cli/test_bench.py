@@ -15,6 +15,7 @@ from app.cli.measuring import rivals
 from app.cli.measuring.contest import Contest
 from app.cli.measuring.rivals import Rival, RivalError
 from app.cli.measuring.timing import error_share, fastest_kernels, summary, take_turns
+from app.cli.verbs import RIVALS
 from tests.app.cli.conftest import BIAS, WEIGHT, write
 
 Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -160,7 +161,7 @@ def test_unknown_engines_are_a_wrong_call(store: Path, capsys: pytest.CaptureFix
 
 
 def test_the_engines_that_help_names_are_those_there_are() -> None:
-    assert tuple(rivals.RIVALS) == bench._RIVALS
+    assert tuple(rivals.RIVALS) == RIVALS
 
 
 def test_open_sizes_are_a_wrong_call(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import VERBS, main
+from app.cli import graph, main
+from app.cli.verbs import VERBS
 from app.progress import compiling, progress
 from app.threads import BLAS_VARIABLES
 
@@ -20,10 +21,10 @@ ROOT = Path(__file__).parents[3]
 def fail_with(exc: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the verb graph fail."""
 
-    def execute(args: object) -> int:
+    def execute(*_: object) -> int:
         raise exc
 
-    monkeypatch.setattr(VERBS["graph"], "execute", execute)
+    monkeypatch.setattr(graph, "execute", execute)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -50,7 +51,7 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert exit.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"    {name} " in text and module.SUMMARY in text for name, module in VERBS.items())
+    assert all(f"    {name} " in text and verb.summary in text for name, verb in VERBS.items())
 
 
 @pytest.mark.parametrize("verb", VERBS)

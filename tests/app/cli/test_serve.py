@@ -16,7 +16,7 @@ from app.threads import BLAS_VARIABLES, ThreadBudget
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings of every server that would have been started."""
     seen: list[Settings] = []
-    monkeypatch.setattr("app.process.server.serve", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr("app.cli.serve.serve", lambda settings: seen.append(settings) or 0)
     return seen
 
 
@@ -54,7 +54,7 @@ def test_a_value_out_of_range_is_a_wrong_call(served: list[Settings], capsys: py
 
 
 def test_runs_side_by_side_get_one_blas_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.process.server.serve", lambda settings: 0)
+    monkeypatch.setattr("app.cli.serve.serve", lambda settings: 0)
     budget = ThreadBudget(affinity=8, quota=None, setting=None)
     monkeypatch.setattr("app.cli.arguments.options.thread_budget", lambda *_: budget)
     for flags, expected in ((["--max-in-flight", "2"], "4"), ([], "1")):

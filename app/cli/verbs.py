@@ -1,0 +1,236 @@
+"""The command line on one page: every verb, its flags, and examples of it.
+
+What a verb does is in the module of its name beside this one, which may import whatever it needs. This one is read
+before the number of BLAS threads is settled, so it imports neither numpy nor anything that does.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from app.cli.arguments.numbers import duration, positive
+from app.cli.arguments.options import COMPUTING, add_setting
+from app.settings import Settings
+
+RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
+GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
+
+_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """A verb on the command line.
+
+    Args:
+        summary: what it does, in half a sentence.
+        examples: how it is called, and what else is to be known.
+        configure: adds its flags to a parser.
+        settings: of the server that are flags of it, too.
+        is_concurrent: whether its runs go on side by side, so that each gets its share of the cores.
+    """
+
+    summary: str
+    examples: str
+    configure: Callable[[ArgumentParser], None]
+    settings: tuple[str, ...]
+    is_concurrent: bool = False
+
+    def add_to(self, parser: ArgumentParser) -> None:
+        """Give a parser all flags of the verb."""
+        self.configure(parser)
+        for name in self.settings:
+            add_setting(parser, name)
+
+
+def _run(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy or .npz file; without a name the inputs stand in the model's order",
+    )
+    parser.add_argument(
+        "--image", action="extend", nargs="+", default=[], metavar="FILE", help="picture; several are a batch"
+    )
+    parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
+    parser.add_argument("--draw", metavar="FILE", help="save the picture with what was found in it as this .png file")
+    parser.add_argument("--top-k", type=int, metavar="CLASSES", help="how many classes a classifier names")
+
+
+def _graph(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "--format", choices=GRAPH_FORMATS, default="text", help="param is the model's own file. Default: text."
+    )
+    parser.add_argument("--profile", action="store_true", help="run the model on zeros and add the operators' times")
+    parser.add_argument(
+        "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
+
+
+def _check(parser: ArgumentParser) -> None:
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=_MODEL)
+
+
+def _compare(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("--reference", metavar="FILE", required=True, help=".npz file of recorded values")
+    parser.add_argument(
+        "--rtol",
+        type=float,
+        metavar="SHARE",
+        help="allowed error as a share of the largest magnitude of a value. Default: 1e-4, for half precision more.",
+    )
+    parser.add_argument(
+        "--atol", type=float, default=1e-6, metavar="ERROR", help="allowed absolute error. Default: 1e-6."
+    )
+
+
+def _bench(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
+    parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
+    parser.add_argument("--against", default="", metavar="ENGINES", help=f"by comma, of {', '.join(RIVALS)}")
+    for kind, names in (("onnx", "onnxruntime and openvino"), ("ncnn", "ncnn (.ncnn.param)")):
+        parser.add_argument(f"--{kind}", metavar="FILE", help=f"the network for {names}. Default: beside the model.")
+
+
+def _compile(parser: ArgumentParser) -> None:
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
+    )
+    parser.add_argument("--force", action="store_true", help="compile what is in the cache as well, and replace it")
+
+
+def _export(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", help="FILE.py[:NAME], package.module:NAME, a TorchScript file or FILE.onnx"
+    )
+    for flag, text in (
+        ("--shape", "shape of an input, such as 1,3,224,224; once for each input"),
+        ("--dtype", "dtype of the inputs; once for all, or once for each. Default: float32."),
+        ("--shape2", "another shape of each input: dimensions that differ become dynamic"),
+    ):
+        parser.add_argument(flag, action="append", default=[], metavar=flag[2:7].upper(), help=text)
+    parser.add_argument("--name", help="name of the model in the store. Default: that of the class or file.")
+    parser.add_argument("--output", metavar="DIR", help="write the pair into this folder, not into the store")
+    parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values, for 'pnnx-serve compare'")
+    parser.add_argument(
+        "--opt-level",
+        type=int,
+        choices=(0, 1, 2),
+        default=2,
+        help="simplification. Default: 2; 1 keeps what it loses at times.",
+    )
+    parser.add_argument(
+        "--module-operator",
+        action="append",
+        default=[],
+        metavar="CLASS",
+        help="keep this class (package.module.Class) as one operator; a plugin must know it",
+    )
+    parser.add_argument(
+        "--rtol", type=float, metavar="SHARE", help="allowed error as a share of an output's largest magnitude"
+    )
+
+
+VERBS: Final = {
+    "serve": Verb(
+        summary="serve the models of a store over HTTP",
+        examples="""  pnnx-serve serve --store model_store
+  pnnx-serve serve --store /models --host 0.0.0.0 --port 80 --threads 4
+""",
+        configure=lambda parser: None,
+        settings=tuple(Settings.model_fields),
+        is_concurrent=True,
+    ),
+    "run": Verb(
+        summary="run a model once, without a server",
+        examples="""  pnnx-serve run digits --image seven.png
+  pnnx-serve run faces --image party.jpg --draw found.png
+  pnnx-serve run resnet18.pnnx.param --input x.npy --output y.npz
+  pnnx-serve run two_inputs.pnnx.param --input in1=b.npy --input in0=a.npy
+""",
+        configure=_run,
+        settings=("store", "plugins", *COMPUTING),
+    ),
+    "graph": Verb(
+        summary="show the graph of a model: operators, shapes, weights, times",
+        examples="""  pnnx-serve graph digits
+  pnnx-serve graph digits --profile
+  pnnx-serve graph digits --explain
+  pnnx-serve graph resnet18.pnnx.param --format svg --output resnet18.svg
+""",
+        configure=_graph,
+        settings=("store", "plugins", *COMPUTING),
+    ),
+    "check": Verb(
+        summary="say whether models can be served, and if not, every reason",
+        examples="""  pnnx-serve check digits
+  pnnx-serve check exported/*.pnnx.param && echo all of them
+  pnnx-serve check --strict digits
+""",
+        configure=_check,
+        settings=("store", "plugins", "strict"),
+    ),
+    "compare": Verb(
+        summary="find the operator where a model's numbers leave a reference",
+        examples="""  pnnx-serve compare resnet18 --reference ref.npz
+  pnnx-serve compare resnet18.pnnx.param --reference ref.npz --rtol 1e-3
+
+ref.npz holds the inputs in_0, in_1, ... and whatever else was recorded: final outputs out_0, out_1, ..., and
+operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writes such a file.
+""",
+        configure=_compare,
+        settings=("store", "plugins", *COMPUTING),
+    ),
+    "bench": Verb(
+        summary="measure a model: latency, throughput, every kernel",
+        examples="""  pnnx-serve bench digits
+  pnnx-serve bench resnet18.pnnx.param --threads 1 --batch 8 --seconds 10
+  pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
+
+Inputs are random. The answer is held against the reference before anything is timed, and so is that of every engine
+named by --against. The share of peak is of fused multiply-adds on registers, measured on this processor; Winograd
+convolutions count the operations they save, so theirs may exceed 100 %.
+""",
+        configure=_bench,
+        settings=("store", "plugins", *COMPUTING),
+    ),
+    "compile": Verb(
+        summary="compile models ahead of time, for later starts",
+        examples="""  pnnx-serve compile digits
+  pnnx-serve compile resnet18.pnnx.param --batch 1 8
+  pnnx-serve compile digits shapes --cache-dir /var/cache/pnnx-serve
+
+All versions of a model of the store are compiled. The settings that decide what is compiled (--winograd, --passes-off)
+must be those of the server that is to find it; the number of threads may differ.
+""",
+        configure=_compile,
+        settings=("store", "plugins", "threads", "winograd", "passes_off", "cache_dir", "cache_max_bytes"),
+    ),
+    "export": Verb(
+        summary="turn a PyTorch or ONNX model into a checked PNNX pair",
+        examples="""  pnnx-serve export model.py:Net --shape 1,3,224,224
+  pnnx-serve export net.pt --shape 1,3,224,224 --shape2 4,3,320,320 --name segmenter
+  pnnx-serve export model.py:make_encoder --shape 1,77 --dtype int64 --shape 1,77,512 --dtype float32
+  pnnx-serve export model.py --shape 1,16 --output exported --reference ref.npz
+
+SOURCE is a Python file and a class, function or module in it (FILE.py:NAME; without a name it must have just one
+model), the same in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file, which
+is held against onnxruntime. Importing a Python file runs it. Without --output the pair becomes the next version of a
+model in the store, but only if it gives the model's own answers.
+""",
+        configure=_export,
+        settings=("store", "plugins"),
+    ),
+}
