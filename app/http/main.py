@@ -40,8 +40,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.dataplane = DataPlane(settings)
     app.router.routes.extend(infer.ROUTES)
-    for room in (health, infer, models, graph, pages):
-        app.include_router(room.router)
+    for router in (health.router, infer.make_router(), models.router, graph.router, pages.router):
+        app.include_router(router)
     install_error_handlers(app)
     install_openapi(app)
     if settings.cors_origins:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI cannot know of routes that read their body raw, with examples that work.
+"""The OpenAPI document: what FastAPI makes of the routes, with examples that work.
 
 The examples are made from the models that are being served, so that each can be sent as it stands: its name begins
 with the status it gets, ``x-status`` says it for programs.
@@ -16,105 +16,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.codec.answers import dump_json
-from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
-from app.http.example_answers import ANSWERS, PIXEL
-from app.http.schemas import ErrorBody, InferBody
+from app.codec.parse import JSON
 from app.models.model import Model
 from app.models.store import Version
 from app.serving.dataplane import DataPlane
+from app.tasks.image import PIXEL
 
 _MAX_EXAMPLE_ELEMENTS: Final = 512
 _MAX_EXAMPLE_MODELS: Final = 8
-
-_TENSOR: Final = {
-    "oneOf": [
-        {"type": "array", "items": {}, "description": "nested lists of numbers"},
-        {"type": "number"},
-        {
-            "type": "object",
-            "properties": {
-                "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-                "dtype": {"type": "string", "example": "float32"},
-                "data": {"type": "array", "items": {}, "description": "flat or nested"},
-                "b64": {"type": "string", "description": "base64 of the raw little-endian bytes, instead of data"},
-            },
-        },
-        {
-            "type": "object",
-            "properties": {"image": {"type": "string", "description": "base64 of an encoded picture"}},
-            "required": ["image"],
-        },
-    ]
-}
-_JSON_BODY: Final = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "model": {"type": "string"},
-        "version": {"type": "integer"},
-        "inputs": {
-            "description": "one tensor for a model with one input, or an object of tensors by input name",
-            "anyOf": [*_TENSOR["oneOf"], {"type": "object", "additionalProperties": _TENSOR}],
-        },
-        "outputs": {"type": "array", "items": {"type": "string"}, "description": "names of the outputs wanted"},
-        "parameters": {"type": "object", "description": "as the query parameters of the model's task"},
-    },
-}
-_FILE: Final = {"type": "string", "format": "binary"}
-
-
-def _query(name: str, kind: str, text: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": {"type": kind}, "description": text}
-
-
-_ERRORS: Final = {
-    400: "malformed request", 404: "unknown model or version", 406: "no answer of the kind Accept asks for",
-    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
-    429: "too many requests are waiting", 500: "our fault", 503: "the model is not ready", 504: "too late",
-}  # fmt: skip
-
-# What FastAPI's route decorator is told of both routes.
-INFER_DOCUMENTATION: Final[dict[str, Any]] = {
-    "responses": {
-        200: {
-            "model": InferBody,
-            "description": "the result; a picture of it where the task has one",
-            "content": {JSON: {"examples": ANSWERS}, NPZ: {"schema": _FILE}, PNG: {"schema": _FILE}},
-        },
-        **{status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()},
-    },
-    "openapi_extra": {
-        "parameters": [
-            _query("model", "string", "name of the model; may be left out when there is one, or a default"),
-            _query("version", "integer", "version of the model; the highest one without it"),
-            _query("outputs", "string", "raw outputs: true, false, or names by comma; for pictures none by default"),
-            _query("top_k", "integer", "classification: how many classes"),
-            _query("activation", "string", "classification: softmax, sigmoid, none or auto"),
-            _query("score_threshold", "number", "detection: least score"),
-            _query("iou_threshold", "number", "detection: most overlap of two boxes of a class"),
-            _query("max_detections", "integer", "detection: how many boxes"),
-            _query("threshold", "number", "segmentation: least probability of a class"),
-            _query("min_area", "integer", "segmentation: least pixels of a class"),
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": _JSON_BODY},
-                FORM: {
-                    "schema": {
-                        "type": "object",
-                        "properties": {
-                            "file": {"type": "array", "items": _FILE, "description": "pictures, .npy or .npz"}
-                        },
-                    }
-                },
-                "image/*": {"schema": _FILE},
-                NPY: {"schema": _FILE},
-                NPZ: {"schema": _FILE},
-            },
-        },
-    },
-}
 
 
 def install_openapi(app: FastAPI) -> None:

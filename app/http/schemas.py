@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, create_model
+
+from app.schema import Body
+from app.tasks.registry import TASKS
 
 
-class Schema(BaseModel):
-    """Base of the shapes."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Problem(Schema):
+class Problem(Body):
     """What went wrong."""
 
     code: str = Field(description="Stable name of the kind of error.", examples=["input_mismatch"])
@@ -21,25 +20,25 @@ class Problem(Schema):
     detail: dict[str, Any] | None = Field(None, description="The same for programs.")
 
 
-class ErrorBody(Schema):
+class ErrorBody(Body):
     """The body of every error."""
 
     error: Problem
 
 
-class Live(Schema):
+class Live(Body):
     """The process answers."""
 
     live: Literal[True]
 
 
-class Ready(Schema):
+class Ready(Body):
     """Every model runs."""
 
     ready: Literal[True]
 
 
-class PortRow(Schema):
+class PortRow(Body):
     """An input or output."""
 
     name: str
@@ -47,7 +46,7 @@ class PortRow(Schema):
     dtype: str | None
 
 
-class VersionRow(Schema):
+class VersionRow(Body):
     """A version of a model; one that is ready has inputs, outputs and statistics as well.
 
     backend: what runs it, ``compiled`` or ``reference``; compile_failure: why nothing could be compiled.
@@ -58,7 +57,7 @@ class VersionRow(Schema):
     reason: str | None
 
 
-class ModelRow(Schema):
+class ModelRow(Body):
     """A model in short."""
 
     name: str
@@ -69,7 +68,7 @@ class ModelRow(Schema):
     versions: list[VersionRow]
 
 
-class ModelList(Schema):
+class ModelList(Body):
     """All models."""
 
     models: list[ModelRow]
@@ -85,7 +84,7 @@ class ModelDetails(ModelRow):
     batching: dict[str, Any]
 
 
-class TensorBody(Schema):
+class TensorBody(Body):
     """A tensor; data is flat, in row-major order."""
 
     shape: list[int]
@@ -93,7 +92,7 @@ class TensorBody(Schema):
     data: list[Any]
 
 
-class TimingBody(Schema):
+class TimingBody(Body):
     """Where the time went, in milliseconds."""
 
     queue_ms: float
@@ -104,60 +103,19 @@ class TimingBody(Schema):
     total_ms: float
 
 
-class ClassBody(Schema):
-    """A class found by a classification."""
-
-    label: str
-    probability: float | None
-    index: int
-
-
-class BoxBody(Schema):
-    """A box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent."""
-
-    label: str
-    score: float
-    index: int
-    box: list[float]
-
-
-class AreaBody(Schema):
-    """A class found by a segmentation; area in pixels of the picture sent, fraction of it."""
-
-    label: str
-    index: int
-    area: int
-    fraction: float
-    color: str
-
-
-class MaskBody(Schema):
-    """What a segmentation found: its classes, largest first, and the mask, a PNG of the picture's size in base64."""
-
-    classes: list[AreaBody]
-    mask: str
-    width: int
-    height: int
-
-
-class ImageBody(Schema):
-    """The picture a model made, a PNG in base64."""
-
-    image: str
-    width: int
-    height: int
-
-
-FindingBody = list[ClassBody] | list[BoxBody] | MaskBody | ImageBody
-
-
-class InferBody(Schema):
+class InferBody(Body):
     """The answer of an inference."""
 
     model: str
     version: int
     outputs: dict[str, TensorBody] | None = Field(None, description="For pictures only when asked for.")
-    predictions: FindingBody | list[FindingBody] | None = Field(
-        None, description="By the model's task; for a batch of several items a list of what one item has."
-    )
+    predictions: Any = None
     timing: TimingBody
+
+
+def infer_body() -> type[InferBody]:
+    """The answer of an inference, with what the tasks predict."""
+    found: Any = functools.reduce(operator.or_, [task.ANSWER for task in TASKS.values() if task.ANSWER is not None])
+    text = "By the model's task; for a batch of several items a list of what one item has."
+    predictions: Any = (found | list[found] | None, Field(None, description=text))
+    return create_model("InferBody", __base__=InferBody, __doc__=InferBody.__doc__, predictions=predictions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import PreprocessConfig
+from app.images.config import PreprocessConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
 import engine
-from app.config import ModelConfig, PreprocessConfig
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
+from app.images.config import PreprocessConfig
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
@@ -209,21 +209,23 @@ class Preprocessor:
             planes[channel] = values[source[..., channel]]
 
 
-def find_preprocessor(inputs: Sequence[engine.Port], config: ModelConfig, settings: Settings) -> Preprocessor | None:
+def find_preprocessor(
+    inputs: Sequence[engine.Port], config: PreprocessConfig | None, settings: Settings
+) -> Preprocessor | None:
     """For the first input that looks like pictures; a [preprocess] table says that there is one.
 
     Raises:
         ConfigError: there is such a table, and it does not fit.
     """
-    asked = "preprocess" in config.model_fields_set
-    fitting = [port for port in inputs if takes_pictures(port, config.preprocess.layout)]
-    port = next(iter([*fitting, *inputs[:1]] if asked else fitting), None)
+    table = PreprocessConfig() if config is None else config
+    fitting = [port for port in inputs if takes_pictures(port, table.layout)]
+    port = next(iter(fitting if config is None else [*fitting, *inputs[:1]]), None)
     if port is None:
         return None
     try:
-        return Preprocessor(port, config.preprocess, settings)
+        return Preprocessor(port, table, settings)
     except ConfigError:
-        if asked:
+        if config is not None:
             raise
         return None  # an open size, and nobody said that pictures are sent
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from app.config import FILE_NAME
+from app.models.config import FILE_NAME
 from app.models.repository import ModelFiles, VersionFiles
 
 Identity: TypeAlias = tuple[tuple[int, ...] | None, ...]

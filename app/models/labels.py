@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from app.config import FILE_NAME
 from app.errors import ConfigError
+from app.models.config import FILE_NAME
 from app.reading import read_text
 from app.wording import told
 

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import engine
-from app.config import ModelConfig
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.budget import charge, charged, would_fit
+from app.models.config import ModelConfig
 from app.models.sessions import open_session
 from app.models.statistics import Timing
 from app.settings import Settings
 from app.signature import Inputs, Signature
-from app.tasks.registry import make_task
+from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 from app.wording import cut, quoted
 
@@ -82,13 +82,14 @@ class Model:
         self.config = config
         self.labels = labels
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
-        self.preprocessor = find_preprocessor(graph.inputs, config, settings)
+        self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
         self.signature = Signature(
             inputs=graph.inputs,
             outputs=graph.outputs,
             picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
         )
-        self._task = make_task(TaskContext(config=config, signature=self.signature, labels=labels))
+        task = find_task(config.task)
+        self._task = task(config.table(task), TaskContext(signature=self.signature, labels=labels))
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Decode, preprocess, run, predict.

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from app.config import MAX_VERSIONS, ModelConfig, read_config
 from app.errors import ConfigError
+from app.models.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.labels import read_labels
 from app.wording import told
 

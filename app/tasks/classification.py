@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
-from app.config import ClassificationConfig
 from app.errors import ConfigError
 from app.images.placement import Placement
-from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
+from app.schema import Body, Positive, Section
+from app.tasks.activation import activate
+from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 
 
-class ClassificationTask:
+class ClassificationConfig(Section):
+    """How scores of classes become labels and probabilities."""
+
+    output: str | None = Field(default=None, description="Output with the scores, (N, classes); default: the first.")
+    top_k: Positive = Field(default=5, description="How many classes are told, best first.")
+    activation: Literal["softmax", "sigmoid", "none", "auto"] = Field(
+        default="auto",
+        description="What makes scores probabilities; auto: none for rows that are a distribution, else softmax.",
+    )
+
+
+class ClassBody(Body):
+    """A class found by a classification."""
+
+    label: str
+    probability: float | None
+    index: int
+
+
+class ClassificationTask(Task[ClassificationConfig]):
     """Reads one output of shape (N, classes), or (N, classes, 1, 1) as fully convolutional networks have it."""
 
-    PARAMETERS: ClassVar[tuple[str, ...]] = ("top_k", "activation")
+    NAME = "classification"
+    CONFIG = ClassificationConfig
+    PARAMETERS = {"top_k": "how many classes", "activation": "softmax, sigmoid, none or auto"}
+    ANSWER = list[ClassBody]
+    EXAMPLE = {
+        "predictions": [
+            {"label": "cat", "probability": 0.93, "index": 1},
+            {"label": "dog", "probability": 0.06, "index": 2},
+        ]
+    }
 
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
-        self._config = context.config.classification
-        name = self._config.output or context.signature.output_names[0]
-        self._output = context.check_output("classification.output", name)
-
-    def options(self, parameters: Mapping[str, Any]) -> ClassificationConfig:
-        """top_k and activation."""
-        return overlay(self._config, parameters, self.PARAMETERS)
+    def __init__(self, config: ClassificationConfig, context: TaskContext) -> None:
+        super().__init__(config, context)
+        self._output = self._named_output("output", config.output)
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: ClassificationConfig
@@ -48,18 +71,3 @@ class ClassificationTask:
     def _prediction(self, index: int, probability: float) -> Prediction:
         known = rounded(probability) if math.isfinite(probability) else None
         return {"label": self._context.label(index), "probability": known, "index": index}
-
-
-def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64]:
-    """Scores (N, classes) as probabilities; "auto" leaves rows alone that already are a distribution."""
-    if activation == "none":
-        return scores
-    with np.errstate(all="ignore"):  # overflow to infinity and NaN are the right answers here
-        if activation == "sigmoid":
-            return np.asarray(1 / (1 + np.exp(-scores)))
-        shifted = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-        softmax = np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-        if activation == "softmax":
-            return softmax
-        is_distribution = (scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) < 1e-3)
-        return np.where(is_distribution[:, None], scores, softmax)

@@ -6,36 +6,65 @@ and std and the inverse scale. Its size is the network's; what does not compute 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
-from app.config import ImageConfig
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.images.png import encode_png, from_text, to_text
 from app.memory.budget import charge, charged
-from app.tasks.task import Outputs, Prediction, TaskContext, overlay
+from app.schema import Body, Channels, Finite, Section
+from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items
 
+# One grey pixel, as text: what examples show.
+PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
 _COLORS: Final = {1: ("grey",), 3: ("rgb", "bgr")}
 
 
-class ImageTask:
+class ImageConfig(Section):
+    """How the network's output becomes a picture: pixel = (value * std + mean) * scale, per channel."""
+
+    output: str | None = Field(
+        default=None, description="Output with the picture, (N, 3 or 1, H, W); default: the first."
+    )
+    scale: Finite | None = Field(
+        default=None, description="Factor that makes pixels (0..255); default: 255, for integers 1."
+    )
+    mean: Channels = Field(
+        default=(0.0,), description="What is added before scale: one number, or one for each channel."
+    )
+    std: Channels = Field(
+        default=(1.0,), description="What a value is multiplied with first: one number, or one a channel."
+    )
+    color: Literal["rgb", "bgr", "grey"] | None = Field(
+        default=None, description="Channels of the output; default: grey for one channel, rgb for three."
+    )
+
+
+class ImageBody(Body):
+    """The picture a model made, a PNG in base64."""
+
+    image: str
+    width: int
+    height: int
+
+
+class ImageTask(DrawingTask[ImageConfig]):
     """Reads one output of shape (N, 3, H, W), (N, 1, H, W) or (N, H, W)."""
 
-    PARAMETERS: ClassVar[tuple[str, ...]] = ()
+    NAME = "image"
+    CONFIG = ImageConfig
+    ANSWER = ImageBody
+    EXAMPLE = {"predictions": {"image": PIXEL, "width": 1, "height": 1}}
 
-    def __init__(self, context: TaskContext) -> None:
-        self._config = context.config.image
-        name = self._config.output or context.signature.output_names[0]
-        self._output = context.check_output("image.output", name)
-
-    def options(self, parameters: Mapping[str, Any]) -> ImageConfig:
-        """There are none."""
-        return overlay(self._config, parameters, self.PARAMETERS)
+    def __init__(self, config: ImageConfig, context: TaskContext) -> None:
+        super().__init__(config, context)
+        self._output = self._named_output("output", config.output)
 
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ImageConfig) -> Sequence[Prediction]:
         """Each item's picture, PNG as base64, with its width and height."""
@@ -48,8 +77,7 @@ class ImageTask:
             )
         if options.color is not None and options.color not in _COLORS[planes.shape[1]]:
             raise ConfigError(f"image.color: found '{options.color}', but the output has {planes.shape[1]} channels")
-        if len(placements) != len(planes):
-            raise ConfigError(f"the outputs are of {len(planes)} items, expected {len(placements)}")
+        check_items(len(planes), placements)
         charge(2 * planes.size)  # as PNG and as text
         with charged(3 * planes.nbytes):
             return self._predictions(planes, placements, options)

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from app.errors import ConfigError
 from app.tasks.classification import ClassificationTask
-from app.tasks.detection import DetectionTask
+from app.tasks.detection.task import DetectionTask
 from app.tasks.image import ImageTask
-from app.tasks.segmentation import SegmentationTask
-from app.tasks.task import Task, TaskContext
+from app.tasks.segmentation.task import SegmentationTask
+from app.tasks.task import Task
 from app.tasks.tensor import TensorTask
 from app.wording import cut, did_you_mean, quoted
 
-TASKS: Final[dict[str, type[Task]]] = {
-    "tensor": TensorTask,
-    "classification": ClassificationTask,
-    "detection": DetectionTask,
-    "segmentation": SegmentationTask,
-    "image": ImageTask,
+TASKS: Final[dict[str, type[Task[Any]]]] = {
+    task.NAME: task for task in (TensorTask, ClassificationTask, DetectionTask, SegmentationTask, ImageTask)
 }
 
 
-def make_task(context: TaskContext) -> Task:
-    """The task of a model.
+def find_task(name: str) -> type[Task[Any]]:
+    """The task of that name.
 
     Raises:
-        ConfigError: for a task that is not in the table, or a config that does not fit the model's outputs.
+        ConfigError: there is none.
     """
-    name = context.config.task
     if name not in TASKS:
         raise ConfigError(f"task: found '{cut(name)}'{did_you_mean(name, TASKS)}, expected {quoted(TASKS)}")
-    return TASKS[name](context)
+    return TASKS[name]
 
 
 def parameter_names() -> tuple[str, ...]:

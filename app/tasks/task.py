@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
-from app.config import ModelConfig, Section
 from app.errors import ConfigError, InvalidRequestError
 from app.images.placement import Placement
+from app.schema import Section
 from app.signature import Signature
 from app.wording import brief, cut, did_you_mean, quoted
 
@@ -20,14 +21,13 @@ Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
 # What is predicted for one item: a list, best first, or one object.
 Finding: TypeAlias = list[Prediction] | Prediction
-SectionT = TypeVar("SectionT", bound=Section)
+ConfigT = TypeVar("ConfigT", bound=Section)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What a task is made from."""
+    """What a task must know of its model."""
 
-    config: ModelConfig
     signature: Signature
     labels: tuple[str, ...] | None
 
@@ -35,16 +35,6 @@ class TaskContext:
         """The label of a class, its number where there is none."""
         known = self.labels if self.labels is not None else ()
         return (known[index] if index < len(known) else "") or str(index)
-
-    def check_output(self, key: str, name: str) -> str:
-        """The name, if the model has such an output.
-
-        Raises:
-            ConfigError: naming the key of config.toml.
-        """
-        if name not in self.signature.output_names:
-            raise ConfigError(f"{key}: found '{cut(name)}', expected one of {quoted(self.signature.output_names)}")
-        return name
 
     def check_labels(self, classes: int) -> None:
         """Refuse labels that are not one per class.
@@ -56,22 +46,50 @@ class TaskContext:
             raise ConfigError(f"labels: found {len(self.labels)}, expected {classes}, one for each class of the model")
 
 
-class Task(Protocol):
-    """Turns a batch of outputs into predictions; made once per model, used by many threads at once."""
+class Task(ABC, Generic[ConfigT]):
+    """Turns a batch of outputs into predictions; made once per model, used by many threads at once.
 
-    PARAMETERS: ClassVar[tuple[str, ...]]
+    Of the class:
+        NAME: what config.toml calls it; a table of that name holds its keys.
+        CONFIG: those keys.
+        PARAMETERS: which of them a request may give other values, and what the OpenAPI document says of each.
+        ANSWER: the type of what is predicted for one item; None where nothing is.
+        EXAMPLE: what an answer to a picture of one pixel holds, beside what all answers do.
 
-    def __init__(self, context: TaskContext) -> None: ...
+    Args:
+        config: the table of the model's config.toml.
+    """
 
-    def options(self, parameters: Mapping[str, Any]) -> Any:
+    NAME: ClassVar[str]
+    CONFIG: ClassVar[type[Section]]
+    PARAMETERS: ClassVar[Mapping[str, str]] = {}
+    ANSWER: ClassVar[Any] = None
+    EXAMPLE: ClassVar[Mapping[str, Any]]
+
+    def __init__(self, config: ConfigT, context: TaskContext) -> None:
+        self._config = config
+        self._context = context
+
+    def options(self, parameters: Mapping[str, Any]) -> ConfigT:
         """The request's parameters laid over the model's config, checked before anything runs.
 
         Raises:
             InvalidRequestError: for a parameter the task has not, or a value out of its range.
         """
-        ...
+        for name in parameters:
+            if name not in self.PARAMETERS:
+                near, known = did_you_mean(name, self.PARAMETERS), quoted(self.PARAMETERS)
+                raise InvalidRequestError(f"unknown parameter '{cut(name)}'{near}, this model takes {known}")
+        if not parameters:
+            return self._config
+        try:
+            return type(self._config).model_validate({**self._config.model_dump(), **parameters})
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {brief(first['input'])}") from None
 
-    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Any) -> Sequence[Finding] | None:
+    @abstractmethod
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> Sequence[Finding] | None:
         """What is found for each item of the batch; None where the task predicts nothing.
 
         placements: where each item's picture lies on the network's canvas, one for each item of the batch.
@@ -79,49 +97,40 @@ class Task(Protocol):
         Raises:
             ConfigError: the outputs have not the shape the config promises.
         """
-        ...
+
+    def _named_output(self, key: str, name: str | None) -> str:
+        """The output that a key of the config names, the first one where it names none.
+
+        Raises:
+            ConfigError: the model has no such output.
+        """
+        there_are = self._context.signature.output_names
+        name = name or there_are[0]
+        if name not in there_are:
+            raise ConfigError(f"{self.NAME}.{key}: found '{cut(name)}', expected one of {quoted(there_are)}")
+        return name
 
 
-@runtime_checkable
-class DrawingTask(Task, Protocol):
+class DrawingTask(Task[ConfigT]):
     """A task whose predictions can be shown as a picture."""
 
+    @abstractmethod
     def draw(self, finding: Any, picture: Callable[[], Image.Image]) -> bytes:
         """What was found for one item, shown, as a PNG.
 
         picture: decodes the picture sent anew, upright and in its own pixels, to be drawn on; raises
         InputMismatchError where none was sent.
         """
-        ...
 
 
-def reject_unknown(parameters: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """Refuse parameters a task has not.
-
-    Raises:
-        InvalidRequestError: naming the first one and those there are.
-    """
-    for name in parameters:
-        if name not in allowed:
-            raise InvalidRequestError(
-                f"unknown parameter '{cut(name)}'{did_you_mean(name, allowed)}, this model takes {quoted(allowed)}"
-            )
-
-
-def overlay(section: SectionT, parameters: Mapping[str, Any], allowed: Sequence[str]) -> SectionT:
-    """A config section with a request's parameters laid over it.
+def check_items(found: int, placements: Sequence[Placement]) -> None:
+    """Refuse outputs that are not of as many items as the inputs.
 
     Raises:
-        InvalidRequestError: as Task.options says.
+        ConfigError: with both counts.
     """
-    reject_unknown(parameters, allowed)
-    if not parameters:
-        return section
-    try:
-        return type(section).model_validate({**section.model_dump(), **parameters})
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {brief(first['input'])}") from None
+    if found != len(placements):
+        raise ConfigError(f"the outputs are of {found} items, expected {len(placements)}")
 
 
 def rounded(value: float) -> float:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 from app.images.placement import Placement
-from app.tasks.task import Outputs, Prediction, TaskContext, reject_unknown
+from app.schema import Section
+from app.tasks.task import Outputs, Task
 
 
-class TensorTask:
+class TensorTask(Task[Section]):
     """Predicts nothing; the answer is the outputs."""
 
-    PARAMETERS: ClassVar[tuple[str, ...]] = ()
+    NAME = "tensor"
+    CONFIG = Section
+    EXAMPLE = {"outputs": {"out0": {"shape": [1, 3], "dtype": "float32", "data": [0.5, 1.0, "NaN"]}}}
 
-    def __init__(self, context: TaskContext) -> None:
-        del context
-
-    def options(self, parameters: Mapping[str, Any]) -> None:
-        """There are none."""
-        reject_unknown(parameters, self.PARAMETERS)
-
-    def predict(
-        self, outputs: Outputs, placements: Sequence[Placement], options: None
-    ) -> list[list[Prediction]] | None:
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Section) -> None:
         """None."""
         return None

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
-BASICS = {"app.config", "app.errors", "app.reading", "app.settings", "app.wording", "engine"}
+BASICS = {"app.errors", "app.reading", "app.schema", "app.settings", "app.wording", "engine"}
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.stopping": {"engine.errors"},

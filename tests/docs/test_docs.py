@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from app.config import ModelConfig
+from app.models.config import config_type
 from engine.compiler.kernels.kernel import Kernel
 from tests.app.client import Client, serving
 from tests.docs.pages import ADDRESS, ROOT, Reader, blocks, differences, page
@@ -86,7 +86,7 @@ def test_configs_a_page_shows_are_valid(name: str) -> None:
     configs = [block.text for block in blocks(page(name)) if block.language == "toml"]
     assert configs
     for config in configs:
-        ModelConfig.model_validate(tomllib.loads(config))
+        config_type().model_validate(tomllib.loads(config))
 
 
 @pytest.fixture(scope="module")

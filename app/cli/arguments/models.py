@@ -7,8 +7,8 @@ from pathlib import Path
 
 import engine
 from app.cli.arguments.wrong_files import advice
-from app.config import ModelConfig
 from app.errors import ConfigError, ModelNotFoundError
+from app.models.config import ModelConfig
 from app.models.model import Model
 from app.models.repository import ModelFiles, VersionFiles, scan
 from app.settings import Settings

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,7 +24,7 @@ from app.codec.parse import JSON, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
 from app.http.body import read_body, until_disconnect
-from app.http.openapi import INFER_DOCUMENTATION
+from app.http.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
@@ -34,21 +33,26 @@ from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean
 
-router = APIRouter(tags=["inference"])
-
 # Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
 _INLINE_BYTES: Final = 64 * 1024
+_PATH: Final = "/infer"
+_MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
-_PARAMETERS: Final = parameter_names()
 
 
-@router.post("/infer", **INFER_DOCUMENTATION, summary="Run a model")
+def make_router() -> APIRouter:
+    """The routes, with the documentation of all tasks there are."""
+    router, documentation = APIRouter(tags=["inference"]), infer_documentation()
+    router.post(_PATH, **documentation, summary="Run a model")(infer)
+    router.post(_MODEL_PATH, **documentation, summary="Run this model")(infer_model)
+    return router
+
+
 async def infer(request: Request) -> Response:
     """The model is named by ?model=, by "model" in the body, or is the default one."""
     return await _answer(request, None)
 
 
-@router.post("/models/{name}/infer", **INFER_DOCUMENTATION, summary="Run this model")
 async def infer_model(request: Request, name: str) -> Response:
     """As /infer, with the model in the path."""
     return await _answer(request, name)
@@ -60,11 +64,7 @@ async def _undressed(request: Request) -> Response:
 
 # The same two once more, without FastAPI around them: what it does for a route costs each request some 70 us, and
 # there is nothing for it to do here. They are asked first; the ones above describe them.
-ROUTES: Final = [
-    Route(route.path, _undressed, methods=["POST"], include_in_schema=False)
-    for route in router.routes
-    if isinstance(route, APIRoute)
-]
+ROUTES: Final = [Route(path, _undressed, methods=["POST"], include_in_schema=False) for path in (_PATH, _MODEL_PATH)]
 
 
 async def _answer(request: Request, name: str | None) -> Response:
@@ -104,10 +104,9 @@ async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline:
 
 def _query(request: Request) -> Mapping[str, str]:
     for key in request.query_params:
-        if key not in (*_QUERY, *_PARAMETERS):
-            raise InvalidRequestError(
-                f"unknown query parameter '{cut(key)}'{did_you_mean(key, (*_QUERY, *_PARAMETERS))}"
-            )
+        if key not in _QUERY and key not in parameter_names():
+            near = did_you_mean(key, (*_QUERY, *parameter_names()))
+            raise InvalidRequestError(f"unknown query parameter '{cut(key)}'{near}")
     return request.query_params
 
 
@@ -119,7 +118,7 @@ def _merged(message: Message, query: Mapping[str, str], name: str | None) -> Mes
         model=_agreed("model", name, query.get("model"), message.model),
         version=_agreed("version", read_version(query.get("version")), message.version),
         outputs=message.outputs if outputs is None else outputs,
-        parameters={**message.parameters, **{key: query[key] for key in _PARAMETERS if key in query}},
+        parameters={**message.parameters, **{key: value for key, value in query.items() if key not in _QUERY}},
     )
 
 

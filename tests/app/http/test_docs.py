@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.config import ModelConfig, Section
+from app.images.config import PreprocessConfig
+from app.models.config import config_type
+from app.schema import Section
 from app.settings import Settings, variable
 from app.tasks.registry import parameter_names
 from tests.app.client import Client
@@ -31,7 +33,8 @@ def test_every_setting_has_its_row_with_default_unit_and_help() -> None:
 
 
 def test_every_key_of_a_models_config_is_described() -> None:
-    sections = [ModelConfig, *(type(value) for _, value in ModelConfig() if isinstance(value, Section))]
+    whole = config_type()
+    sections = [whole, PreprocessConfig, *(type(value) for _, value in whole() if isinstance(value, Section))]
     assert len(sections) == 6
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip

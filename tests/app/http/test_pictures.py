@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.http.example_answers import ANSWERS
-from app.http.schemas import InferBody
+from app.http.schemas import infer_body
 from app.images.palette import generated
+from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
 from tests.app.picture_models import write_enlarger, write_segmenter, write_yolo
 from tests.app.pictures import encoded, gradient, npy, png
@@ -63,9 +63,9 @@ def drawn(response: httpx.Response) -> np.ndarray:
 def test_every_answer_has_the_documented_shape(gallery: Client, model: str, count: int) -> None:
     files = [("file", (f"{i}.png", png(12, 9))) for i in range(count)]
     answer = gallery.post(f"/models/{model}/infer", files=files).json()
-    assert not InferBody.model_validate(answer).model_extra
+    assert not infer_body().model_validate(answer).model_extra
     task = gallery.get(f"/models/{model}").json()["task"]
-    shown = ANSWERS[task]["value"]["predictions"]
+    shown = TASKS[task].EXAMPLE["predictions"]
     for found in [answer["predictions"]] if count == 1 else answer["predictions"]:
         assert type(found) is type(shown)
         assert set(found[0] if isinstance(found, list) else found) == set(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import PreprocessConfig
+from app.images.config import PreprocessConfig
 from app.images.placement import Placement, place
 
 SIDES = st.integers(1, 4000)

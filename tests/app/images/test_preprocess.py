@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import engine
-from app.config import PreprocessConfig
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
+from app.images.config import PreprocessConfig
 from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor, takes_pictures

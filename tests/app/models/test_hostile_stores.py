@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from app import config
-from app.models import labels, repository
+from app.models import config, labels, repository
 from app.models.repository import scan
 from app.serving import dataplane
 from tests.app.client import Client, serving

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import engine
-from app.config import ClassificationConfig, ModelConfig
 from app.errors import ConfigError, InvalidRequestError
 from app.signature import Signature
-from app.tasks.classification import ClassificationTask, activate
+from app.tasks.activation import activate
+from app.tasks.classification import ClassificationConfig, ClassificationTask
 from app.tasks.task import TaskContext
 
 SIGNATURE = Signature(
@@ -25,9 +25,7 @@ SCORES = arrays.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5
 
 def task(labels: tuple[str, ...] | None = None, **config: object) -> ClassificationTask:
     section = ClassificationConfig.model_validate(config)
-    return ClassificationTask(
-        TaskContext(config=ModelConfig(classification=section), signature=SIGNATURE, labels=labels)
-    )
+    return ClassificationTask(section, TaskContext(signature=SIGNATURE, labels=labels))
 
 
 def predict(made: ClassificationTask, scores: object, **parameters: object) -> list[list[dict[str, object]]]:

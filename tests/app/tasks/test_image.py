@@ -15,14 +15,14 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 import engine
-from app.config import ImageConfig, ModelConfig, PreprocessConfig
 from app.errors import ConfigError, InvalidRequestError
+from app.images.config import PreprocessConfig
 from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.settings import Settings
 from app.signature import Signature
-from app.tasks.image import ImageTask
+from app.tasks.image import ImageConfig, ImageTask
 from app.tasks.task import TaskContext
 from tests.app.pictures import encoded, gradient
 
@@ -31,7 +31,7 @@ SIGNATURE = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", 
 
 def task(**config: Any) -> ImageTask:
     section = ImageConfig.model_validate(config)
-    return ImageTask(TaskContext(config=ModelConfig(image=section), signature=SIGNATURE, labels=None))
+    return ImageTask(section, TaskContext(signature=SIGNATURE, labels=None))
 
 
 def predict(values: Any, placement: Placement | None = None, **config: Any) -> Image.Image:

@@ -6,48 +6,60 @@ network's canvas to the picture, and suppression of overlapping boxes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.config import DetectionConfig
 from app.errors import ConfigError
 from app.images.drawing import draw_boxes
 from app.images.placement import Placement
 from app.images.png import encode_png
-from app.tasks.boxes import Floats, suppress, to_corners
-from app.tasks.decoders import DECODERS, Candidates
-from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
+from app.schema import Body
+from app.tasks.detection.boxes import Floats, suppress, to_corners
+from app.tasks.detection.config import DetectionConfig
+from app.tasks.detection.decoders import DECODERS, Candidates
+from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 from app.wording import quoted
 
 # A threshold of 0 lets everything through; the best decide all the same.
 _MAX_CANDIDATES: Final = 30_000
 
 
-class DetectionTask:
+class BoxBody(Body):
+    """A box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent."""
+
+    label: str
+    score: float
+    index: int
+    box: list[float]
+
+
+class DetectionTask(DrawingTask[DetectionConfig]):
     """Finds objects; the decoder is named by the config."""
 
-    PARAMETERS: ClassVar[tuple[str, ...]] = ("score_threshold", "iou_threshold", "max_detections")
+    NAME = "detection"
+    CONFIG = DetectionConfig
+    PARAMETERS = {
+        "score_threshold": "least score",
+        "iou_threshold": "most overlap of two boxes of a class",
+        "max_detections": "how many boxes",
+    }
+    ANSWER = list[BoxBody]
+    EXAMPLE = {"predictions": [{"label": "face", "score": 0.98, "index": 1, "box": [177.8, 84.41, 271.77, 211.33]}]}
 
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
-        config = context.config.detection
+    def __init__(self, config: DetectionConfig, context: TaskContext) -> None:
         if config.decoder not in DECODERS:
             raise ConfigError(f"detection.decoder: found '{config.decoder}', expected {quoted(DECODERS)}")
         self._decoder = DECODERS[config.decoder]
         defaults = {key: getattr(self._decoder, key) for key in ("box_format", "normalized", "multi_label")}
         defaults["output"] = context.signature.output_names[0]
         missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
-        self._config = config.model_copy(update=missing)
+        super().__init__(config.model_copy(update=missing), context)
         for key in self._decoder.outputs:
-            context.check_output(f"detection.{key}", getattr(self._config, key))
-
-    def options(self, parameters: Mapping[str, Any]) -> DetectionConfig:
-        """score_threshold, iou_threshold and max_detections."""
-        return overlay(self._config, parameters, self.PARAMETERS)
+            self._named_output(key, getattr(self._config, key))
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig
@@ -56,8 +68,7 @@ class DetectionTask:
         labels = self._context.labels
         found = self._decoder.decode(outputs, options, None if labels is None else len(labels))
         self._context.check_labels(found.scores.shape[2])
-        if len(placements) != len(found.boxes):
-            raise ConfigError(f"the outputs are of {len(found.boxes)} items, expected {len(placements)}")
+        check_items(len(found.boxes), placements)
         with np.errstate(all="ignore"):  # what overflows is dropped with what was infinite before
             return [self._select(found, item, placement, options) for item, placement in enumerate(placements)]
 

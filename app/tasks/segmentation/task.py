@@ -6,66 +6,94 @@ List and mask agree: a class that is too small for the list is not in the mask e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.config import SegmentationConfig
 from app.errors import ConfigError
 from app.images.drawing import blend
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
 from app.images.png import decode_png, encode_png, from_text, to_text
 from app.memory.budget import charged, check
-from app.tasks.class_maps import MAX_CLASSES, NOTHING, ClassMap, areas, classes_of_indices, classes_of_scores
-from app.tasks.classification import activate
-from app.tasks.masks import encode_mask
-from app.tasks.task import Outputs, Prediction, TaskContext, overlay, rounded
+from app.schema import Body
+from app.tasks.segmentation.class_maps import NOTHING, ClassMap, areas, without_small
+from app.tasks.segmentation.config import SegmentationConfig
+from app.tasks.segmentation.decision import classify
+from app.tasks.segmentation.masks import encode_mask
+from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 
 _BACKGROUND: Final = "background"
-_USUAL_THRESHOLD: Final = 0.5
+# One pixel of class 1, whose colour is as generated.
+_MASK: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABAQMAAAAl21bKAAAABlBMVEUAAAAA8ACx21hyAAAAAnRSTlMA/1uRIrUAAAAKSURBVHic"
+    "Y2gAAACCAIF3zXK2AAAAAElFTkSuQmCC"
+)
 # Bytes a pixel of the picture sent takes while it is decided: scores and indices, of the best so far and of one class.
 _PIXEL: Final = 16
 
 
-class SegmentationTask:
+class AreaBody(Body):
+    """A class found by a segmentation; area in pixels of the picture sent, fraction of it."""
+
+    label: str
+    index: int
+    area: int
+    fraction: float
+    color: str
+
+
+class MaskBody(Body):
+    """What a segmentation found: its classes, largest first, and the mask, a PNG of the picture's size in base64."""
+
+    classes: list[AreaBody]
+    mask: str
+    width: int
+    height: int
+
+
+class SegmentationTask(DrawingTask[SegmentationConfig]):
     """Reads one output: scores (N, classes, H, W), or class indices (N, H, W).
 
     One channel of scores is two classes: 1 where its probability reaches the threshold, else 0. A single label is that
     of class 1.
     """
 
-    PARAMETERS: ClassVar[tuple[str, ...]] = ("threshold", "min_area")
+    NAME = "segmentation"
+    CONFIG = SegmentationConfig
+    PARAMETERS = {"threshold": "least probability of a class", "min_area": "least pixels of a class"}
+    ANSWER = MaskBody
+    EXAMPLE = {
+        "predictions": {
+            "classes": [{"label": "road", "index": 1, "area": 1, "fraction": 1.0, "color": "#00f000"}],
+            "mask": _MASK,
+            "width": 1,
+            "height": 1,
+        }
+    }
 
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
-        self._config = context.config.segmentation
-        name = self._config.output or context.signature.output_names[0]
-        self._output = context.check_output("segmentation.output", name)
-        self._colors = [parsed(color) for color in self._config.colors or ()]
-
-    def options(self, parameters: Mapping[str, Any]) -> SegmentationConfig:
-        """threshold and min_area."""
-        return overlay(self._config, parameters, self.PARAMETERS)
+    def __init__(self, config: SegmentationConfig, context: TaskContext) -> None:
+        super().__init__(config, context)
+        self._output = self._named_output("output", config.output)
+        self._colors = [parsed(color) for color in config.colors or ()]
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: SegmentationConfig
     ) -> Sequence[Prediction]:
         """Of each item the classes, largest first, and the mask with its width and height."""
         maps = self._maps(outputs)
-        if len(placements) != len(maps):
-            raise ConfigError(f"the outputs are of {len(maps)} items, expected {len(placements)}")
+        check_items(len(maps), placements)
         context, background = self._labelled(maps.shape), self._background(maps.shape, options)
         found = []
         for item, placement in zip(maps, placements, strict=True):
             check()
             with charged(_PIXEL * math.prod(placement.picture) + 2 * item.nbytes):
-                class_map, classes = _classify(item, placement, options, context.labels)
-                class_map = _without_small(class_map, classes, background, options.min_area)
+                class_map, classes = classify(item, placement, options, context.labels)
+                class_map = without_small(class_map, classes, background, options.min_area)
                 found.append(self._finding(class_map, classes, background, context))
         return found
 
@@ -124,59 +152,3 @@ class SegmentationTask:
             "width": class_map.shape[1],
             "height": class_map.shape[0],
         }
-
-
-def _classify(
-    item: NDArray[Any], placement: Placement, options: SegmentationConfig, labels: Sequence[str] | None
-) -> tuple[ClassMap, int]:
-    """The map of the picture, and how many classes there are."""
-    if item.ndim == 2:
-        class_map = classes_of_indices(item, placement, MAX_CLASSES if labels is None else len(labels))
-        return class_map, int(class_map.max(initial=0)) + 1 if labels is None else len(labels)
-    if len(item) > MAX_CLASSES:
-        raise ConfigError(f"segmentation: found {len(item)} classes, expected at most {MAX_CLASSES}")
-    class_map = classes_of_scores(*_comparable(item, options), placement)
-    # Of one channel NOTHING is class 0, and what is at least likely enough is class 1.
-    return (class_map - NOTHING, 2) if len(item) == 1 else (class_map, len(item))
-
-
-def _comparable(item: NDArray[Any], options: SegmentationConfig) -> tuple[NDArray[Any], float]:
-    """Scores (channels, H, W) that may be compared, and the least that counts.
-
-    Where a class is its best score, no probabilities are needed; and logits are interpolated better than they are.
-    """
-    activation = options.activation
-    if len(item) == 1 and activation == "softmax":
-        raise ConfigError("segmentation.activation: found 'softmax', expected 'sigmoid' or 'none' for one channel")
-    if len(item) == 1 and activation == "auto":
-        activation = "sigmoid" if ((item < 0) | (item > 1)).any() else "none"
-    has_threshold = len(item) == 1 or activation == "sigmoid"
-    threshold = _USUAL_THRESHOLD if options.threshold is None and has_threshold else options.threshold
-    if threshold is None:
-        return item, -math.inf
-    if activation == "sigmoid":
-        return item, _logit(threshold)
-    values = item.astype(np.float64)
-    if activation == "none" or (activation == "auto" and _is_distribution(values)):
-        return values, threshold
-    return activate(values.reshape(len(item), -1).T, "softmax").T.reshape(item.shape), threshold
-
-
-def _is_distribution(values: NDArray[np.float64]) -> bool:
-    return bool((values >= 0).all() and (np.abs(values.sum(axis=0) - 1) < 1e-3).all())
-
-
-def _logit(probability: float) -> float:
-    if probability in (0, 1):
-        return -math.inf if probability == 0 else math.inf
-    return math.log(probability / (1 - probability))
-
-
-def _without_small(class_map: ClassMap, classes: int, background: int, least: int) -> ClassMap:
-    """Pixels of small classes, and those of none, become background."""
-    kept = np.arange(NOTHING, classes, dtype=np.int16)
-    target = background if background < classes else NOTHING
-    kept[0] = target
-    if least:
-        kept[1:][areas(class_map, classes) < least] = target
-    return kept[class_map - NOTHING]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from app.images.palette import Color
 from app.images.png import encode_png
-from app.tasks.class_maps import NOTHING, ClassMap
+from app.tasks.segmentation.class_maps import NOTHING, ClassMap
 
 _MOST_WITH_PALETTE: Final = 255
 

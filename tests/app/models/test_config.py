@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ModelConfig, read_config
 from app.errors import ConfigError
+from app.models.config import ModelConfig, config_type, read_config
 
 
 def config(folder: Path, text: str) -> ModelConfig:
@@ -16,14 +16,14 @@ def config(folder: Path, text: str) -> ModelConfig:
 
 
 def test_every_key_is_optional_and_the_file_as_well(tmp_path: Path) -> None:
-    assert read_config(tmp_path) == config(tmp_path, "") == ModelConfig()
+    assert read_config(tmp_path) == config(tmp_path, "") == config_type()()
 
 
 def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
-    text = (Path(__file__).parent.parent.parent / "docs" / "http.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
     example = text.split("```toml\n")[1].split("```")[0]
     read = config(tmp_path, example)
-    assert set(read.model_dump()) == set(ModelConfig.model_fields)
+    assert set(read.model_dump()) == set(config_type().model_fields)
     for section in ("preprocess", "classification", "detection", "segmentation", "image"):
         for key in type(getattr(read, section)).model_fields:
             assert f"{key} = " in example, f"docs/http.md does not show {section}.{key}"

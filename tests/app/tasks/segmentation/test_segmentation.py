@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 import engine
-from app.config import ModelConfig, SegmentationConfig
 from app.errors import ConfigError, InvalidRequestError
 from app.images.palette import generated
 from app.images.placement import Placement
 from app.signature import Signature
-from app.tasks.segmentation import SegmentationTask
+from app.tasks.segmentation.config import SegmentationConfig
+from app.tasks.segmentation.task import SegmentationTask
 from app.tasks.task import TaskContext
 
 SIGNATURE = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", spec=None),))
@@ -30,7 +30,7 @@ FLOATS = st.floats(width=32) | st.sampled_from([0.0, 0.5, 1.0, np.nan, np.inf, -
 
 def task(labels: tuple[str, ...] | None = None, **config: Any) -> SegmentationTask:
     section = SegmentationConfig.model_validate(config)
-    return SegmentationTask(TaskContext(config=ModelConfig(segmentation=section), signature=SIGNATURE, labels=labels))
+    return SegmentationTask(section, TaskContext(signature=SIGNATURE, labels=labels))
 
 
 def predict(made: SegmentationTask, item: Any, placement: Placement | None = None, **more: Any) -> dict[str, Any]:

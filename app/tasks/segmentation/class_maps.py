@@ -72,6 +72,16 @@ def areas(class_map: ClassMap, classes: int) -> NDArray[np.int64]:
     return counts[1:]
 
 
+def without_small(class_map: ClassMap, classes: int, background: int, least: int) -> ClassMap:
+    """Pixels of small classes, and those of none, become background."""
+    kept = np.arange(NOTHING, classes, dtype=np.int16)
+    target = background if background < classes else NOTHING
+    kept[0] = target
+    if least:
+        kept[1:][areas(class_map, classes) < least] = target
+    return kept[class_map - NOTHING]
+
+
 def _blank(placement: Placement) -> ClassMap:
     return np.full(placement.picture[::-1], NOTHING, np.int16)
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import engine
-from app.config import DetectionConfig, ModelConfig, PreprocessConfig
 from app.errors import ConfigError, InvalidRequestError
+from app.images.config import PreprocessConfig
 from app.images.placement import Placement, place
 from app.signature import Signature
-from app.tasks.detection import DetectionTask
+from app.tasks.detection.config import DetectionConfig
+from app.tasks.detection.task import DetectionTask
 from app.tasks.task import TaskContext
 
 SIGNATURE = Signature(
@@ -28,7 +29,7 @@ CANVAS = Placement.identity((100, 50))
 
 def task(labels: tuple[str, ...] | None = None, **config: Any) -> DetectionTask:
     section = DetectionConfig.model_validate(config)
-    return DetectionTask(TaskContext(config=ModelConfig(detection=section), signature=SIGNATURE, labels=labels))
+    return DetectionTask(section, TaskContext(signature=SIGNATURE, labels=labels))
 
 
 def predict(

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from app.config import DetectionConfig
 from app.errors import ConfigError
+from app.tasks.detection.config import DetectionConfig
 from app.tasks.task import Outputs
 
 

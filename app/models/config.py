@@ -1,0 +1,149 @@
+"""A model's config.toml: what it may say, and reading it. Every key is optional; one that nobody knows is an error.
+
+Defaults that depend on the model (the picture's size and colours) are None and are settled when it is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError, create_model
+
+from app.errors import ConfigError
+from app.images.config import PreprocessConfig
+from app.reading import read_text
+from app.schema import Positive, Section
+from app.tasks.registry import TASKS
+from app.tasks.task import Task
+from app.wording import brief, did_you_mean, told
+
+FILE_NAME: Final = "config.toml"
+# Names of a hundred thousand classes fit; reading it takes a second at most.
+MAX_BYTES: Final = 2**20
+MAX_VERSIONS: Final = 1000
+_MAX_DOTS: Final = 32
+# A string may lack its end: whatever begins one matches, so nothing is looked at twice.
+_STRING: Final = re.compile(
+    r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
+)
+_BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
+_MAX_PROBLEMS: Final = 10
+_MAX_VALUE: Final = 100
+
+
+class ModelConfig(Section):
+    """The whole file, but for the tables of tasks, which ``config_type`` adds."""
+
+    task: str = Field(default="tensor", description="What the model is for, by the name of a task.")
+    labels: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="Names of the classes: a list, or a UTF-8 file beside config.toml with one label a line.",
+    )
+    default: bool = Field(
+        default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
+    )
+    versions: Literal["latest", "all"] | Annotated[tuple[Positive, ...], Field(max_length=MAX_VERSIONS)] = Field(
+        default="latest", description="Versions to serve."
+    )
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="Cores one run may use; default, and at most, all that the server may use."
+    )
+    strict: bool | None = Field(
+        default=None,
+        description="Refuse the model when it contradicts its file or shows a loss; default: the server's strict.",
+    )
+    preprocess: PreprocessConfig | None = Field(
+        default=None, description="How pictures become the input; default: as usual, if it looks like pictures."
+    )
+
+    def is_strict(self, usual: bool) -> bool:
+        """Whether contradictions between graph and file forbid serving it; usual: what the server's setting says."""
+        return usual if self.strict is None else self.strict
+
+    def table(self, task: type[Task[Any]]) -> Any:
+        """The table of a task, with its defaults where the file has none."""
+        return getattr(self, task.NAME, None) or task.CONFIG()
+
+
+def config_type() -> type[ModelConfig]:
+    """What the whole file may say: there is a table for every task that has keys."""
+    return _with_tables(tuple(TASKS.values()))
+
+
+@functools.cache
+def _with_tables(tasks: tuple[type[Task[Any]], ...]) -> type[ModelConfig]:
+    tables: dict[str, Any] = {
+        task.NAME: (task.CONFIG, Field(default=task.CONFIG(), description=f"For task {task.NAME}."))
+        for task in tasks
+        if task.CONFIG.model_fields
+    }
+    return create_model("ModelConfig", __base__=ModelConfig, **tables)
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """The folder's config.toml, or the defaults when there is none.
+
+    Raises:
+        ConfigError: naming the file, the key, what was found and what was expected.
+    """
+    try:
+        return config_type().model_validate(_parse(folder / FILE_NAME))
+    except ConfigError as exc:
+        raise ConfigError(f"{FILE_NAME}: {exc}") from None
+    except ValidationError as exc:
+        raise ConfigError(f"{FILE_NAME}: {'; '.join(_problems(exc))}") from None
+    except RecursionError:
+        raise ConfigError(f"{FILE_NAME}: nested too deeply") from None
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    if not os.path.lexists(path):
+        return {}
+    text = read_text(path, MAX_BYTES)
+    # The parser takes time in proportion to the square of a key's parts.
+    if any(part.count(".") > _MAX_DOTS for part in _BETWEEN_KEYS.split(_STRING.sub("", text))):
+        raise ConfigError("nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(told(str(exc))) from None
+    except ValueError as exc:  # a number of more digits than Python reads
+        raise ConfigError(f"found a value that cannot be read: {told(str(exc), _MAX_VALUE)}") from None
+
+
+def _problems(exc: ValidationError) -> list[str]:
+    """One sentence per wrong key; of a value that could be several types only the first complaint."""
+    problems: dict[str, str] = {}
+    known = _keys()
+    for error in exc.errors(include_url=False, include_context=False):
+        if len(problems) == _MAX_PROBLEMS:
+            return [*_told(problems), f"and more: {exc.error_count()} in all"]
+        is_key = error["type"] == "extra_forbidden"  # else the place may end in the name of a type that was tried
+        keys = [str(part) for part in error["loc"] if is_key or isinstance(part, int) or part in known]
+        problems.setdefault(".".join(keys), _sentence(error, known))
+    return _told(problems)
+
+
+def _told(problems: Mapping[str, str]) -> list[str]:
+    return [f"{told(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
+
+
+def _sentence(error: Any, known: Set[str]) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"unknown key{did_you_mean(str(error['loc'][-1]), known)}"
+    if error["type"] == "value_error":
+        return str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"])
+    return f"{message[0].lower()}{message[1:]}, found {told(brief(error['input']))}"
+
+
+def _keys() -> Set[str]:
+    """The names of all tables and of their keys."""
+    tables: list[type[Section]] = [config_type(), PreprocessConfig, *(task.CONFIG for task in TASKS.values())]
+    return {key for table in tables for key in table.model_fields}

@@ -1,0 +1,21 @@
+"""Scores of classes -> probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64]:
+    """Scores (N, classes) as probabilities; "auto" leaves rows alone that already are a distribution."""
+    if activation == "none":
+        return scores
+    with np.errstate(all="ignore"):  # overflow to infinity and NaN are the right answers here
+        if activation == "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-scores)))
+        shifted = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+        softmax = np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+        if activation == "softmax":
+            return softmax
+        is_distribution = (scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) < 1e-3)
+        return np.where(is_distribution[:, None], scores, softmax)

@@ -1,0 +1,1 @@
+"""detection: objects in a picture, as boxes."""

@@ -1,0 +1,1 @@
+"""segmentation: a class for every pixel of a picture."""

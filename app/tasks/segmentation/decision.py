@@ -1,0 +1,64 @@
+"""Which class each pixel has: activation and threshold over maps of scores, or the indices as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import ConfigError
+from app.images.placement import Placement
+from app.tasks.activation import activate
+from app.tasks.segmentation.class_maps import MAX_CLASSES, NOTHING, ClassMap, classes_of_indices, classes_of_scores
+from app.tasks.segmentation.config import SegmentationConfig
+
+_USUAL_THRESHOLD: Final = 0.5
+
+
+def classify(
+    item: NDArray[Any], placement: Placement, options: SegmentationConfig, labels: Sequence[str] | None
+) -> tuple[ClassMap, int]:
+    """The map of the picture, and how many classes there are."""
+    if item.ndim == 2:
+        class_map = classes_of_indices(item, placement, MAX_CLASSES if labels is None else len(labels))
+        return class_map, int(class_map.max(initial=0)) + 1 if labels is None else len(labels)
+    if len(item) > MAX_CLASSES:
+        raise ConfigError(f"segmentation: found {len(item)} classes, expected at most {MAX_CLASSES}")
+    class_map = classes_of_scores(*_comparable(item, options), placement)
+    # Of one channel NOTHING is class 0, and what is at least likely enough is class 1.
+    return (class_map - NOTHING, 2) if len(item) == 1 else (class_map, len(item))
+
+
+def _comparable(item: NDArray[Any], options: SegmentationConfig) -> tuple[NDArray[Any], float]:
+    """Scores (channels, H, W) that may be compared, and the least that counts.
+
+    Where a class is its best score, no probabilities are needed; and logits are interpolated better than they are.
+    """
+    activation = options.activation
+    if len(item) == 1 and activation == "softmax":
+        raise ConfigError("segmentation.activation: found 'softmax', expected 'sigmoid' or 'none' for one channel")
+    if len(item) == 1 and activation == "auto":
+        activation = "sigmoid" if ((item < 0) | (item > 1)).any() else "none"
+    has_threshold = len(item) == 1 or activation == "sigmoid"
+    threshold = _USUAL_THRESHOLD if options.threshold is None and has_threshold else options.threshold
+    if threshold is None:
+        return item, -math.inf
+    if activation == "sigmoid":
+        return item, _logit(threshold)
+    values = item.astype(np.float64)
+    if activation == "none" or (activation == "auto" and _is_distribution(values)):
+        return values, threshold
+    return activate(values.reshape(len(item), -1).T, "softmax").T.reshape(item.shape), threshold
+
+
+def _is_distribution(values: NDArray[np.float64]) -> bool:
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=0) - 1) < 1e-3).all())
+
+
+def _logit(probability: float) -> float:
+    if probability in (0, 1):
+        return -math.inf if probability == 0 else math.inf
+    return math.log(probability / (1 - probability))
