@@ -38,10 +38,10 @@ def _border(frame: Frame, host: Host) -> Border:
         columns=frame.columns,
         pitch=frame.pitch,
         border=frame.border,
-        lanes=host.lanes,
+        host=host,
     )
 
 
 def _bordered(step: KernelStep, border: Border, storage: Storage) -> KernelStep:
-    kernel = Bordered(inner=step.kernel, border=border, arguments=len(step.pointers))
+    kernel = Bordered(host=border.host, inner=step.kernel, border=border, arguments=len(step.pointers))
     return replace(step, kernel=kernel, pointers=(*step.pointers, Pointer(storage)))

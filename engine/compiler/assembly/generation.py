@@ -108,7 +108,7 @@ class _NotMadeError(Exception):
 def _module(kernel: Kernel, host: Host) -> Module:
     module = Module()
     try:
-        kernel.emit(module, host)
+        kernel.emit(module)
     except TooLargeError as error:
         raise _NotMadeError(str(error)) from None
     except Exception as exc:  # a defect of a generator costs speed, not the answer

@@ -1,17 +1,52 @@
-"""What the processor can do, as the kernel generators need to know it.
+"""What the machine is, as the kernel generators need to know it: its processor, its caches, what its threads share.
 
-Nothing in a generator names one CPU: it asks for the width of a vector, the number of registers and whether there is a
-fused multiply-add. ``describe`` a narrower host to generate for it: AVX2 code runs on an AVX-512 machine.
+Nothing in a generator names one CPU or holds a number that describes one: it asks for the width of a vector, the
+number of registers, the size of a cache. ``describe`` a narrower host to generate for it: AVX2 code runs on an AVX-512
+machine.
 """
 
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 
 import llvmlite.binding as llvm
 
 from engine.errors import CompileError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Caches of a core, and what a byte costs by where it comes from; as found on Zen 4.
+
+    Args:
+        line_bytes: of a cache line.
+        first_bytes, second_bytes, last_bytes: of the first-, second- and last-level cache.
+        ahead_bytes: how far ahead of their use weights are fetched.
+        repeat_cycles: cycles of a core for a byte that is read again from the second-level cache.
+        stream_cycles: for one that is read again from the last-level cache.
+        memory_cycles: for one that comes from memory.
+        fetched_cycles: for one that comes from there, but was fetched ahead.
+        shared_cycles: for one that comes from there where all threads wait for nothing else.
+        spilled_cycles: for one by which a chunk's own memory outgrows its share of the second-level cache.
+    """
+
+    line_bytes: int = 64
+    first_bytes: int = 32 * 1024
+    second_bytes: int = 1024 * 1024
+    last_bytes: int = 32 * 1024 * 1024
+    ahead_bytes: int = 4 * 1024
+    repeat_cycles: float = 0.001
+    stream_cycles: float = 0.001
+    memory_cycles: float = 0.05
+    fetched_cycles: float = 0.015
+    shared_cycles: float = 0.12
+    spilled_cycles: float = 0.04
+
+    @property
+    def line_floats(self) -> int:
+        """float32 elements of a cache line."""
+        return self.line_bytes // 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +58,12 @@ class Host:
         triple, cpu, features: LLVM's names.
         lanes: float32 elements of a vector register.
         registers: vector registers.
+        products_a_cycle: products of two vectors that a core begins a cycle.
+        repeats_from_memory: whether a product takes a number in memory, repeated in all lanes, without a register.
+        memory: caches, and what a byte costs.
+        chunk_flops: what a chunk should at least compute, in floating-point operations: some 5 µs of a core.
+        chunk_bytes: what a chunk should at least move, in bytes, where arithmetic is cheap.
+        wanted_chunks: pieces that a kernel should fall into, so that threads finish together.
     """
 
     name: str
@@ -31,11 +72,17 @@ class Host:
     features: str
     lanes: int
     registers: int
+    products_a_cycle: int = 2
+    repeats_from_memory: bool = False
+    memory: Memory = field(default_factory=Memory)
+    chunk_flops: int = 500_000
+    chunk_bytes: int = 64 * 1024
+    wanted_chunks: int = 16
 
     @property
     def key(self) -> str:
         """All that generated code depends on."""
-        return f"{self.triple}/{self.cpu}/{self.features}/{self.lanes}x{self.registers}"
+        return "/".join(map(str, astuple(self)))
 
 
 _X86_LEVELS = {
@@ -85,4 +132,6 @@ def describe(name: str, cpu: str | None = None) -> Host:
         features=features,
         lanes=lanes,
         registers=registers,
+        products_a_cycle=1 if name == "avx512" else 2,  # narrow ones come in pairs
+        repeats_from_memory=name == "avx512",
     )

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
+from engine.compiler.kernels.kernel import Kernel, fitting_lanes, start
 
 # So many vectors are cleared without a loop.
 UNROLLED = 8
@@ -34,7 +33,6 @@ class Border(Kernel):
     columns: int
     pitch: int
     border: tuple[int, int, int, int]
-    lanes: int
 
     @property
     def sides(self) -> int:
@@ -49,13 +47,13 @@ class Border(Kernel):
     @property
     def parts(self) -> int:
         """Chunks of an image."""
-        return max(1, min(self.breaks, 4 * self.breaks * self.sides * self.pitch // CHUNK_BYTES))
+        return max(1, min(self.breaks, 4 * self.breaks * self.sides * self.pitch // self.host.chunk_bytes))
 
     @property
     def chunks(self) -> int:
         return self.batch * self.parts
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         f, (storage,), chunk = start(module, self, 1)
         top, left, bottom, right = self.border
         row = self.columns * self.pitch
@@ -74,17 +72,17 @@ class Border(Kernel):
         f.finish()
 
     def _clear(self, f: Function, address: Value, floats: int) -> None:
-        whole = floats // self.lanes
-        zero = constant(0.0, vector(self.lanes))
+        whole = floats // self.host.lanes
+        zero = constant(0.0, vector(self.host.lanes))
         if whole > UNROLLED:
-            with f.loop(0, whole * self.lanes, self.lanes) as each:
+            with f.loop(0, whole * self.host.lanes, self.host.lanes) as each:
                 f.store(zero, f.at(address, each.index))
         else:
             for k in range(whole):
-                f.store(zero, f.at(address, k * self.lanes))
-        if rest := floats - whole * self.lanes:
-            narrow = vector(fitting_lanes(rest, self.lanes))
-            f.store_lanes(constant(0.0, narrow), f.at(address, whole * self.lanes), rest)
+                f.store(zero, f.at(address, k * self.host.lanes))
+        if rest := floats - whole * self.host.lanes:
+            narrow = vector(fitting_lanes(rest, self.host.lanes))
+            f.store_lanes(constant(0.0, narrow), f.at(address, whole * self.host.lanes), rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +110,9 @@ class Bordered(Kernel):
     def flops(self) -> int:
         return self.inner.flops
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         for kernel in (self.inner, self.border):
-            kernel.emit(module, host)
+            kernel.emit(module)
             module.functions[kernel.name].linkage = "internal "
         f = module.function(self.name, [("ptr", "arguments"), ("i64", "chunk")])
         table, chunk = f.parameters

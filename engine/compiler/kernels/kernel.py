@@ -10,17 +10,14 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of
 from engine.compiler.kernels.expr import Expr, Operand, emit
-
-# What a chunk should at least take, in floating-point operations: some 5 µs of a core.
-CHUNK_FLOPS = 500_000
-# What a chunk should at least move, in bytes, where arithmetic is cheap.
-CHUNK_BYTES = 64 * 1024
+from engine.tensor import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +47,22 @@ class Epilogue:
     operands: tuple[Strides, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
-    """Code for one geometry; equal kernels are the same code."""
+    """Code for one geometry; equal kernels are the same code.
 
-    kind: str
+    Args:
+        host: what the code is for.
+
+    Attributes:
+        kind: what profiles call it.
+        sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite: its
+            result is to be computed in another way then.
+    """
+
+    kind: ClassVar[str]
+    sets_alarm: ClassVar[bool] = False
+    host: Host = field(repr=False)
 
     @cached_property
     def name(self) -> str:
@@ -76,8 +85,29 @@ class Kernel(ABC):
         return 0
 
     @abstractmethod
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         """Write the function into a module."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Kernel):
+    """A kernel that multiplies images, its first argument, by weights, its second.
+
+    Args:
+        batch, rows, columns: of the output.
+        source, target: strides of the images, 1 along channels; ``source`` begins at the first tap of the first pixel.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    source: Strides
+    target: Strides
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @abstractmethod
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        """Weights (O, I/groups, KH, KW) and bias (O,) in the order the code reads them."""
 
 
 def start(module: Module, kernel: Kernel, n_arguments: int) -> tuple[Function, list[Value], Value]:
@@ -143,11 +173,6 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
             narrow = 1
         widths.append((narrow, rest))
     return widths
-
-
-def vectors_a_cycle(lanes: int) -> int:
-    """How many products of vectors a core begins a cycle, in the models of cost: narrow ones come in pairs."""
-    return 1 if lanes >= 16 else 2
 
 
 def width_of(panel: Sequence[tuple[int, int]]) -> int:

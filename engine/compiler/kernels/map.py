@@ -17,12 +17,10 @@ from functools import cached_property
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.expr import Expr, emit, weight
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, fitting_lanes, start
+from engine.compiler.kernels.kernel import Kernel, fitting_lanes, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
-# What a chunk of arithmetic should at least take.
-MAP_FLOPS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +31,7 @@ class Map(Kernel):
         sizes: of the loops, the outermost first; the last is walked in vectors.
         target: strides of the target along them.
         operands: strides of each operand along them, 0 where it is broadcast.
+        lanes: of the vectors, no more than the last loop can use.
     """
 
     kind = "map"
@@ -50,8 +49,8 @@ class Map(Kernel):
     @cached_property
     def blocking(self) -> tuple[int, int]:
         """Rows, and elements of a row, that make a chunk."""
-        per_element = max(4 * (1 + len(self.operands)), CHUNK_BYTES * max(1, weight(self.tree)) // MAP_FLOPS)
-        wanted = max(1, CHUNK_BYTES // per_element)
+        n_bytes, most = self.host.chunk_bytes, 2 * self.host.chunk_flops
+        wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, weight(self.tree)) // most))
         length = self.sizes[-1]
         if length > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
@@ -66,7 +65,7 @@ class Map(Kernel):
     def flops(self) -> int:
         return self.rows * self.sizes[-1] * weight(self.tree)
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
         rows, length = self.blocking
         row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
@@ -147,18 +146,19 @@ def _store(f: Function, value: Value, address: Value, stride: int, count: int) -
 
 
 def make_map(
-    shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, lanes: int
+    shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, host: Host
 ) -> Map:
     """The map over ``shape`` whose target and operands have these strides along its dimensions."""
     merged = merge_loops(shape, [target, *operands])
     merged = merged or [(1, (1, *(1 for _ in operands)))]
-    merged.append(merged.pop(_vector_loop(merged, lanes)))
+    merged.append(merged.pop(_vector_loop(merged, host.lanes)))
     return Map(
         sizes=tuple(size for size, _ in merged),
         target=tuple(strides[0] for _, strides in merged),
         operands=tuple(tuple(strides[1 + k] for _, strides in merged) for k in range(len(operands))),
         tree=tree,
-        lanes=fitting_lanes(merged[-1][0], lanes),
+        lanes=fitting_lanes(merged[-1][0], host.lanes),
+        host=host,
     )
 
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.kernel import (
-    CHUNK_BYTES,
     Epilogue,
     Kernel,
     Strides,
@@ -50,7 +48,6 @@ class Resize(Kernel):
     is_weighted: bool
     source: Strides
     target: Strides
-    lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @property
@@ -61,7 +58,7 @@ class Resize(Kernel):
     @property
     def tile(self) -> int:
         """Columns of a row that go together."""
-        return max(1, min(self.columns, CHUNK_BYTES // (4 * self.channels)))
+        return max(1, min(self.columns, self.host.chunk_bytes // (4 * self.channels)))
 
     @property
     def tiles(self) -> int:
@@ -71,7 +68,7 @@ class Resize(Kernel):
     @property
     def block(self) -> int:
         """Pieces of rows of a chunk."""
-        return max(1, min(self.tiles, CHUNK_BYTES // (4 * self.channels * self.tile)))
+        return max(1, min(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))
 
     @property
     def chunks(self) -> int:
@@ -91,7 +88,7 @@ class Resize(Kernel):
         entries = [bits] if weights is None or not self.is_weighted else [bits, weights.astype(np.float32)]
         return np.ascontiguousarray(np.concatenate(entries).T).reshape(-1)
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         f, (image, table, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
         entries = [taps * (1 + self.is_weighted) for taps in self.taps]
         across_table = f.at(table, self.rows * entries[0])
@@ -126,8 +123,8 @@ class Resize(Kernel):
         addresses: list[Value],
     ) -> None:
         """All channels of a pixel; ``addresses`` are those of the target and the operands at its first."""
-        vectors = vectors_of(self.channels, self.lanes)
-        whole = self.channels // self.lanes
+        vectors = vectors_of(self.channels, self.host.lanes)
+        whole = self.channels // self.host.lanes
 
         def emit(channel: Index, lanes: int, real: int) -> None:
             value = self._sum(f, taps, weights, channel, lanes, real)
@@ -136,11 +133,11 @@ class Resize(Kernel):
             f.store_lanes(finish_channels(f, self.epilogue, value, operands, real), target, real)
 
         if whole > UNROLLED:
-            with f.loop(0, whole * self.lanes, self.lanes) as loop:
-                emit(loop.index, self.lanes, self.lanes)
+            with f.loop(0, whole * self.host.lanes, self.host.lanes) as loop:
+                emit(loop.index, self.host.lanes, self.host.lanes)
         for number, (lanes, real) in enumerate(vectors):
             if number >= whole or whole <= UNROLLED:
-                emit(number * self.lanes, lanes, real)
+                emit(number * self.host.lanes, lanes, real)
 
     def _sum(
         self,

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, vector
-from engine.compiler.kernels.kernel import CHUNK_BYTES, Kernel, start
+from engine.compiler.kernels.kernel import Kernel, start
 from engine.compiler.kernels.shuffle import gather, store_where, transpose_block
 
-# Rows and columns that are walked together, so that whole cache lines are used while they are near.
-TILE = 64
+# Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
+TILE_LINES = 4
 # Elements of a line up to which vectors are interleaved, and what is then walked together.
 FEW = 4
 RUN = 4096
@@ -50,7 +49,6 @@ class Transpose(Kernel):
     columns: int
     source_row: int
     target_column: int
-    lanes: int
 
     @property
     def interleaves(self) -> bool:
@@ -67,7 +65,8 @@ class Transpose(Kernel):
         """Rows and columns walked together."""
         if self.interleaves:
             return self.rows, RUN
-        return (RUN, self.columns) if self.separates else (TILE, TILE)
+        size = TILE_LINES * self.host.memory.line_floats
+        return (RUN, self.columns) if self.separates else (size, size)
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
@@ -83,13 +82,13 @@ class Transpose(Kernel):
     def block(self) -> int:
         """Tiles of a chunk."""
         n_bytes = 8 * min(self.rows, self.tile[0]) * min(self.columns, self.tile[1])
-        return max(1, min(self.tiles, CHUNK_BYTES // n_bytes))
+        return max(1, min(self.tiles, self.host.chunk_bytes // n_bytes))
 
     @property
     def chunks(self) -> int:
         return -(-self.tiles // self.block)
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
         first = f.mul(chunk, self.block)
         with f.loop(first, f.minimum(f.add(first, self.block), self.tiles)) as tile:
@@ -124,7 +123,7 @@ class _Blocks:
     @property
     def size(self) -> int:
         """Rows and columns of a block."""
-        return min(self.kernel.lanes, 16)
+        return min(self.kernel.host.lanes, 16)
 
     def emit(self, rows: tuple[Index, Index], columns: tuple[Index, Index]) -> None:
         """A tile."""
@@ -154,10 +153,10 @@ class _Interleaving:
 
     def emit(self, start: Index, stop: Index) -> None:
         """Some columns."""
-        _in_blocks(self.f, (start, stop), self.kernel.columns, self.kernel.lanes, self._emit)
+        _in_blocks(self.f, (start, stop), self.kernel.columns, self.kernel.host.lanes, self._emit)
 
     def _emit(self, column: Index, width: int) -> None:
-        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.lanes, self.kernel.target_column
+        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.host.lanes, self.kernel.target_column
         at = f.at(self.source, column)
         lines = [f.load_lanes(vector(lanes), f.at(at, r * kernel.source_row), width) for r in range(kernel.rows)]
         at = f.at(self.target, f.mul(column, pitch))
@@ -178,10 +177,10 @@ class _Separating:
 
     def emit(self, start: Index, stop: Index) -> None:
         """Some rows."""
-        _in_blocks(self.f, (start, stop), self.kernel.rows, self.kernel.lanes, self._emit)
+        _in_blocks(self.f, (start, stop), self.kernel.rows, self.kernel.host.lanes, self._emit)
 
     def _emit(self, row: Index, height: int) -> None:
-        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.lanes, self.kernel.source_row
+        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.host.lanes, self.kernel.source_row
         at = f.at(self.source, f.mul(row, pitch))
         n = (height - 1) * pitch + kernel.columns
         counts = [min(lanes, n - first) for first in range(0, n, lanes)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.kernels.transpose import Repeat, Transpose
 
 
-def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], lanes: int) -> Transpose | None:
+def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:
     """The transposition a copy is; None where one dimension is contiguous on both sides, or none is on one of them."""
     loops = merge_loops(shape, [target, source])
     rows = [loop for loop in loops if loop[1][0] == 1]
@@ -25,5 +26,5 @@ def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence
         columns=column,
         source_row=source_row,
         target_column=target_column,
-        lanes=lanes,
+        host=host,
     )

@@ -187,6 +187,9 @@ class Lowering:
 
     def emit(self, kernel: Kernel, pointers: Sequence[Pointer], operators: Sequence[str], bytes: int = 0) -> None:
         """Add a kernel."""
+        if kernel.sets_alarm:
+            self.alarm = self.alarm or alarm()
+            pointers = [*pointers, pointer(self.alarm)]
         self.steps.append(KernelStep(kernel=kernel, pointers=tuple(pointers), operators=tuple(operators), bytes=bytes))
 
     def image(self, op: RuntimeOperator, x: View, border: Border = NO_BORDER) -> View:
@@ -198,18 +201,13 @@ class Lowering:
         self.copy(x, copy, [op.name])
         return copy
 
-    def raise_alarm(self) -> Pointer:
-        """Where a kernel says that its result must be computed in another way."""
-        self.alarm = self.alarm or alarm()
-        return pointer(self.alarm)
-
     def copy(self, source: View, target: View, operators: Sequence[str]) -> None:
         """Add a copy between views of one shape."""
-        turned = make_transpose(source.shape, source.strides, target.strides, self.host.lanes)
+        turned = make_transpose(source.shape, source.strides, target.strides, self.host)
         if turned is not None:
             self.emit(turned, [pointer(source), pointer(target)], operators, 2 * target.phantom.nbytes)
             return
-        kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), self.host.lanes)
+        kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), self.host)
         self.emit(kernel, [pointer(target), pointer(source)], operators, 2 * target.phantom.nbytes)
 
     def define(self, operand: RuntimeOperand, view: View) -> None:

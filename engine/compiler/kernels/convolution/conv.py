@@ -11,7 +11,7 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,25 +20,18 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Value
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
 from engine.compiler.kernels.kernel import (
-    CHUNK_FLOPS,
-    Epilogue,
-    Kernel,
+    Convolution,
     Strides,
     place,
     start,
-    vectors_a_cycle,
     vectors_of,
     width_of,
 )
 from engine.tensor import Array
 
-# What may stay in the second-level cache while a chunk runs.
-IMAGE_BYTES = 192 * 1024
-WEIGHT_BYTES = 384 * 1024
-# Chunks a kernel should fall into so that threads finish together.
-WANTED_CHUNKS = 16
-# A tensor of so many floats lies beyond the second-level cache when a kernel comes back to it.
-FAR_FLOATS = 1 << 19
+# Of the second-level cache, what may stay there while a chunk runs.
+IMAGE_SHARE = 3 / 16
+WEIGHT_SHARE = 3 / 8
 # Vectors of a panel that are tried; the first of equals is taken.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 
@@ -53,40 +46,31 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conv(Kernel):
+class Conv(Convolution):
     """A convolution of static geometry.
 
     Args:
-        batch, rows, columns: of the output.
         in_channels, out_channels: of one group.
         kernel, stride, dilation: (height, width).
         packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
-        source, target: strides of the images; ``source`` begins at the first tap of the first pixel.
         tile: how the work is blocked; see choose_tile().
     """
 
     kind = "conv"
-    batch: int
-    rows: int
-    columns: int
     in_channels: int
     out_channels: int
     groups: int
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    source: Strides
-    target: Strides
     tile: Tile
-    lanes: int
-    epilogue: Epilogue = field(default_factory=Epilogue)
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
 
     @cached_property
     def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The vectors (lanes, channels) of every panel of a group."""
-        vectors = vectors_of(self.out_channels, self.lanes)
+        vectors = vectors_of(self.out_channels, self.host.lanes)
         size = self.tile.vectors
         return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
 
@@ -121,13 +105,15 @@ class Conv(Kernel):
         tiles = self.batch * self.tiling[0] * self.tiling[1]
         panels = self.groups * len(self.panels)
         tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
-        some_tiles = max(1, min(tiles, IMAGE_BYTES // tile_bytes))
-        some_panels = max(1, min(panels, WEIGHT_BYTES // (4 * self.panel_floats)))
+        cache = self.host.memory.second_bytes
+        some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
+        some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
         flops = self.flops / (tiles * panels)
 
         def is_too_few() -> bool:
             chunks = -(-tiles // some_tiles) * -(-panels // some_panels)
-            return chunks < WANTED_CHUNKS and some_tiles * some_panels * flops > CHUNK_FLOPS
+            is_long = some_tiles * some_panels * flops > self.host.chunk_flops
+            return chunks < self.host.wanted_chunks and is_long
 
         while is_too_few() and some_panels > 1:
             some_panels = -(-some_panels // 2)
@@ -158,7 +144,7 @@ class Conv(Kernel):
             first += count
         return packed
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         full = emit_tile(module, self._tile_of(self.panels[0]))
         last = full if self.panels[-1] == self.panels[0] else emit_tile(module, self._tile_of(self.panels[-1]))
         f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
@@ -203,9 +189,11 @@ class Conv(Kernel):
             skipped=self.first_tap[0] * of_row + self.first_tap[1] * self.in_channels,
             target=self.target,
             epilogue=self.epilogue,
-            is_far=pixels * self.target.w >= FAR_FLOATS,
+            memory=self.host.memory,
+            # A tensor so large lies beyond the second-level cache when a kernel comes back to it.
+            is_far=4 * pixels * self.target.w >= 2 * self.host.memory.second_bytes,
             # A group reads a few of the channels, but all would be fetched.
-            is_source_far=self.groups == 1 and pixels * inputs >= FAR_FLOATS // 2,
+            is_source_far=self.groups == 1 and 4 * pixels * inputs >= self.host.memory.second_bytes,
         )
 
     def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
@@ -238,7 +226,7 @@ def choose_tile(
         sizes: vectors that a panel may have.
     """
     count = len(vectors_of(out_channels, host.lanes))
-    spare = 1 if host.lanes >= 16 else 2  # only the widest vectors are multiplied by a number in memory
+    spare = 1 if host.repeats_from_memory else 2
     best: tuple[float, Tile] | None = None
     for vectors in sizes:
         limit = (host.registers - spare - vectors) // vectors
@@ -260,6 +248,6 @@ def _cycles(host: Host, tile: Tile, vectors: int, taps: int) -> float:
     """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
     pixels = tile.rows * tile.columns
     # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
-    share = vectors_a_cycle(host.lanes)
+    share = host.products_a_cycle
     step = max(pixels * vectors, 4 * share, (pixels + vectors) * 0.55 * share) + 0.35 * vectors + 0.25
     return taps * step + 60 + 2.5 * pixels * vectors

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.expr import weight
 from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, place, starts_of, width_of
 
 # Input values multiplied in one turn of the innermost loop.
 UNROLL = 4
-# Floats of packed weights that are fetched ahead: they come from far when a network has more than the caches hold.
-WEIGHTS_AHEAD = 1024
-LINE_FLOATS = 16
 # Lines of the next tile that a turn fetches; pixels so far apart that there would be more are left to the processor.
 MOST_FETCHED = 64
 # Instructions an element from which an epilogue is applied in a loop of its own.
@@ -38,6 +36,7 @@ class TileCode:
             between).
         run: input values that do.
         skipped: input values whose weights come before the first.
+        memory: the host's.
         is_far: whether the target is so large that its lines should be fetched before they are written.
         is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
     """
@@ -52,6 +51,7 @@ class TileCode:
     skipped: int
     target: Strides
     epilogue: Epilogue
+    memory: Memory
     is_far: bool
     is_source_far: bool
 
@@ -156,21 +156,24 @@ class _Tile:
         """
         f, code = self.f, self.code
         span = code.columns * code.steps[1]
-        share = -(-span * unroll // code.run)
-        if not code.is_source_far or code.rows * -(-share // LINE_FLOATS) > MOST_FETCHED:
+        share, line_floats = -(-span * unroll // code.run), code.memory.line_floats
+        if not code.is_source_far or code.rows * -(-share // line_floats) > MOST_FETCHED:
             return
-        for row, line in product(range(code.rows), range(0, share, LINE_FLOATS)):
+        for row, line in product(range(code.rows), range(0, share, line_floats)):
             begin = row * code.steps[0] + span + line
             f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
 
     def _multiply(self, at: Value, weights: Value, offset: int, totals: list[Value]) -> list[Value]:
-        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's."""
+        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's.
+
+        Each line of weights is fetched ahead: they come from far when a network has more than the caches hold.
+        """
         f, code = self.f, self.code
         vectors = []
         for (lanes, _), first in zip(code.panel, code.starts, strict=True):
             vectors.append(f.load(vector(lanes), f.at(weights, first)))
-            if (offset + first) % LINE_FLOATS < lanes:
-                f.prefetch(f.at(weights, first + WEIGHTS_AHEAD))
+            if (offset + first) % code.memory.line_floats < lanes:
+                f.prefetch(f.at(weights, first + code.memory.ahead_bytes // 4))
         result = []
         for (row, column), pixel in zip(
             product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True

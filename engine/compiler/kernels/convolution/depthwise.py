@@ -9,19 +9,15 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, Tile, is_resident
 from engine.compiler.kernels.kernel import (
-    CHUNK_FLOPS,
-    Epilogue,
-    Kernel,
-    Strides,
+    Convolution,
     finish_channels,
     place,
     start,
@@ -30,44 +26,30 @@ from engine.compiler.kernels.kernel import (
 )
 from engine.tensor import Array
 
-# A plane of one vector of channels that the first-level cache holds.
-PLANE_BYTES = 16 * 1024
-# Chunks a kernel should fall into so that threads finish together.
-WANTED_CHUNKS = 16
-
 
 @dataclass(frozen=True, kw_only=True)
-class Depthwise(Kernel):
+class Depthwise(Convolution):
     """A convolution of static geometry with one input channel to a group.
 
     Args:
-        batch, rows, columns: of the output.
         channels: of the output.
-        multiplier: output channels for each input channel; must divide ``lanes``.
+        multiplier: output channels for each input channel; must divide the host's lanes.
         kernel, stride, dilation: (height, width).
-        source, target: strides of the images, 1 along channels; ``source`` begins at the first tap of the first pixel.
         tile: how the work is blocked; see choose_tile().
     """
 
     kind = "depthwise"
-    batch: int
-    rows: int
-    columns: int
     channels: int
     multiplier: int = 1
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    source: Strides
-    target: Strides
     tile: Tile
-    lanes: int
-    epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
         """The vectors (lanes, channels) of a pixel."""
-        vectors = vectors_of(self.channels, self.lanes)
+        vectors = vectors_of(self.channels, self.host.lanes)
         # Lanes of one input channel lie side by side: a vector holds whole groups of them.
         return [(max(lanes, real, self.multiplier), real) for lanes, real in vectors]
 
@@ -88,7 +70,8 @@ class Depthwise(Kernel):
     @property
     def is_plane_small(self) -> bool:
         """Whether all rows of a vector of channels stay in the nearest cache, so that vectors are walked one by one."""
-        return self.rows * self.stride[0] * self.columns * self.stride[1] * self.lanes * 4 <= PLANE_BYTES
+        pixels = self.rows * self.stride[0] * self.columns * self.stride[1]
+        return 4 * pixels * self.host.lanes <= self.host.memory.first_bytes // 2
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
@@ -97,8 +80,8 @@ class Depthwise(Kernel):
         some_rows, some_vectors = rows, vectors
         flops = self.flops / (rows * vectors)
         while (
-            -(-rows // some_rows) * -(-vectors // some_vectors) < WANTED_CHUNKS
-            and some_rows * some_vectors * flops > CHUNK_FLOPS / 2
+            -(-rows // some_rows) * -(-vectors // some_vectors) < self.host.wanted_chunks
+            and some_rows * some_vectors * flops > self.host.chunk_flops / 2
             and some_rows * some_vectors > 1
         ):
             if some_rows == 1 or (self.is_plane_small and some_vectors > 1):
@@ -121,9 +104,9 @@ class Depthwise(Kernel):
         blocks = [flat[:, a:b].ravel() for a, b in zip(starts[:-1], starts[1:], strict=True)]
         return np.concatenate(blocks)
 
-    def emit(self, module: Module, host: Host) -> None:
-        full = self._emit_strip(module, host, *self.vectors[0])
-        last = full if self.vectors[-1] == self.vectors[0] else self._emit_strip(module, host, *self.vectors[-1])
+    def emit(self, module: Module) -> None:
+        full = self._emit_strip(module, *self.vectors[0])
+        last = full if self.vectors[-1] == self.vectors[0] else self._emit_strip(module, *self.vectors[-1])
         f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
         rows, vectors = self.batch * self.tiling[0], len(self.vectors)
         some_rows, some_vectors = self.blocking
@@ -136,12 +119,18 @@ class Depthwise(Kernel):
             each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
             n, down = f.divmod(row, self.tiling[0])
             h: Index = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows) if self.tiling[0] > 1 else 0
-            channel = f.mul(each, self.lanes)
+            channel = f.mul(each, self.host.lanes)
             arguments = [
                 place(
-                    f, image, self.source, n, f.mul(h, self.stride[0]), 0, f.mul(each, self.lanes // self.multiplier)
+                    f,
+                    image,
+                    self.source,
+                    n,
+                    f.mul(h, self.stride[0]),
+                    0,
+                    f.mul(each, self.host.lanes // self.multiplier),
                 ),
-                f.at(weights, f.mul(each, self.lanes * (1 + self.taps))),
+                f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
                 place(f, target, self.target, n, h, 0, channel),
             ]
             for base, operand in zip(extras, self.epilogue.operands, strict=True):
@@ -159,14 +148,14 @@ class Depthwise(Kernel):
         with f.when(is_last):
             f.call(last, arguments)
 
-    def _emit_strip(self, module: Module, host: Host, lanes: int, real: int) -> str:
+    def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
         """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
         name = f"{self.name}_{lanes}_{real}"
         parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
         parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
         f = module.function(name, parameters)
         f.linkage, f.attributes = "internal ", "nounwind noinline"
-        keeps_weights = is_resident(host, self.tile, self.kernel, self.stride, self.dilation)
+        keeps_weights = is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
         _Strip(self, f, lanes, real, keeps_weights).emit()
         return name
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
 from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import (
-    CHUNK_BYTES,
     Epilogue,
     Kernel,
     Strides,
@@ -32,8 +30,6 @@ VECTORS = 4
 ACCUMULATORS = 4
 # Columns of a row summed by themselves.
 RUN = 4096
-# Chunks a kernel should fall into so that threads finish together.
-WANTED_CHUNKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +47,12 @@ class GlobalAverage(Kernel):
     channels: int
     source: Strides
     target: Strides
-    lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
     def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The vectors (lanes, channels) summed together; few vectors go one by one, to be shared out."""
-        vectors = vectors_of(self.channels, self.lanes)
+        vectors = vectors_of(self.channels, self.host.lanes)
         some = VECTORS if len(vectors) >= 2 * VECTORS else 1
         return tuple(tuple(vectors[k : k + some]) for k in range(0, len(vectors), some))
 
@@ -69,14 +64,14 @@ class GlobalAverage(Kernel):
     def block(self) -> int:
         """Panels of a chunk, counted through all images."""
         panels = self.batch * len(self.panels)
-        worthwhile = -(-panels * CHUNK_BYTES // (4 * self.flops))
-        return min(panels, max(worthwhile, -(-panels // WANTED_CHUNKS)))
+        worthwhile = -(-panels * self.host.chunk_bytes // (4 * self.flops))
+        return min(panels, max(worthwhile, -(-2 * panels // self.host.wanted_chunks)))
 
     @property
     def chunks(self) -> int:
         return -(-self.batch * len(self.panels) // self.block)
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
         first, panels = f.mul(chunk, self.block), len(self.panels)
         with f.loop(first, f.minimum(f.add(first, self.block), self.batch * panels)) as each:

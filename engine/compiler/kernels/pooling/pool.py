@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.kernel import (
@@ -34,17 +33,13 @@ from engine.compiler.kernels.kernel import (
 )
 from engine.compiler.kernels.pooling.pool_axis import Axis
 
-# Vectors of channels folded together, and what their line may take of the nearest cache.
+# Vectors of channels folded together.
 VECTORS = 4
-LINE_BYTES = 8 * 1024
 # A line that takes more than this of the stack is not held; windows are then walked in parts of so many columns.
 LONGEST_LINE_BYTES = 64 * 1024
 PART = 512
 # Taps written out; more are walked in a loop.
 UNROLLED = 16
-# What a chunk should at least read, in bytes, every tap counted; and how many chunks a kernel should fall into.
-CHUNK_TAP_BYTES = 512 * 1024
-WANTED_CHUNKS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +64,12 @@ class Pool(Kernel):
     divisor: int | None = None
     source: Strides
     target: Strides
-    lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
     def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The vectors (lanes, channels) folded together."""
-        vectors = vectors_of(self.channels, self.lanes)
+        vectors = vectors_of(self.channels, self.host.lanes)
         return tuple(tuple(vectors[k : k + VECTORS]) for k in range(0, len(vectors), VECTORS))
 
     @property
@@ -84,8 +78,8 @@ class Pool(Kernel):
 
     @cached_property
     def tile(self) -> int:
-        """Output columns that share a line."""
-        places, axis = LINE_BYTES // (4 * width_of(self.panels[0])), self.across
+        """Output columns that share a line, which takes a quarter of the nearest cache."""
+        places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
         limit = (places - axis.extent) // axis.stride + 1
         if axis.is_adaptive:
             limit = places * axis.count // axis.size - 1
@@ -118,8 +112,8 @@ class Pool(Kernel):
         row_bytes = 4 * self.channels * taps // panels
         some_rows, some_panels = rows, panels
         while (
-            -(-rows // some_rows) * -(-panels // some_panels) < WANTED_CHUNKS
-            and some_rows * some_panels * row_bytes > CHUNK_TAP_BYTES
+            -(-rows // some_rows) * -(-panels // some_panels) < self.host.wanted_chunks
+            and some_rows * some_panels * row_bytes > 8 * self.host.chunk_bytes  # every tap counted
             and some_rows * some_panels > 1
         ):
             if some_panels > 1:
@@ -132,7 +126,7 @@ class Pool(Kernel):
     def chunks(self) -> int:
         return -(-self.batch * self.down.count // self.blocking[0]) * -(-len(self.panels) // self.blocking[1])
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         full = _Row(self, module, self.panels[0]).emit()
         last = full if self.panels[-1] == self.panels[0] else _Row(self, module, self.panels[-1]).emit()
         f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
@@ -146,7 +140,7 @@ class Pool(Kernel):
             f.loop(first_row, f.minimum(f.add(first_row, some_rows), rows)) as row,
         ):
             n, h = f.divmod(row.index, self.down.count)
-            channel = f.mul(panel.index, VECTORS * self.lanes)
+            channel = f.mul(panel.index, VECTORS * self.host.lanes)
             arguments = [place(f, image, self.source, n, 0, 0, channel), as_value(h), tile.index]
             arguments.append(place(f, target, self.target, n, h, 0, channel))
             for base, operand in zip(extras, self.epilogue.operands, strict=True):

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
 from engine.compiler.kernels.kernel import Epilogue, Kernel, finish_channels, fitting_lanes, place, start
@@ -29,7 +28,6 @@ class RowKernel(Kernel):
     columns: int
     source: int
     target: int
-    lanes: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @property
@@ -54,9 +52,9 @@ class RowKernel(Kernel):
     @property
     def width(self) -> int:
         """Lanes of a vector, no more than a row can use."""
-        return fitting_lanes(self.columns, self.lanes)
+        return fitting_lanes(self.columns, self.host.lanes)
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         count = 2 + self.extras
         f, (source, target, *others), chunk = start(module, self, count + len(self.epilogue.operands))
         extras, bases = others[: self.extras], others[self.extras :]
@@ -67,7 +65,7 @@ class RowKernel(Kernel):
                 for base, strides in zip(bases, self.epilogue.operands, strict=True)
             ]
             line, out = f.at(source, f.mul(row.index, self.source)), f.at(target, f.mul(row.index, self.target))
-            self.emit_row(Row(self, f, line, out, extras, operands, host.registers // 2))
+            self.emit_row(Row(self, f, line, out, extras, operands, self.host.registers // 2))
         f.finish()
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Literal
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
-from engine.compiler.kernels.kernel import CHUNK_BYTES, finish_channels
+from engine.compiler.kernels.kernel import finish_channels
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 # Columns summed by themselves, so that the rounding error does not grow with the length of the row.
@@ -32,7 +32,7 @@ class RowReduction(RowKernel):
 
     @property
     def chunk_elements(self) -> int:
-        return CHUNK_BYTES // 4
+        return self.host.chunk_bytes // 4
 
     def emit_row(self, row: Row) -> None:
         f = row.f

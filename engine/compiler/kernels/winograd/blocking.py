@@ -13,24 +13,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.kernel import vectors_a_cycle, vectors_of
+from engine.compiler.kernels.kernel import vectors_of
 from engine.compiler.kernels.winograd.transforms import Filtering
 
-# Bytes of the second-level cache that a chunk's own memory may take, and that with all weights; of the last one.
-SCRATCH_BYTES = 192 * 1024
-CACHE_BYTES = 832 * 1024
-SHARED_BYTES = 16 * 1024 * 1024
+# Of the second-level cache, what a chunk's own memory may take, and that with all weights; of the last one, weights.
+SCRATCH_SHARE = 3 / 16
+CACHE_SHARE = 13 / 16
+LAST_SHARE = 1 / 2
 # No chunk needs more of its thread's stack.
 STACK_BYTES = 1000 * 1024
-# Cycles a byte: of weights that are streamed again from the last cache; from memory; from there but fetched ahead, for
-# which so many tiles at once leave the time; of weights other tiles of the chunk read again; of memory outgrowing the
-# second-level cache.
-STREAM_CYCLES = 0.001
-MEMORY_CYCLES = 0.05
-FETCHED_CYCLES = 0.015
+# So many tiles at once leave the time to fetch weights ahead.
 FETCH_TILES = 6
-REPEAT_CYCLES = 0.001
-SPILL_CYCLES = 0.04
 # Cycles of a 6×6 transform of one vector of channels, in and out; of a call and of a chunk; of a sum that is set, and
 # of one that is added to.
 INPUT_CYCLES = 190.0
@@ -46,8 +39,7 @@ MOST_GROUPS = 16
 # A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
 DIRECT = 1.03
 WORTH = 0.9
-# Cycles a byte of weights where nothing but memory counts, and the output tiles that are offered by stride.
-BOUND_CYCLES = 0.12
+# Output tiles that are offered by stride.
 OFFERED = {1: (4, 2), 2: (4, 3, 2)}
 
 
@@ -72,22 +64,22 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A convolution as the model sees it: tiles, channels, lanes and vectors."""
+    """A convolution as the model sees it: tiles, channels, vectors of output channels."""
 
+    host: Host
     tiles: int
     filtering: Filtering
     in_channels: int
-    lanes: int
     count: int
 
     @property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
-        return 4 * self.filtering.weights * self.in_channels * self.count * self.lanes
+        return 4 * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
     def scratch(self, b: Blocking) -> int:
         """Bytes of a chunk's own memory."""
-        channels = min(b.depth, self.in_channels) + min(self.count, b.vectors * b.panels) * self.lanes
+        channels = min(b.depth, self.in_channels) + min(self.count, b.vectors * b.panels) * self.host.lanes
         return 4 * self.filtering.positions * b.tiles * channels
 
     def products(self, tiles: int, vectors: int) -> float:
@@ -95,7 +87,7 @@ class _Work:
         if not vectors:
             return 0
         # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
-        share = vectors_a_cycle(self.lanes)
+        share = self.host.products_a_cycle
         loads = share * (tiles + vectors)
         return max(tiles * vectors, share * 4.5, (tiles + 3.5) * vectors / 2, loads * 0.55) + loads * 0.025
 
@@ -110,24 +102,26 @@ class _Work:
         products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
         total = sums * (self.in_channels / depths * products + CALL_CYCLES * panels)
         total += sums * b.at_once * self.count * (ADD_CYCLES if depths > 1 else SET_CYCLES)
-        in_vectors, share = -(-self.in_channels // self.lanes), self.filtering.positions / 36
+        in_vectors, share = -(-self.in_channels // self.host.lanes), self.filtering.positions / 36
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
-        weights = self.weights
-        if weights + self.scratch(b) > CACHE_BYTES:
-            memory = FETCHED_CYCLES if b.at_once >= FETCH_TILES else MEMORY_CYCLES
-            total += weights * (memory + (blocks - 1) * (STREAM_CYCLES if weights <= SHARED_BYTES else memory))
-        total += weights / self.filtering.weights * blocks * repeats * REPEAT_CYCLES
-        total += max(0, self.scratch(b) - SCRATCH_BYTES) * blocks * groups * depths * SPILL_CYCLES
+        weights, memory = self.weights, self.host.memory
+        if weights + self.scratch(b) > CACHE_SHARE * memory.second_bytes:
+            first = memory.fetched_cycles if b.at_once >= FETCH_TILES else memory.memory_cycles
+            again = memory.stream_cycles if weights <= LAST_SHARE * memory.last_bytes else first
+            total += weights * (first + (blocks - 1) * again)
+        total += weights / self.filtering.weights * blocks * repeats * memory.repeat_cycles
+        spilled = max(0, self.scratch(b) - SCRATCH_SHARE * memory.second_bytes)
+        total += spilled * blocks * groups * depths * memory.spilled_cycles
         chunks = blocks * groups
         total += chunks * CHUNK_CYCLES
         return total * sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
 
 
-def _candidates(work: _Work, registers: int) -> Iterator[Blocking]:
+def _candidates(work: _Work) -> Iterator[Blocking]:
     for vectors in range(1, min(4, work.count) + 1):
         panels = -(-work.count // vectors)
         sizes = sorted({-(-panels // groups) for groups in range(1, min(panels, MOST_GROUPS) + 1)})
-        limit = min(work.tiles, (registers - 1 - vectors) // vectors)
+        limit = min(work.tiles, (work.host.registers - 1 - vectors) // vectors)
         for at_once in range(max(1, limit // 3), limit + 1):
             for depths in (1, 2, 4):
                 depth = -(-work.in_channels // (depths * 16)) * 16
@@ -146,13 +140,13 @@ def choose_blocking(
     host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> Blocking:
     """The blocking that costs least for images of rows × columns."""
-    return _best(host.registers, _work(host, filtering, rows, columns, in_channels, out_channels, batch))[1]
+    return _best(_work(host, filtering, rows, columns, in_channels, out_channels, batch))[1]
 
 
 @lru_cache(maxsize=256)
-def _best(registers: int, work: _Work) -> tuple[float, Blocking]:
+def _best(work: _Work) -> tuple[float, Blocking]:
     smallest = Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32)
-    candidates = list(_candidates(work, registers)) or [smallest]
+    candidates = list(_candidates(work)) or [smallest]
     return min(((work.cost(each), each) for each in candidates), key=lambda pair: pair[0])
 
 
@@ -161,7 +155,7 @@ def _work(
 ) -> _Work:
     tiles = batch * -(-rows // filtering.output_tile) * -(-columns // filtering.output_tile)
     count = len(vectors_of(out_channels, host.lanes))
-    return _Work(tiles, filtering, in_channels, host.lanes, count)
+    return _Work(host, tiles, filtering, in_channels, count)
 
 
 def choose(
@@ -174,16 +168,17 @@ def choose(
     """
     count = len(vectors_of(out_channels, host.lanes))
     products = batch * rows * columns * 9 * in_channels * count * DIRECT
-    direct = _bounded(products, 4 * 9 * in_channels * count * host.lanes)
+    direct = _bounded(host, products, 4 * 9 * in_channels * count * host.lanes)
     best: tuple[float, Filtering | None] = (direct * WORTH, None)
     for output_tile in OFFERED[stride]:
         filtering = Filtering(output_tile, stride)
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
-        cycles = _bounded(_best(host.registers, work)[0], work.weights)
+        cycles = _bounded(host, _best(work)[0], work.weights)
         best = min(best, (cycles, filtering), key=lambda pair: pair[0])
     return best[1]
 
 
-def _bounded(cycles: float, weights: int) -> float:
+def _bounded(host: Host, cycles: float, weights: int) -> float:
     """Cycles of arithmetic, or what it takes to bring so many bytes of weights from memory that all threads share."""
-    return sum(share * threads * max(cycles / threads, weights * BOUND_CYCLES) for threads, share in THREADS)
+    least = weights * host.memory.shared_cycles
+    return sum(share * threads * max(cycles / threads, least) for threads, share in THREADS)

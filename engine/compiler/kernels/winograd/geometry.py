@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, vectors_of, width_of
+from engine.compiler.kernels.kernel import Convolution, Strides, vectors_of, width_of
 from engine.compiler.kernels.winograd.blocking import Blocking
-from engine.compiler.kernels.winograd.stages import LINE_FLOATS, Scratch, spread
+from engine.compiler.kernels.winograd.stages import Scratch, spread
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.errors import CompileError
 from engine.tensor import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Geometry(Kernel):
+class Geometry(Convolution):
     """A 3×3 convolution of stride 1 or 2 and one group, or a dilated one of stride 1.
 
     Dilated by d it is d² convolutions of images of every d-th pixel.
 
     Args:
-        batch, rows, columns: of the output; rows and columns are multiples of the dilation.
-        source: strides of the padded image, of ``extent`` pixels; it begins at the image's first pixel.
-        target: strides of the output.
+        rows, columns: multiples of the dilation.
+        source: of the padded image, of ``extent`` pixels.
         filtering: the stride and the output tile; see choose().
         blocking: how the work falls into chunks and registers; see choose_blocking().
-        lanes: of the vectors, as in Host.
     """
 
-    batch: int
-    rows: int
-    columns: int
     in_channels: int
     out_channels: int
-    source: Strides
-    target: Strides
     filtering: Filtering
     blocking: Blocking
-    lanes: int
     dilation: int = 1
-    epilogue: Epilogue = field(default_factory=Epilogue)
 
     def __post_init__(self) -> None:
         """Check sizes and blocking.
@@ -95,7 +86,11 @@ class Geometry(Kernel):
     @cached_property
     def groups(self) -> list[list[tuple[tuple[int, int], ...]]]:
         """The vectors (lanes, channels) of the output channels by group and panel; the last group may be smaller."""
-        vectors, size, panels = vectors_of(self.out_channels, self.lanes), self.blocking.vectors, self.blocking.panels
+        vectors, size, panels = (
+            vectors_of(self.out_channels, self.host.lanes),
+            self.blocking.vectors,
+            self.blocking.panels,
+        )
         every = [tuple(vectors[k : k + size]) for k in range(0, len(vectors), size)]
         return [every[k : k + panels] for k in range(0, len(every), panels)]
 
@@ -113,7 +108,8 @@ class Geometry(Kernel):
     @property
     def bias_floats(self) -> int:
         """Where the packed weights begin; the bias comes before them."""
-        return LINE_FLOATS * -(-self.width // LINE_FLOATS)
+        line_floats = self.host.memory.line_floats
+        return line_floats * -(-self.width // line_floats)
 
     @property
     def packed_floats(self) -> int:
@@ -128,12 +124,12 @@ class Geometry(Kernel):
     @cached_property
     def scratch(self) -> Scratch:
         """The memory of a chunk."""
-        vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.lanes)
+        vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.host.lanes)
         return Scratch(
             filtering=self.filtering,
             tiles=self.blocking.tiles,
-            pitch=spread(width_of(vectors)),
-            sum_pitch=spread(self.widths[0]),
+            pitch=spread(width_of(vectors), self.host.memory.line_floats),
+            sum_pitch=spread(self.widths[0], self.host.memory.line_floats),
         )
 
     @property

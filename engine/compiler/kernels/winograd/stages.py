@@ -14,8 +14,8 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, constant,
 from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
 from engine.compiler.kernels.winograd.transforms import Filtering
 
+# Channels multiplied in one turn of the innermost loop.
 UNROLL = 4
-LINE_FLOATS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Scratch:
         return self.tiles * self.sum_pitch
 
 
-def spread(floats: int) -> int:
+def spread(floats: int, line_floats: int) -> int:
     """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
-    return LINE_FLOATS * (-(-floats // LINE_FLOATS) | 1)
+    return line_floats * (-(-floats // line_floats) | 1)
 
 
 def emit_input(

@@ -21,17 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.kernel import place, start, width_of
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES
 from engine.compiler.kernels.winograd.geometry import Geometry
-from engine.compiler.kernels.winograd.stages import LINE_FLOATS, UNROLL, emit_input, emit_output, emit_product
+from engine.compiler.kernels.winograd.stages import UNROLL, emit_input, emit_output, emit_product
 from engine.compiler.kernels.winograd.transforms import Run
 
-# Weights that do not stay in the second-level cache are fetched so far ahead, if products leave the time for it.
-FETCHED_FLOATS = 128 * 1024
-FETCH_FLOATS = 3 * 1024
 _POINTER_BYTES = 8
 
 
@@ -53,8 +49,9 @@ class Winograd(Geometry):
     """A 3×3 convolution of one group; its geometry says what it is made of."""
 
     kind = "winograd"
+    sets_alarm = True
 
-    def emit(self, module: Module, host: Host) -> None:
+    def emit(self, module: Module) -> None:
         s, tiles = self.scratch, self.blocking.tiles
         loader, products, storers = self._emit_inner(module)
         f, pointers, index = start(module, self, 4 + len(self.epilogue.operands))
@@ -67,8 +64,8 @@ class Winograd(Geometry):
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
         self._list_addresses(chunk, image, target)
         if self.depths > 1:
-            with f.loop(0, positions * s.sum_step, self.lanes) as each:
-                f.store(constant(0.0, vector(self.lanes)), f.at(chunk.sums, each.index))
+            with f.loop(0, positions * s.sum_step, self.host.lanes) as each:
+                f.store(constant(0.0, vector(self.host.lanes)), f.at(chunk.sums, each.index))
         width = self._of_group(chunk, *self.widths)
         before = f.mul(group, self.widths[0] * self.filtering.weights * self.in_channels)
         stream = f.at(weights, f.add(self.bias_floats, before))
@@ -96,11 +93,14 @@ class Winograd(Geometry):
             self.within(self.source),
             self.extent,
             self.in_channels,
-            self.lanes,
+            self.host.lanes,
         )
         counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
         unroll = max(k for k in range(1, UNROLL + 1) if all(count % k == 0 for count in counts))
-        ahead = FETCH_FLOATS if blocking.at_once >= FETCH_TILES and self.packed_floats > FETCHED_FLOATS else 0
+        memory = self.host.memory
+        # Weights that do not stay in the second-level cache are fetched ahead, if products leave the time for it.
+        is_far = 4 * self.packed_floats > memory.second_bytes // 2
+        ahead = 3 * memory.ahead_bytes // 4 if is_far and blocking.at_once >= FETCH_TILES else 0
         panels = dict.fromkeys(tuple(lanes for lanes, _ in each) for each in (self.groups[0][0], self.groups[-1][-1]))
         products = [
             emit_product(
@@ -204,7 +204,7 @@ class Winograd(Geometry):
                 with f.loop(0, self.blocking.tiles) as tile:
                     pixel = f.at(f.load("ptr", f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES), offset)
                     for a, b in offsets:
-                        for line in range(0, floats, LINE_FLOATS):
+                        for line in range(0, floats, self.host.memory.line_floats):
                             f.prefetch(f.at(pixel, strides.offset(0, a, b) + line), 2)
 
     def _multiply(
@@ -253,7 +253,7 @@ class Winograd(Geometry):
             sums = f.at(chunk.sums, f.mul(tile.index, s.sum_pitch))
 
             def store(number: Index, function: str) -> None:
-                offset = f.mul(number, self.lanes)
+                offset = f.mul(number, self.host.lanes)
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
                 tensors = zip((target, *operands), (self.target, *self.epilogue.operands), strict=True)
                 addresses = [place(f, base, strides, *origin, channel) for base, strides in tensors]

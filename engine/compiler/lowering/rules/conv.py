@@ -8,8 +8,7 @@ from functools import partial
 from itertools import product
 
 from engine.compiler.kernels.convolution.conv import PANEL_SIZES
-from engine.compiler.kernels.kernel import Kernel, Strides
-from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.fusion import Fused, absorb, epilogue
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.conv_kernels import choose_kernel, direct, raw_strides
@@ -79,11 +78,9 @@ def _emit_whole(
     row, column = span
     weight = weight[:, :, row.first : row.first + row.taps, column.first : column.first + column.taps]
     geometry = replace(geometry, kernel=(row.taps, column.taps))
-    kernel: Kernel = choose_kernel(lowering, geometry, weight, source, raw_strides(result), tail, result.shape)
-    packed = constant(kernel.pack(weight, bias))  # type: ignore[attr-defined]
+    kernel = choose_kernel(lowering, geometry, weight, source, raw_strides(result), tail, result.shape)
+    packed = constant(kernel.pack(weight, bias))
     pointers = [_first_tap(x, source, row, column), pointer(packed), pointer(y), *operands]
-    if isinstance(kernel, Winograd):
-        pointers.append(lowering.raise_alarm())
     traffic = x.phantom.nbytes + y.phantom.nbytes + packed.phantom.nbytes
     lowering.emit(kernel, pointers, fused.operators, traffic + sum(view.phantom.nbytes for view in fused.views))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.kernel import Convolution, Epilogue, Strides
 from engine.compiler.kernels.winograd.blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
@@ -25,7 +25,7 @@ def choose_kernel(
     target: Strides,
     epilogue: Epilogue,
     shape: tuple[int, int, int, int],
-) -> Kernel:
+) -> Convolution:
     """The kernel that computes an output of this shape fastest.
 
     Args:
@@ -47,7 +47,7 @@ def choose_kernel(
             tile=choose_depthwise_tile(
                 lowering.host, rows, columns, geometry.kernel, geometry.stride, geometry.dilation
             ),
-            lanes=lowering.host.lanes,
+            host=lowering.host,
             epilogue=epilogue,
         )
     filtering = _filtering(lowering, geometry, weight, shape)
@@ -64,7 +64,7 @@ def choose_kernel(
             filtering=filtering,
             blocking=choose_blocking(lowering.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
             dilation=geometry.dilation[0],
-            lanes=lowering.host.lanes,
+            host=lowering.host,
             epilogue=epilogue,
         )
     is_pointwise = geometry.kernel == (1, 1) and geometry.stride == (1, 1)
@@ -141,7 +141,7 @@ def direct(
         source=source,
         target=target,
         tile=choose_tile(lowering.host, rows, columns, out_channels, taps, sizes),
-        lanes=lowering.host.lanes,
+        host=lowering.host,
         epilogue=epilogue,
         packed_kernel=(weight.shape[2], weight.shape[3]),
         first_tap=first_tap,

@@ -26,7 +26,7 @@ def lower_map(lowering: Lowering, op: RuntimeOperator) -> None:
     is_image = first is not None and len(shape) in (3, 4) and first.is_channels_last and not first.is_row_major
     target = lowering.place(fused.operand, is_image or (first is None and lowering.is_image(fused.operand)))
     tree = _shifted(fused.tree)
-    kernel = make_map(shape, target.strides, [view.strides for view in spread], tree, lowering.host.lanes)
+    kernel = make_map(shape, target.strides, [view.strides for view in spread], tree, lowering.host)
     pointers = [pointer(target), *(pointer(view) for view in spread)]
     traffic = target.phantom.nbytes + sum(view.phantom.nbytes for view in fused.views)
     lowering.emit(kernel, pointers, fused.operators, traffic)

@@ -66,7 +66,7 @@ def _emit(
         is_centred=is_centred,
         has_weight=scales[0] is not None,
         has_bias=scales[1] is not None,
-        lanes=lowering.host.lanes,
+        host=lowering.host,
         epilogue=tail,
     )
     packed = [pointer(constant(scale.reshape(-1))) for scale in scales if scale is not None]

@@ -97,7 +97,7 @@ def _emit(
         divisor=divisor,
         source=dense_strides(image),
         target=dense_strides(result),
-        lanes=lowering.host.lanes,
+        host=lowering.host,
         epilogue=tail,
     )
     traffic = x.phantom.nbytes + target.phantom.nbytes

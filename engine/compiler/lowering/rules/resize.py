@@ -71,7 +71,7 @@ def _emit_resize(lowering: Lowering, op: RuntimeOperator, x: View, down: Taps, a
         is_weighted=is_weighted,
         source=dense_strides(x),
         target=dense_strides(target),
-        lanes=lowering.host.lanes,
+        host=lowering.host,
         epilogue=tail,
     )
     table = constant(kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in (down, across))))

@@ -53,7 +53,7 @@ def lower_softmax(lowering: Lowering, op: RuntimeOperator) -> None:
         source=source.strides[0],
         target=result.strides[0],
         is_logarithm=isinstance(layer, softmax.LogSoftmax),
-        lanes=lowering.host.lanes,
+        host=lowering.host,
     )
     lowering.emit(kernel, [pointer(source), pointer(result)], [op.name], 2 * x.phantom.nbytes)
     if not is_direct:
@@ -116,7 +116,7 @@ def lower_reduction(lowering: Lowering, op: RuntimeOperator) -> None:
         columns=rows.shape[1],
         source=rows.strides[0],
         target=flat.strides[0],
-        lanes=lowering.host.lanes,
+        host=lowering.host,
     )
     lowering.emit(kernel, [pointer(rows), pointer(flat)], [op.name], x.phantom.nbytes + 4 * (spec.size or 0))
     lowering.define(op.outputs[0], target)
@@ -159,7 +159,7 @@ def emit_global_average(lowering: Lowering, op: RuntimeOperator, x: View) -> Non
         channels=channels,
         source=dense_strides(image),
         target=dense_strides(result),
-        lanes=lowering.host.lanes,
+        host=lowering.host,
         epilogue=tail,
     )
     traffic = x.phantom.nbytes + target.phantom.nbytes

@@ -11,6 +11,7 @@ import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly import memory
 from engine.compiler.assembly.memory import MemoryPlan, plan_memory
+from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.border import Border
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
@@ -18,7 +19,7 @@ from engine.options import Options
 from engine.tensor import Array
 from tests.engine.graph.build import INPUT, built, conv, op
 
-CODE = Border(batch=1, rows=3, columns=3, pitch=1, border=(1, 1, 1, 1), lanes=1)
+CODE = Border(batch=1, rows=3, columns=3, pitch=1, border=(1, 1, 1, 1), host=describe("sse"))
 KINDS = [
     lambda: row_major((7,), np.dtype(np.float32)),
     lambda: row_major((40,), np.dtype(np.float32)),

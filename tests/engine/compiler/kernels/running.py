@@ -28,7 +28,7 @@ def run(
     """
     host = describe(level)
     module = Module()
-    kernel.emit(module, host)
+    kernel.emit(module)
     code = Code([assemble(str(module), host)], host)
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address(kernel.name))
     offsets = [*skipped, *[0] * (len(arguments) - len(skipped))]

@@ -15,7 +15,7 @@ from tests.engine.compiler.kernels.running import LEVELS, run
 def border(level: str, shape: tuple[int, int, int], pitch: int, sides: tuple[int, int, int, int]) -> Border:
     """The kernel for (batch, rows, columns) with the border."""
     n, rows, columns = shape
-    return Border(batch=n, rows=rows, columns=columns, pitch=pitch, border=sides, lanes=describe(level).lanes)
+    return Border(batch=n, rows=rows, columns=columns, pitch=pitch, border=sides, host=describe(level))
 
 
 def images(code: Border) -> tuple[Array, Array]:
@@ -52,7 +52,7 @@ def test_a_large_border_is_cleared_in_parts() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_kernel_clears_the_border_beside_its_own_work(level: str) -> None:
     inner, outer = border(level, (1, 7, 6), 5, (1, 1, 1, 1)), border(level, (3, 4, 6), 20, (0, 1, 1, 0))
-    both = Bordered(inner=inner, border=outer, arguments=1)
+    both = Bordered(host=outer.host, inner=inner, border=outer, arguments=1)
     assert (both.reported_kind, both.chunks) == ("border", inner.chunks + outer.chunks)
     (first, first_wanted), (second, second_wanted) = images(inner), images(outer)
     run(both, level, [first, second])

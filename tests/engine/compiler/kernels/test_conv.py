@@ -70,7 +70,7 @@ def check(
         source=Strides(height * width * pitch, width * pitch, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, out_channels // groups, taps),
-        lanes=host.lanes,
+        host=host,
         epilogue=Epilogue(apply("add", apply(tail, Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
     )
     # The last pixel's gap is cut off: the image ends with its last channel.

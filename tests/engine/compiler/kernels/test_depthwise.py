@@ -64,7 +64,7 @@ def check(
         source=Strides(height * width * pitch, width * pitch, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, kernel, stride, dilation),
-        lanes=host.lanes,
+        host=host,
         epilogue=Epilogue(apply("add", apply("relu", Operand(0)), Operand(1)), (out,)) if epilogue else Epilogue(),
         **options,
     )

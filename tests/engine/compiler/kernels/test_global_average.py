@@ -28,7 +28,7 @@ def test_means_of_any_image(level: str, shape: tuple[int, int, int, int], gap: i
         channels=channels,
         source=Strides(rows * columns * pitch, columns * pitch, pitch),
         target=Strides(channels, 0, 0),
-        lanes=describe(level).lanes,
+        host=describe(level),
         epilogue=Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, 0, 0),)),
     )
     image = guarded_array(pixels.reshape(-1)[: pixels.size - gap])

@@ -41,7 +41,7 @@ def check(
     tail = Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, columns, 0, 1),)) if residual else Epilogue()
     kernel = LayerNorm(
         rows=count, columns=columns, source=columns + gaps[0], target=columns + gaps[1], eps=eps,
-        is_centred=is_centred, has_weight=scales[0], has_bias=scales[1], lanes=describe(level).lanes, epilogue=tail,
+        is_centred=is_centred, has_weight=scales[0], has_bias=scales[1], host=describe(level), epilogue=tail,
     )  # fmt: skip
     spread = np.full((count, columns + gaps[0]), 9, np.float32)
     spread[:, :columns] = rows
@@ -98,9 +98,7 @@ def test_a_row_that_begins_with_an_outlier_keeps_the_digits_of_the_others(level:
 def test_what_is_not_finite_spoils_its_row_alone(number: float, columns: int) -> None:
     rows = RANDOM.standard_normal((3, columns)).astype(np.float32)
     rows[1, columns // 2] = number
-    kernel = LayerNorm(
-        rows=3, columns=columns, source=columns, target=columns, eps=1e-5, lanes=describe(LEVELS[0]).lanes
-    )
+    kernel = LayerNorm(rows=3, columns=columns, source=columns, target=columns, eps=1e-5, host=describe(LEVELS[0]))
     target = np.zeros_like(rows)
     run(kernel, LEVELS[0], [rows, target])
     assert np.isnan(target[1]).all()

@@ -32,7 +32,7 @@ def laid_out(shape: Sequence[int], order: Sequence[int], seed: int) -> Array:
 
 def check(level: str, shape: tuple[int, ...], target: Array, a: Array, b: Array) -> None:
     wide_a, wide_b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
-    kernel = make_map(shape, strides(target), [strides(wide_a), strides(wide_b)], SUM, describe(level).lanes)
+    kernel = make_map(shape, strides(target), [strides(wide_a), strides(wide_b)], SUM, describe(level))
     run(kernel, level, [target, a, b])
     np.testing.assert_allclose(target, 2 * wide_a + wide_b, rtol=1e-6, atol=1e-6)
 
@@ -86,6 +86,6 @@ def test_random_views_agree_with_numpy(sizes: list[int], seed: int) -> None:
     target, a, b = views
     wide_a, wide_b = np.broadcast_to(a[flipped], shape), np.broadcast_to(b, shape)
     level = LEVELS[seed % len(LEVELS)]
-    kernel = make_map(shape, strides(target), [strides(wide_a), strides(wide_b)], SUM, describe(level).lanes)
+    kernel = make_map(shape, strides(target), [strides(wide_a), strides(wide_b)], SUM, describe(level))
     run(kernel, level, [target, a[flipped], b])
     np.testing.assert_allclose(target, 2 * wide_a + wide_b, rtol=1e-6, atol=1e-6)

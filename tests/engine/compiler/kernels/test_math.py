@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.expr import Number, Operand, apply
@@ -166,15 +166,16 @@ def rows(table: tuple[Row, ...]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("row", table, ids=lambda row: row.id)
 
 
-def kernel_of(row: Row, length: int, lanes: int) -> Map:
+def kernel_of(row: Row, length: int, host: Host) -> Map:
     operands = [Operand(k) for k in range(row.operands)]
     tree = apply(row.name, *operands, *map(Number, row.constants))
-    return make_map((length,), (1,), [(1,)] * row.operands, tree, lanes)
+    return make_map((length,), (1,), [(1,)] * row.operands, tree, host)
 
 
 def computed(row: Row, level: str, operands: tuple[Array, ...], lanes: int | None = None) -> Array:
     result = np.empty_like(operands[0])
-    kernel = kernel_of(row, result.size, lanes or describe(level).lanes)
+    host = describe(level)
+    kernel = kernel_of(row, result.size, replace(host, lanes=lanes or host.lanes))
     run(kernel, level, [result, *operands])
     return result
 
@@ -313,10 +314,11 @@ def test_large_angles_give_a_sine(name: str, level: str) -> None:
 @pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
 @rows(ROWS)
 def test_nothing_outside_is_called(row: Row, level: str) -> None:
-    for lanes in (1, 4, describe(level).lanes):
+    host = describe(level)
+    for lanes in (1, 4, host.lanes):
         module = Module()
-        kernel_of(row, 1003, lanes).emit(module, describe(level))
-        assert undefined_symbols(assemble(str(module), describe(level))) == []
+        kernel_of(row, 1003, replace(host, lanes=lanes)).emit(module)
+        assert undefined_symbols(assemble(str(module), host)) == []
 
 
 def undefined_symbols(code: bytes) -> list[str]:

@@ -61,7 +61,7 @@ def check(level: str, layer: Any, image: Array, **options: Any) -> None:
         **axes(layer, image, wanted.shape),
         source=strides(image.shape),
         target=strides(wanted.shape),
-        lanes=describe(level).lanes,
+        host=describe(level),
         **options,
     )
     result = guarded_array(np.full(wanted.shape, 7, np.float32))
@@ -175,7 +175,7 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
         across=Axis(size=6, count=3, kernel=2, stride=2),
         source=strides(pixels.shape),
         target=strides(other.shape),
-        lanes=describe(level).lanes,
+        host=describe(level),
         epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (strides(other.shape),)),
     )
     result = guarded_array(np.zeros_like(other))

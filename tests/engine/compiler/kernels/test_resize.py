@@ -50,7 +50,7 @@ def check(
         is_weighted=taps[0].weights is not None,
         source=Strides(h * w * pitch, w * pitch, pitch),
         target=out,
-        lanes=describe(level).lanes,
+        host=describe(level),
         **options,
     )
     table = kernel.pack(*((each.indices, each.weights) for each in taps))

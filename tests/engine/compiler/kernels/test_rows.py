@@ -31,7 +31,7 @@ def reduced(level: str, mode: Any, rows: Array, gap: int = 0, epilogue: Epilogue
         columns=columns,
         source=columns + gap,
         target=2,
-        lanes=describe(level).lanes,
+        host=describe(level),
         epilogue=epilogue or Epilogue(),
     )
     run(kernel, level, [source, target, *([guarded_array(rows[:, 0])] if epilogue else [])])

@@ -25,7 +25,7 @@ def computed(level: str, rows: Array, is_logarithm: bool, gaps: tuple[int, int] 
         source=columns + gaps[0],
         target=columns + gaps[1],
         is_logarithm=is_logarithm,
-        lanes=describe(level).lanes,
+        host=describe(level),
     )
     spread = np.full((count, columns + gaps[0]), 9, np.float32)
     spread[:, :columns] = rows
@@ -83,7 +83,7 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
         columns=37,
         source=37,
         target=37,
-        lanes=describe(level).lanes,
+        host=describe(level),
         epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (Strides(0, 37, 0),)),
     )
     target = guarded_array(np.zeros_like(rows))

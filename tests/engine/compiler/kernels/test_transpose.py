@@ -45,7 +45,7 @@ def check(level: str, rows: int, columns: int, repeats: tuple[int, ...] = (), ga
         columns=columns,
         source_row=source_row,
         target_column=target_column,
-        lanes=describe(level).lanes,
+        host=describe(level),
     )
     run(kernel, level, [source, target])
     np.testing.assert_array_equal(target.view(np.uint32), wanted)

@@ -70,7 +70,7 @@ def check(
         blocking=blocking
         or choose_blocking(host, filtering, rows // dilation, columns // dilation, count, wanted, n * dilation**2),
         dilation=dilation,
-        lanes=host.lanes,
+        host=host,
         epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
     )
     # The gap after the last pixel is cut off: image and target end with their last channel.
@@ -193,7 +193,7 @@ def test_the_order_of_chunks_changes_no_bit(filtering: Filtering) -> None:
         target=Strides(0, columns * channels, channels),
         filtering=filtering,
         blocking=Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=channels),
-        lanes=describe(level).lanes,
+        host=describe(level),
     )
     packed = code.pack(random.standard_normal((channels, channels, 3, 3), np.float32), None)
     results = [np.empty((rows, columns, channels), np.float32) for _ in range(2)]
@@ -224,7 +224,7 @@ def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
         target=Strides(0, columns * channels, channels),
         filtering=FOUR,
         blocking=choose_blocking(host, FOUR, rows, columns, channels, channels, 1),
-        lanes=host.lanes,
+        host=host,
     )
     packed = code.pack(3 * random.standard_normal((channels, channels, 3, 3), np.float32), None)
     alarm = np.zeros(1, np.int32)

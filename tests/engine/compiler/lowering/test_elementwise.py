@@ -69,7 +69,7 @@ def evaluated(lowered: Lowered, inputs: list[object], shape: tuple[int, ...], le
     strides = [tuple(stride // 4 for stride in np.broadcast_to(each, shape).strides) for each in arrays]
     result = np.empty(shape, np.float32)
     own = tuple(stride // 4 for stride in result.strides)
-    kernel = make_map(shape, own, strides, lowered.tree, describe(level).lanes)
+    kernel = make_map(shape, own, strides, lowered.tree, describe(level))
     run(kernel, level, [result, *arrays])
     return result
 
