@@ -22,7 +22,7 @@ from engine.compiler.lowering.rules import rearrange
 from engine.compiler.lowering.rules.registry import RULES, SPATIAL_RANKS
 from engine.compiler.lowering.terms import registry as terms
 from engine.layers.creation.container import Constant
-from engine.layers.definition.kinds import describe as describe_kind
+from engine.layers.definition.hints import describe as describe_hint
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.signature import REQUIRED, Signature
 
@@ -129,7 +129,7 @@ def _operands(signature: Signature) -> str:
 def _parameters(signature: Signature) -> str:
     fields = {each.name: each for each in dataclasses.fields(signature.layer)}
     free = [
-        _named(name, f" {describe_kind(kind)}", _default(fields[name]))
+        _named(name, f" {describe_hint(kind)}", _default(fields[name]))
         for name, kind in signature.fields.items()
         if name not in signature.presets
     ]

@@ -70,7 +70,7 @@ def _vector(items: Sequence[object], tensors: Sequence[object]) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elementwise:
+class ElementwiseFunction:
     """A function computed element by element.
 
     Args:
@@ -119,8 +119,8 @@ class Elementwise:
             dtype = self.result_dtype(self.working_dtype(*args))
             return TensorSpec(broadcast_shapes(*[getattr(arg, "shape", ()) for arg in args]), dtype)
         if any(arg is UNKNOWN or isinstance(arg, Category) for arg in args):
-            kind = self._number_category(*args)
-            return _FLOATING if self.is_magnitude and kind is _COMPLEX else kind
+            found = self._number_category(*args)
+            return _FLOATING if self.is_magnitude and found is _COMPLEX else found
         return self._number(*args)
 
     def working_dtype(self, *args: object) -> DType:
@@ -160,26 +160,26 @@ class Elementwise:
 
     def _number_category(self, *args: object) -> Category:
         """What Python numbers are computed as: True and False count as 1 and 0 except among themselves in logic."""
-        kind = highest(map(category, args))
-        if self.is_floating and kind is not _COMPLEX:
-            kind = _FLOATING
-        if kind is _BOOL and _FLOATING in self.accepts:
-            kind = _INTEGER
-        if kind not in self.accepts:
-            raise self._refusal(f"{kind.name.lower()} numbers")
-        return kind
+        found = highest(map(category, args))
+        if self.is_floating and found is not _COMPLEX:
+            found = _FLOATING
+        if found is _BOOL and _FLOATING in self.accepts:
+            found = _INTEGER
+        if found not in self.accepts:
+            raise self._refusal(f"{found.name.lower()} numbers")
+        return found
 
     def _refusal(self, found: str) -> ExpressionError:
-        names = ", ".join(kind.name.lower() for kind in Category if kind in self.accepts)
+        names = ", ".join(each.name.lower() for each in Category if each in self.accepts)
         return ExpressionError(f"{self.name} is not defined for this dtype", found=found, expected=names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Power(Elementwise):
+class Power(ElementwiseFunction):
     """base ** exponent, where a Python number as the exponent has rules of its own."""
 
     def working_dtype(self, *args: object) -> DType:
-        dtype = Elementwise.working_dtype(self, *args)
+        dtype = ElementwiseFunction.working_dtype(self, *args)
         exponent = args[1]
         if isinstance(exponent, int) and exponent < 0 and dtype_category(dtype) is _INTEGER:
             raise ExpressionError("integers have no negative powers", found=exponent, expected="0 or more")
@@ -192,28 +192,28 @@ class Power(Elementwise):
         return np.asarray(compute(*operands))
 
     def _number_category(self, *args: object) -> Category:
-        kind = Elementwise._number_category(self, *args)
+        found = ElementwiseFunction._number_category(self, *args)
         exponent = args[1]
-        return _FLOATING if kind is _INTEGER and isinstance(exponent, int) and exponent < 0 else kind
+        return _FLOATING if found is _INTEGER and isinstance(exponent, int) and exponent < 0 else found
 
 
-def _unary(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> Elementwise:
-    return Elementwise(name=name, arity=(1,), compute=compute, accepts=accepts)
+def _unary(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> ElementwiseFunction:
+    return ElementwiseFunction(name=name, arity=(1,), compute=compute, accepts=accepts)
 
 
-def _floating(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> Elementwise:
-    return Elementwise(name=name, arity=(1,), compute=compute, accepts=accepts, is_floating=True)
+def _floating(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> ElementwiseFunction:
+    return ElementwiseFunction(name=name, arity=(1,), compute=compute, accepts=accepts, is_floating=True)
 
 
-def _binary(name: str, compute: Callable[[Array, Array], Array], accepts: frozenset[Category]) -> Elementwise:
-    return Elementwise(name=name, arity=(2,), compute=compute, accepts=accepts)
+def _binary(name: str, compute: Callable[[Array, Array], Array], accepts: frozenset[Category]) -> ElementwiseFunction:
+    return ElementwiseFunction(name=name, arity=(2,), compute=compute, accepts=accepts)
 
 
-_ROWS: Final[tuple[Elementwise, ...]] = (
-    Elementwise(name="abs", arity=(1,), compute=np.abs, accepts=_NUMBERS, is_magnitude=True),
+_ROWS: Final[tuple[ElementwiseFunction, ...]] = (
+    ElementwiseFunction(name="abs", arity=(1,), compute=np.abs, accepts=_NUMBERS, is_magnitude=True),
     _unary("neg", np.negative, _NUMBERS),
     _unary("sign", arrays.sign, _REAL),
-    Elementwise(name="square", arity=(1,), compute=np.square, counts_bools=True),
+    ElementwiseFunction(name="square", arity=(1,), compute=np.square, counts_bools=True),
     _unary("ceil", arrays.keeping_integers(np.ceil), _REAL_NUMBERS),
     _unary("floor", arrays.keeping_integers(np.floor), _REAL_NUMBERS),
     _unary("round", arrays.keeping_integers(np.rint), _REAL_NUMBERS),
@@ -240,16 +240,16 @@ _ROWS: Final[tuple[Elementwise, ...]] = (
     _floating("acosh", np.arccosh),
     _floating("atanh", np.arctanh),
     _binary("add", np.add, _ALL),
-    Elementwise(name="sub", arity=(2,), compute=np.subtract, accepts=_NUMBERS, takes_bools=False),
-    Elementwise(name="mul", arity=(2,), compute=np.multiply, keeps_numbers=True),
-    Elementwise(name="div", arity=(2,), compute=np.true_divide, is_floating=True, keeps_numbers=True),
-    Elementwise(
+    ElementwiseFunction(name="sub", arity=(2,), compute=np.subtract, accepts=_NUMBERS, takes_bools=False),
+    ElementwiseFunction(name="mul", arity=(2,), compute=np.multiply, keeps_numbers=True),
+    ElementwiseFunction(name="div", arity=(2,), compute=np.true_divide, is_floating=True, keeps_numbers=True),
+    ElementwiseFunction(
         name="floor_divide", arity=(2,), compute=arrays.floor_divide, accepts=_REAL_NUMBERS, keeps_numbers=True
     ),
     _binary("remainder", arrays.remainder, _REAL_NUMBERS),
     _binary("fmod", arrays.fmod, _REAL_NUMBERS),
     Power(name="pow", arity=(2,), compute=arrays.power, accepts=_NUMBERS),
-    Elementwise(name="atan2", arity=(2,), compute=np.arctan2, accepts=_REAL, is_floating=True),
+    ElementwiseFunction(name="atan2", arity=(2,), compute=np.arctan2, accepts=_REAL, is_floating=True),
     _binary("logaddexp", arrays.logaddexp, frozenset({_FLOATING, _COMPLEX})),
     _binary("max", np.maximum, _REAL),
     _binary("min", np.minimum, _REAL),
@@ -262,5 +262,5 @@ _ROWS: Final[tuple[Elementwise, ...]] = (
     _binary("rshift", np.right_shift, frozenset({_INTEGER})),
 )
 
-ELEMENTWISE: Final[dict[str, Elementwise]] = {row.name: row for row in _ROWS}
+ELEMENTWISE: Final[dict[str, ElementwiseFunction]] = {row.name: row for row in _ROWS}
 """Every elementwise function by name."""

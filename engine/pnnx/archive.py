@@ -191,9 +191,9 @@ def _widen(extra: bytes, size: int, packed: int, header: int = 0, disk: int = 0)
 def _zip64_block(extra: bytes) -> bytes:
     at = 0
     while at + EXTRA.size <= len(extra):
-        kind, length = EXTRA.unpack_from(extra, at)
+        id, length = EXTRA.unpack_from(extra, at)
         at += EXTRA.size
-        if kind == records.ZIP64_ID:
+        if id == records.ZIP64_ID:
             return extra[at : at + length]
         at += length
     return b""

@@ -59,15 +59,15 @@ def parse_line(text: str) -> Line:
     words = _WORD.findall(text)
     if len(words) < 4:
         raise ParamSyntaxError("too few words", found=quoted(text), expected="type, name and two counts")
-    kind, n_in, n_out = _OLD_TYPES.get(words[0], words[0]), _parse_count(words[2]), _parse_count(words[3])
-    _check_arity(kind, n_in, n_out)
+    type, n_in, n_out = _OLD_TYPES.get(words[0], words[0]), _parse_count(words[2]), _parse_count(words[3])
+    _check_arity(type, n_in, n_out)
     operands = words[4 : 4 + n_in + n_out]
     _check_operands(operands, n_in + n_out)
     entries = _sort_entries(words[4 + n_in + n_out :])
     inputs = tuple(operands[:n_in])
     _check_on_line(entries["#"], set(operands))
     return Line(
-        type=kind,
+        type=type,
         name=words[1],
         inputs=inputs,
         outputs=tuple(operands[n_in:]),
@@ -84,11 +84,11 @@ def _parse_count(word: str) -> int:
     return int(word)
 
 
-def _check_arity(kind: str, n_in: int, n_out: int) -> None:
-    arity = _ARITY.get(kind, (n_in, n_out))
+def _check_arity(type: str, n_in: int, n_out: int) -> None:
+    arity = _ARITY.get(type, (n_in, n_out))
     if arity != (n_in, n_out):
         found, expected = (f"{i} inputs and {o} outputs" for i, o in ((n_in, n_out), arity))
-        raise ParamSyntaxError(f"wrong operand counts of {kind}", found=found, expected=expected)
+        raise ParamSyntaxError(f"wrong operand counts of {type}", found=found, expected=expected)
 
 
 def _check_operands(operands: Sequence[str], expected: int) -> None:

@@ -10,7 +10,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import matmul
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product

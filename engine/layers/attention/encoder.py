@@ -16,7 +16,7 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.activation import GELU
 from engine.layers.linear.linear import apply_linear
 from engine.layers.normalisation.layer_norm import LayerNorm
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.bounds import at_least
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast

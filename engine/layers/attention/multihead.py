@@ -19,7 +19,7 @@ from engine.layers.attention.multihead_operands import (
 )
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category, promote_types
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.operands.axis import may_equal, may_match
+from engine.layers.operands.axes import may_equal, may_match
 from engine.promotion import Category, dtype_category
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 

@@ -13,7 +13,7 @@ from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.window import Window, counts, windows
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.layers.vision.sampling import sample_linear

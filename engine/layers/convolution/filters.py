@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.spatial import NUMERIC, Operand, check_rank, spread, tensor
 from engine.promotion import Category, cast, dtype_category, promote_types
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape

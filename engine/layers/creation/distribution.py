@@ -12,9 +12,8 @@ from engine.layers.creation.randomness import check_interval, generator
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.elementwise import Elementwise
-from engine.layers.operands.axes import replaced, sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.elementwise.base import Elementwise
+from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes, cast

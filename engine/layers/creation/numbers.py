@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from engine.errors import ParameterError
 from engine.layers.definition.parameter import coerce
 from engine.layers.definition.signature import Signature
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.tensor import Array, Dim, Shape, format_shape
 
 
@@ -61,8 +61,8 @@ def _check_shape(name: str, found: Shape, sizes: Sequence[str], params: Mapping[
         )
 
 
-def _coerced(name: str, value: object, kind: Any) -> Any:
+def _coerced(name: str, value: object, hint: Any) -> Any:
     try:
-        return coerce(value, kind)
+        return coerce(value, hint)
     except ParameterError as error:
         raise error.at(f"parameter '{name}'") from None

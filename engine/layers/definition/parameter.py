@@ -1,4 +1,4 @@
-"""Parameters by their declared kind: from what the file or a run says to what a layer's field expects.
+"""Parameters by their declared types: from what the file or a run says to what a layer's field expects.
 
 The file's numbers are loosely typed (``alpha=1`` for a float, ``stride=2`` for a pair), and a parameter may
 also arrive as an operand at run time, as a 0-dim array or a list.
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from engine.errors import ParameterError
-from engine.layers.definition import kinds
+from engine.layers.definition import hints
 from engine.limits import INT_RANGE, MAX_ITEMS
 
 type_hints = typing.get_type_hints
@@ -26,7 +26,7 @@ _field_hints: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
 def field_hints(declared: type) -> dict[str, Any]:
-    """The declared kind of every field of a dataclass, in their order.
+    """The declared type of every field of a dataclass, in their order.
 
     Each class of the tree is read once, whatever inherits from it, and class variables not at all: all operators
     declare theirs when the package is imported, and evaluating annotations would be most of that.
@@ -34,11 +34,11 @@ def field_hints(declared: type) -> dict[str, Any]:
     Raises:
         NameError, and whatever else evaluating an annotation raises.
     """
-    kinds_of: dict[str, Any] = {}
+    hints_of: dict[str, Any] = {}
     for base in reversed(declared.__mro__):
         if dataclasses.is_dataclass(base):
-            kinds_of |= _own_hints(base)
-    return {each.name: kinds_of[each.name] for each in dataclasses.fields(declared)}
+            hints_of |= _own_hints(base)
+    return {each.name: hints_of[each.name] for each in dataclasses.fields(declared)}
 
 
 def _own_hints(declared: type) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _own_hints(declared: type) -> dict[str, Any]:
     known = _field_hints.get(declared)
     if known is None:
         names = {each.name for each in dataclasses.fields(declared)}
-        own = {name: kind for name, kind in inspect.get_annotations(declared).items() if name in names}
+        own = {name: hint for name, hint in inspect.get_annotations(declared).items() if name in names}
         scope = vars(sys.modules[declared.__module__]) if declared.__module__ in sys.modules else {}
         holder = types.SimpleNamespace(__annotations__=own)
         known = _field_hints[declared] = typing.get_type_hints(holder, scope, dict(vars(declared)))
@@ -54,27 +54,27 @@ def _own_hints(declared: type) -> dict[str, Any]:
 
 
 def coerce(value: object, hint: Any) -> Any:
-    """``value`` as the kind a field declares.
+    """``value`` as the type a field declares.
 
     Raises:
-        ParameterError: when it is not of that kind; names found and expected.
+        ParameterError: when it is not of that type; names found and expected.
     """
     plain = _plain(value)
-    if _is_single(value) and not any(kinds.is_list(option) for option in kinds.options(hint)):
+    if _is_single(value) and not any(hints.is_list(option) for option in hints.options(hint)):
         plain = value.item()  # type: ignore[attr-defined]  # an array
     check_number(plain)
     if hint is Any:
         return plain
-    options = kinds.options(hint)
+    options = hints.options(hint)
     if plain is None and type(None) in options:
         return None
     if type(plain) in options:  # an int stays an int where a float would also do
         return plain
     for option in options:
-        accepted, result = kinds.accept(plain, option)
+        accepted, result = hints.accept(plain, option)
         if accepted:
             return result
-    raise ParameterError("wrong kind of value", found=_show(plain), expected=kinds.describe(hint))
+    raise ParameterError("wrong kind of value", found=_show(plain), expected=hints.describe(hint))
 
 
 def check_number(value: object) -> None:
@@ -105,31 +105,31 @@ def check_rate(p: object) -> None:
 
 def holds_list(hint: Any) -> bool:
     """Whether a parameter declared so may be a list."""
-    return any(kinds.is_list(option) for option in kinds.options(hint))
+    return any(hints.is_list(option) for option in hints.options(hint))
 
 
-def is_tensor_kind(hint: Any) -> bool:
+def is_tensor_hint(hint: Any) -> bool:
     """Whether what is declared so can only be a tensor, or a list of tensors."""
-    options = [option for option in kinds.options(hint) if option is not type(None)]
+    options = [option for option in hints.options(hint) if option is not type(None)]
     return bool(options) and all(_is_tensor(option) for option in options)
 
 
-def is_single_kind(hint: Any) -> bool:
+def is_single_hint(hint: Any) -> bool:
     """Whether what is declared so is one number or one tensor, no list and no text."""
-    options = [option for option in kinds.options(hint) if option is not type(None)]
+    options = [option for option in hints.options(hint) if option is not type(None)]
     return bool(options) and all(option in (bool, int, float, complex) or _is_array(option) for option in options)
 
 
-def _is_array(kind: Any) -> bool:
-    kind = typing.get_origin(kind) or kind
-    return isinstance(kind, type) and issubclass(kind, np.ndarray)
+def _is_array(hint: Any) -> bool:
+    hint = typing.get_origin(hint) or hint
+    return isinstance(hint, type) and issubclass(hint, np.ndarray)
 
 
-def _is_tensor(kind: Any) -> bool:
-    origin = typing.get_origin(kind)
+def _is_tensor(hint: Any) -> bool:
+    origin = typing.get_origin(hint)
     if origin in (list, tuple, Sequence):
-        return all(item is Ellipsis or is_tensor_kind(item) for item in typing.get_args(kind))
-    return _is_array(kind)
+        return all(item is Ellipsis or is_tensor_hint(item) for item in typing.get_args(hint))
+    return _is_array(hint)
 
 
 def _plain(value: object) -> object:

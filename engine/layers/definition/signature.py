@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from engine.errors import ParameterError
-from engine.layers.definition.kinds import describe, is_kind
+from engine.layers.definition.hints import describe, is_readable
 from engine.layers.definition.layer import Annotations, Layer
-from engine.layers.definition.parameter import field_hints, is_single_kind, is_tensor_kind, type_hints
+from engine.layers.definition.parameter import field_hints, is_single_hint, is_tensor_hint, type_hints
 
 LayerClass: TypeAlias = type[Layer]
 REQUIRED = inspect.Parameter.empty
@@ -73,7 +73,7 @@ class Signature:
         except Exception as exc:  # an annotation that names what its module lacks, a forward without a signature
             found = f"{type(exc).__name__}: {exc}"
             raise ParameterError(f"the declarations of {name} cannot be read", where=self.type, found=found) from exc
-        wrong = [field for field in self.fields if not is_kind(declared[field])]
+        wrong = [field for field in self.fields if not is_readable(declared[field])]
         if wrong:
             expected = "bool, int, float, complex, str, a dtype, lists of those, a Literal, None, or Any"
             found = f"{wrong[0]}: {describe(declared[wrong[0]])}"
@@ -104,11 +104,11 @@ class Signature:
     def tensors(self) -> frozenset[str]:
         """Named arguments of forward that take nothing but tensors, or lists of tensors."""
         hints = self._forward_hints
-        return frozenset(name for name in self.operands if name in hints and is_tensor_kind(hints[name]))
+        return frozenset(name for name in self.operands if name in hints and is_tensor_hint(hints[name]))
 
     def takes_number(self, name: str) -> bool:
         """Whether a literal for an argument of forward can only be a number: it is one, or a tensor."""
-        return name in self._forward_hints and is_single_kind(self._forward_hints[name])
+        return name in self._forward_hints and is_single_hint(self._forward_hints[name])
 
     def is_optional(self, name: str) -> bool:
         """Whether an argument of forward may be None."""
@@ -118,7 +118,7 @@ class Signature:
     def takes_only_tensors(self) -> bool:
         """Whether all of the any number of operands are tensors, or lists of tensors."""
         names = [name for name, arg in self._arguments.items() if arg.kind is inspect.Parameter.VAR_POSITIONAL]
-        return all(name in self._forward_hints and is_tensor_kind(self._forward_hints[name]) for name in names)
+        return all(name in self._forward_hints and is_tensor_hint(self._forward_hints[name]) for name in names)
 
     @cached_property
     def _forward_hints(self) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class Signature:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Parameters with their declared kinds."""
-        return {name: kind for name, kind in field_hints(self.layer).items() if kind is not Annotations}
+        """Parameters with their declared types."""
+        return {name: hint for name, hint in field_hints(self.layer).items() if hint is not Annotations}
 
     @cached_property
     def required_fields(self) -> frozenset[str]:
@@ -153,7 +153,7 @@ class Signature:
     @cached_property
     def annotations_field(self) -> str | None:
         """The field that wants the file's annotations, if the layer has one."""
-        names = [name for name, kind in field_hints(self.layer).items() if kind is Annotations]
+        names = [name for name, hint in field_hints(self.layer).items() if hint is Annotations]
         return names[0] if names else None
 
     @cached_property

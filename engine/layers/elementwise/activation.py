@@ -9,8 +9,8 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.elementwise import Curve
-from engine.layers.operands.axis import checked_axis
+from engine.layers.elementwise.base import Curve
+from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import at_least, at_most
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype

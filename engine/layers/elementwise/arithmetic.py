@@ -8,7 +8,7 @@ from engine.errors import ParameterError
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.pointwise import Binary, define
+from engine.layers.elementwise.functions import Binary, define
 from engine.tensor import Array, Number, TensorSpec
 
 define(Binary, ["torch.mul", "aten::mul", "torch.multiply", "aten::multiply"], ELEMENTWISE["mul"], "x * y")

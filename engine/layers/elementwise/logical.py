@@ -11,9 +11,9 @@ from engine.errors import ShapeError
 from engine.expression.elementwise import ELEMENTWISE, with_lists
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.elementwise.base import Elementwise
 from engine.layers.elementwise.comparison import BOOL
-from engine.layers.elementwise.elementwise import Elementwise
-from engine.layers.elementwise.pointwise import Binary, Numbers, define
+from engine.layers.elementwise.functions import Binary, Numbers, define
 from engine.promotion import broadcast_shapes, category
 from engine.tensor import Array, TensorSpec, dtype_name
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.expression.elementwise import Elementwise as Function
+from engine.expression.elementwise import ElementwiseFunction
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.elementwise import Elementwise
-from engine.layers.elementwise.pointwise import REAL, Binary, Unary, define
+from engine.layers.elementwise.base import Elementwise
+from engine.layers.elementwise.functions import REAL, Binary, Unary, define
 from engine.layers.operands.precision import check_ordered, widened, working_dtype
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, float_dtype, result_type
 from engine.special import digamma, erfc, erfinv, lgamma
@@ -89,7 +89,7 @@ _BINARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
 
 for _base, _rows in ((Unary, _UNARY), (Binary, _BINARY)):
     for _name, _compute, _accepts, _is_floating, _formula in _rows:
-        _function = Function(
+        _function = ElementwiseFunction(
             name=_name,
             arity=(1 if _base is Unary else 2,),
             compute=_compute,

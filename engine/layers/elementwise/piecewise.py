@@ -11,8 +11,8 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.elementwise import Curve, Elementwise
-from engine.layers.operands.axis import may_equal
+from engine.layers.elementwise.base import Curve, Elementwise
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.bounds import at_least, at_most, clamped
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype

@@ -19,8 +19,8 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import agree
-from engine.layers.operands.fitting import check_kind
+from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_category
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
@@ -78,14 +78,14 @@ class IndexPut(Layer):
             target = _indexed_shape(input.shape, slots)
             _check_values(values.shape if isinstance(values, TensorSpec) else (), target)
         if isinstance(values, TensorSpec):
-            check_kind(values.dtype, input.dtype)
+            check_category(values.dtype, input.dtype)
         return input
 
     def forward(self, input: Array, indices: str | Slots, values: Array | Number) -> Array:
         slots = _slots(indices)
         _indexed_shape(input.shape, _specs(slots))
         if isinstance(values, np.ndarray):
-            check_kind(values.dtype, input.dtype)
+            check_category(values.dtype, input.dtype)
         index, source = _index(slots), cast(values, input.dtype)
         result = input.copy()
         with _placed(input.shape):
@@ -109,7 +109,7 @@ def _check_added_rank(rank: int) -> None:
 
 
 def _check_values(values: Shape, target: Shape) -> None:
-    if not agree(broadcast_shapes(values, target), target):
+    if not may_match(broadcast_shapes(values, target), target):
         raise ShapeError("values do not fit the index", found=format_shape(values), expected=format_shape(target))
 
 
@@ -180,7 +180,7 @@ def _as_positions(slot: Any, input: Shape, axis: int) -> list[Shape]:
     if slot.dtype not in (np.bool_, np.uint8):
         return [slot.shape]
     covered = input[axis : axis + len(slot.shape)]
-    if not agree(covered, slot.shape):
+    if not may_match(covered, slot.shape):
         raise ShapeError("mask does not fit", found=format_shape(slot.shape), expected=format_shape(covered))
     hits: Dim = None if isinstance(slot, TensorSpec) else int(np.count_nonzero(slot))
     return [(hits,)] * len(slot.shape)

@@ -10,8 +10,8 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.indexing.selection import NonZeroByAxis, positions_spec
-from engine.layers.operands.axes import agree
-from engine.layers.operands.fitting import check_kind, check_mask, check_single
+from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_category, check_mask, check_single
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast, result_type
 from engine.tensor import Array, Number, TensorSpec, format_shape
@@ -39,7 +39,7 @@ class MaskedScatter(Layer):
 
     def infer(self, input: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
         check_mask(mask.dtype)
-        check_kind(source.dtype, input.dtype)
+        check_category(source.dtype, input.dtype)
         return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
 
     def forward(self, input: Array, mask: Array, source: Array) -> Array:
@@ -111,7 +111,7 @@ class Copy(Rearrangement):
     non_blocking: bool = False
 
     def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
-        if not agree(broadcast_shapes(input.shape, src.shape), input.shape):
+        if not may_match(broadcast_shapes(input.shape, src.shape), input.shape):
             raise ShapeError("source does not fit", found=format_shape(src.shape), expected=format_shape(input.shape))
         return input
 

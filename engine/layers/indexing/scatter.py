@@ -13,9 +13,8 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
-from engine.layers.operands.axes import replaced, sizes
-from engine.layers.operands.axis import checked_axis
-from engine.layers.operands.fitting import check_kind, check_shape
+from engine.layers.operands.axes import checked_axis, replaced, sizes
+from engine.layers.operands.fitting import check_category, check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, Shape, TensorSpec, dtype_name, format_shape
@@ -40,7 +39,7 @@ class _Scatter(Layer):
     def _check(self, input: TensorSpec, index: Shape, src: Any) -> int:
         axis = checked_axis(self.dim, input.rank)
         if isinstance(src, TensorSpec) and (src.shape or not self._takes_numbers):
-            check_kind(src.dtype, input.dtype)
+            check_category(src.dtype, input.dtype)
             if 0 not in index:
                 check_covers(at_least_1d(index), at_least_1d(src.shape), None)
         if 0 not in index:
@@ -128,7 +127,7 @@ class _IndexWrite(Layer):
     dim: int
 
     def _spec(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
-        check_kind(source.dtype, input.dtype)
+        check_category(source.dtype, input.dtype)
         self._check_source(source.shape, self._target(input.shape, index.shape)[1])
         return input
 
@@ -233,7 +232,7 @@ class Put(Layer):
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
         if None not in (index.size, source.size) and index.size != source.size:
             raise ShapeError("index and source differ in size", found=f"{index.size} and {source.size}")
-        check_kind(source.dtype, input.dtype)
+        check_category(source.dtype, input.dtype)
         return input
 
     def forward(self, input: Array, index: Array, source: Array) -> Array:

@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced, sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.fitting import check_mask
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement

@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import agree, checked_axes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axes, checked_axis, may_match
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.views import sliding
 from engine.layers.shape.shape import Rearrangement
@@ -160,7 +159,7 @@ class SliceCopy(_Window):
         return result
 
     def _check_fits(self, source: Shape, window: Shape) -> None:
-        if not agree(broadcast_shapes(source, window), window):
+        if not may_match(broadcast_shapes(source, window), window):
             raise ShapeError("source does not fit the slice", found=format_shape(source), expected=format_shape(window))
 
 

@@ -25,7 +25,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import matmul
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.limits import show_shape
 from engine.promotion import cast, promote_types

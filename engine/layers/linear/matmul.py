@@ -13,7 +13,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal, may_match
+from engine.layers.operands.axes import may_equal, may_match
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Shape, TensorSpec, format_shape, product

@@ -11,7 +11,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import check_ranks, matmul, matmul_shape, multiply_adds
-from engine.layers.operands.axis import checked_axis, may_equal
+from engine.layers.operands.axes import checked_axis, may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product

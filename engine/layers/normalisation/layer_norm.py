@@ -11,7 +11,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.normalisation.norm import Norm, affine, standardised
-from engine.layers.operands.axis import may_equal, may_match
+from engine.layers.operands.axes import may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, spec_of

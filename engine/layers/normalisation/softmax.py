@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, DType, TensorSpec

@@ -11,13 +11,13 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.activation import CELU, ELU, GELU, SELU, Mish, Softplus, Softsign
-from engine.layers.elementwise.elementwise import Curve, Elementwise
+from engine.layers.elementwise.base import Curve, Elementwise
 from engine.layers.elementwise.identity import Identity
 from engine.layers.elementwise.piecewise import Hardswish, LeakyReLU, ReLU
 from engine.layers.elementwise.ternary import Clamp
 from engine.layers.normalisation.softmax import LogSoftmax, Softmax
 from engine.layers.onnx.adapter import Adapter, as_tensor, present, selected, shape_of
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
 

@@ -10,10 +10,10 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.elementwise import Elementwise
+from engine.layers.elementwise.base import Elementwise
 from engine.layers.onnx.adapter import dtype_of, shape_of
 from engine.layers.onnx.constants import needed, whole_number
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened, working_dtype
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, format_shape

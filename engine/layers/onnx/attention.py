@@ -12,7 +12,7 @@ from engine.layers.attention.attention import exponentials
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits, only_present, selected
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import broadcast_shapes, cast

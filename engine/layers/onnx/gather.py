@@ -11,8 +11,7 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
 from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
 from engine.layers.onnx.adapter import check_fits
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis, may_match
+from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape

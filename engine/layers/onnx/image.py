@@ -356,10 +356,10 @@ class NonMaxSuppression(Layer):
         overlap = real_number(iou_threshold, 0.0, "iou_threshold")
         least = real_number(score_threshold, -np.inf, "score_threshold")
         found = [
-            (batch, kind, box)
+            (batch, label, box)
             for batch in range(len(boxes))
-            for kind in range(scores.shape[1])
-            for box in _kept(self._corners(boxes[batch]), widened(scores[batch, kind]), most, overlap, least)
+            for label in range(scores.shape[1])
+            for box in _kept(self._corners(boxes[batch]), widened(scores[batch, label]), most, overlap, least)
         ]
         return np.array(found, np.int64).reshape(-1, 3)
 

@@ -12,8 +12,7 @@ from engine.layers.definition.registry import register
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
 from engine.layers.onnx.adapter import Adapter, check_fits, only_present, selected, shape_of
-from engine.layers.operands.axes import checked_axes
-from engine.layers.operands.axis import checked_axis, may_equal, may_match
+from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, format_shape

@@ -18,7 +18,7 @@ from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.conv import _Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape

@@ -16,7 +16,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import present, selected
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import cast

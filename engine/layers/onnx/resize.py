@@ -16,7 +16,7 @@ from engine.layers.onnx.constants import whole_numbers
 from engine.layers.operands.axes import checked_axes
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import REAL, tensor
-from engine.layers.vision.interpolation import Taps, keys_kernel, resample, triangle_kernel
+from engine.layers.vision.taps import Taps, interpolate_axis, keys_kernel, triangle_kernel
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape
@@ -139,7 +139,7 @@ class Resize(Layer):
         if each.size == each.count and each.scale == 1 and not crops:
             return x
         position = self._positions(each)
-        x = resample(x, axis, self._taps(position, each))
+        x = interpolate_axis(x, axis, self._taps(position, each))
         if crops:
             outside = ((position < 0) | (position > each.size - 1)).reshape(-1, *(1,) * (x.ndim - 1 - axis))
             x = np.where(outside, x.dtype.type(self.extrapolation_value), x)

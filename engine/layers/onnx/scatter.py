@@ -12,7 +12,7 @@ from engine.layers.definition.registry import register
 from engine.layers.indexing.selection import at_least_1d, check_covers, flat_places, open_grid
 from engine.layers.onnx.adapter import as_tensor, dtype_of
 from engine.layers.onnx.gather import counted, index_array, index_spec
-from engine.layers.operands.axis import checked_axis, may_match
+from engine.layers.operands.axes import checked_axis, may_match
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.stopping import wanted

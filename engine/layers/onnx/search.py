@@ -12,8 +12,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, present, selected, shape_of
 from engine.layers.onnx.constants import needed, whole_number
 from engine.layers.onnx.gather import index_array
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, working_dtype
 from engine.layers.order.sorting import top_places
 from engine.layers.reduction.extremum import ArgMax, ArgMin
@@ -30,7 +29,7 @@ class _ArgExtreme(Adapter):
         select_last_index: of equal elements name the last.
     """
 
-    kind: ClassVar[type[ArgMax | ArgMin]]
+    extreme: ClassVar[type[ArgMax | ArgMin]]
 
     axis: int = 0
     keepdims: bool = True
@@ -38,7 +37,7 @@ class _ArgExtreme(Adapter):
 
     def meaning(self, input: TensorSpec) -> Layer:
         axis = checked_axis(self.axis, input.rank)
-        layer = self.kind(dim=axis, keepdim=self.keepdims)
+        layer = self.extreme(dim=axis, keepdim=self.keepdims)
         return _Last(first=layer, axis=axis) if self.select_last_index else layer
 
     def forward(self, input: Array) -> Any:
@@ -64,14 +63,14 @@ class _Last(Layer):
 class OnnxArgMax(_ArgExtreme):
     """The place of the largest element along an axis."""
 
-    kind = ArgMax
+    extreme = ArgMax
 
 
 @register("ArgMin")
 class OnnxArgMin(_ArgExtreme):
     """The place of the smallest element along an axis."""
 
-    kind = ArgMin
+    extreme = ArgMin
 
 
 @register("TopK", positional=("input", "k"))

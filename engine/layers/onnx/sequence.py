@@ -12,8 +12,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import shape_of
 from engine.layers.onnx.constants import whole_number, whole_numbers
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.join import Cat, Stack
 from engine.tensor import UNKNOWN, Array, TensorSpec

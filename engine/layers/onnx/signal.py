@@ -12,8 +12,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, real_number, whole_number
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.layers.operands.views import sliding

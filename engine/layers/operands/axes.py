@@ -1,12 +1,26 @@
-"""Several axes at once, as reductions and permutations take them."""
+"""Axes as PyTorch counts them, one or several, and their sizes, which may be open.
+
+A negative dim counts from the end; a 0-dim tensor has one axis for this purpose.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from engine.errors import ShapeError
-from engine.layers.operands.axis import checked_axis
-from engine.tensor import Shape, format_shape
+from engine.tensor import Dim, Shape, format_shape
+
+
+def checked_axis(dim: int, rank: int) -> int:
+    """The axis ``dim`` stands for, counted from the front.
+
+    Raises:
+        ShapeError: when a tensor of this rank has no such axis.
+    """
+    limit = max(rank, 1)
+    if not -limit <= dim < limit:
+        raise ShapeError("dim is out of range", found=dim, expected=f"{-limit} to {limit - 1}")
+    return dim % limit
 
 
 def checked_axes(dims: Iterable[int], rank: int) -> tuple[int, ...]:
@@ -50,6 +64,11 @@ def sizes(shape: Shape) -> tuple[int, ...]:
     return known
 
 
-def agree(a: Shape, b: Shape) -> bool:
-    """Whether two shapes may be the same, as far as their dimensions are known."""
-    return len(a) == len(b) and all(m == n or m is None or n is None for m, n in zip(a, b, strict=True))
+def may_equal(a: Dim, b: Dim) -> bool:
+    """Whether two sizes can be the same in a run."""
+    return a is None or b is None or a == b
+
+
+def may_match(a: Shape, b: Shape) -> bool:
+    """Whether two shapes can be the same in a run."""
+    return len(a) == len(b) and all(map(may_equal, a, b))

@@ -1,7 +1,7 @@
 """What is written into a tensor has to fit it, and what chooses places has to be a mask: as PyTorch checks it.
 
-Kinds of numbers are held against each other, not dtypes: the file of a half precision model says float32 of what its
-weights have in float16.
+Categories of dtypes are held against each other, not dtypes themselves: the file of a half precision model says float32
+of what its weights have in float16.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.operands.axes import agree
+from engine.layers.operands.axes import may_match
 from engine.promotion import dtype_category
 from engine.tensor import DType, Shape, TensorSpec, dtype_name, format_shape
 
 
-def check_kind(source: DType, input: DType) -> None:
+def check_category(source: DType, input: DType) -> None:
     """Refuse to write floats among integers, or the like.
 
     Raises:
@@ -30,7 +30,7 @@ def check_shape(source: Shape, target: Shape) -> None:
     Raises:
         ShapeError: naming both shapes.
     """
-    if not agree(source, target):
+    if not may_match(source, target):
         raise ShapeError("source does not fit", found=format_shape(source), expected=format_shape(target))
 
 

@@ -11,8 +11,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.ternary import between
-from engine.layers.operands.axes import sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.precision import INT64, working_dtype
 from engine.layers.order.sorting import kth_places, order
 from engine.layers.reduction.reduction import Reduction

@@ -9,8 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import agree, replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import cast
@@ -54,7 +53,7 @@ class SearchSorted(Layer):
 
 
 def _check_rows(rows: Shape, values: Shape) -> None:
-    if not rows or (len(rows) > 1 and not agree(rows[:-1], values[:-1])):
+    if not rows or (len(rows) > 1 and not may_match(rows[:-1], values[:-1])):
         found = f"{format_shape(values)} among {format_shape(rows)}"
         raise ShapeError("values do not fit the rows", found=found, expected="dimensions equal but for the last")
 

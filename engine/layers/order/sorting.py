@@ -10,8 +10,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
 from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec

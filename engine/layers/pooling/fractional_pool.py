@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image, spread, tensor
 from engine.layers.pooling.max_pool import INDEX, lowest

@@ -9,8 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis, may_match
+from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.quantised.quantised import FLOAT32, as_quantised, integers, places, quantised, rounded
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape

@@ -18,7 +18,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.convolution.conv import Conv, correlate
 from engine.layers.definition.registry import register
 from engine.layers.linear.linear import Linear
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.spatial import Operand
 from engine.layers.quantised.quantised import Quantised, as_quantised, limits, quantised, rounded
 from engine.layers.shape.join import Cat

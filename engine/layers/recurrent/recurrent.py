@@ -18,9 +18,9 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
-from engine.layers.recurrent.recurrence import Cell, run_gru, run_lstm, run_rnn
+from engine.layers.recurrent.cells import Cell, run_gru, run_lstm, run_rnn
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 

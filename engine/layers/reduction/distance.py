@@ -13,7 +13,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import checked_axis, may_equal
+from engine.layers.operands.axes import checked_axis, may_equal
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast, float_dtype, real_dtype, result_type
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape

@@ -11,9 +11,8 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.pointwise import PAIRS
-from engine.layers.operands.axes import sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.elementwise.functions import PAIRS
+from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
 from engine.layers.reduction.reduction import Reduction
 from engine.promotion import cast

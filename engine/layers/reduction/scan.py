@@ -9,8 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.layers.shape.join import Cat
 from engine.promotion import Category, cast, dtype_category

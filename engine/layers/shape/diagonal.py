@@ -7,7 +7,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import agree, checked_axes, sizes
+from engine.layers.operands.axes import checked_axes, may_match, sizes
 from engine.layers.operands.precision import summed_dtype
 from engine.layers.operands.views import diagonal
 from engine.layers.shape.shape import Rearrangement
@@ -54,7 +54,7 @@ class DiagonalScatter(Rearrangement):
 
     def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
         target = self._diagonal.infer(input).shape
-        if not agree(src.shape, target):
+        if not may_match(src.shape, target):
             raise ShapeError("source does not fit", found=format_shape(src.shape), expected=format_shape(target))
         return input
 

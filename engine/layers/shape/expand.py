@@ -9,8 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced, sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_size
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product

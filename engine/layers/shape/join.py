@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import agree, replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.shape.shape import AtLeast, Rearrangement, Unsqueeze
 from engine.promotion import cast, promote_types
 from engine.tensor import (
@@ -104,7 +103,7 @@ class Cat(_Join):
 
 def _merged(a: Shape, b: Shape, axis: int) -> Shape:
     """What two shapes to be joined along an axis say together about the other dimensions."""
-    if len(a) != len(b) or not agree(replaced(a, axis), replaced(b, axis)):
+    if len(a) != len(b) or not may_match(replaced(a, axis), replaced(b, axis)):
         raise ShapeError("shapes cannot be joined", found=f"{format_shape(a)} and {format_shape(b)}",
                          expected=f"equal dimensions but for dim {axis}")  # fmt: skip
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
@@ -126,7 +125,7 @@ class Stack(_Join):
 
 
 def _alike(a: Shape, b: Shape) -> Shape:
-    if not agree(a, b):
+    if not may_match(a, b):
         raise ShapeError("only equal shapes can be stacked", found=f"{format_shape(a)} and {format_shape(b)}")
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
 

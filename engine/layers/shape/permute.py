@@ -6,8 +6,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import checked_axes, checked_order
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axes, checked_axis, checked_order
 from engine.layers.shape.shape import Rearrangement
 from engine.tensor import Array, TensorSpec
 

@@ -13,8 +13,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import checked_axes, replaced, sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axes, checked_axis, replaced, sizes
 from engine.layers.operands.views import check_reach, strided
 from engine.limits import show_shape
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product

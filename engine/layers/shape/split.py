@@ -15,8 +15,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import replaced
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import MAX_ITEMS, check_steps
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec

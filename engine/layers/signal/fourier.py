@@ -15,8 +15,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import complex_dtype
-from engine.layers.operands.axes import checked_axes, replaced, sizes
-from engine.layers.operands.axis import checked_axis
+from engine.layers.operands.axes import checked_axes, checked_axis, replaced, sizes
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import cast, float_dtype, real_dtype
 from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name
@@ -80,7 +79,7 @@ _TRANSFORMS: Final[dict[str, Transform]] = {
 class _Fourier(Layer):
     """Base of all transforms."""
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
 
     norm: str | None = None
 
@@ -90,7 +89,7 @@ class _Fourier(Layer):
 
     @property
     def _transform(self) -> Transform:
-        return _TRANSFORMS[self.kind]
+        return _TRANSFORMS[self.name]
 
     def _dtype(self, dtype: DType) -> DType:
         if self._transform.halved == "output" and dtype.kind == "c":
@@ -175,18 +174,18 @@ def _check_points(length: Dim) -> None:
         raise ShapeError("there are no points to transform", found=length, expected="at least 1")
 
 
-def _define(base: type[_Fourier], kind: str, suffix: str, where: str) -> None:
+def _define(base: type[_Fourier], name: str, suffix: str, where: str) -> None:
     positional = ("input", "n" if base is OneAxis else "s", "dim", "norm")
     presets = {"dim": (-2, -1)} if suffix == "2" else {}
-    body = {"kind": kind, "__doc__": f"{_TRANSFORMS[kind].formula}; along {where}", "__module__": __name__}
-    layer = type(f"{kind.capitalize()}{suffix.upper()}", (base,), body)
-    register(f"torch.fft.{kind}{suffix}", presets=presets, positional=positional)(layer)
+    body = {"name": name, "__doc__": f"{_TRANSFORMS[name].formula}; along {where}", "__module__": __name__}
+    layer = type(f"{name.capitalize()}{suffix.upper()}", (base,), body)
+    register(f"torch.fft.{name}{suffix}", presets=presets, positional=positional)(layer)
 
 
-for _kind in _TRANSFORMS:
-    _define(OneAxis, _kind, "", "one axis")
-    _define(SeveralAxes, _kind, "2", "two axes")
-    _define(SeveralAxes, _kind, "n", "several axes")
+for _name in _TRANSFORMS:
+    _define(OneAxis, _name, "", "one axis")
+    _define(SeveralAxes, _name, "2", "two axes")
+    _define(SeveralAxes, _name, "n", "several axes")
 
 
 class _Shift(Rearrangement):

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.operands.axes import agree
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.views import sliding
 from engine.limits import check_scratch, check_size
 from engine.promotion import cast
@@ -69,7 +69,7 @@ class Framing:
         Raises:
             ShapeError: naming both lengths.
         """
-        if not agree(shape, (self.window_length,)):
+        if not may_match(shape, (self.window_length,)):
             raise ShapeError("window does not fit", found=format_shape(shape), expected=f"[{self.window_length}]")
 
     def window(self, given: Array | None, dtype: DType) -> Array:

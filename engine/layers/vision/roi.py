@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.layers.vision.grid import check_same_dtype

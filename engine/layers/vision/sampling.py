@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from engine.layers.vision.interpolation import keys_kernel
+from engine.layers.vision.taps import keys_kernel
 from engine.tensor import Array
 
 Bound = Callable[[Array, int], Array]

@@ -21,8 +21,8 @@ from engine.layers.creation.container import Expression
 from engine.layers.definition.binding import Source
 from engine.layers.elementwise.activation import Tanh
 from engine.layers.elementwise.arithmetic import Add, Div, RSub, Sub
+from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.elementwise.piecewise import Hardtanh, ReLU
-from engine.layers.elementwise.pointwise import Binary, Unary
 from engine.layers.elementwise.ternary import Clamp
 from engine.passes.support.algebra import explicit, rounds_down
 from engine.passes.support.facts import Facts, is_pure, is_static

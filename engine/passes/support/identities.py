@@ -19,7 +19,7 @@ from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool
 from engine.layers.shape.expand import Expand, ExpandAs, Repeat, Tile
 from engine.layers.shape.join import Cat
-from engine.layers.vision.resample import Resample
+from engine.layers.vision.interpolate import Interpolate
 from engine.passes.support.algebra import simplified
 from engine.passes.support.axes import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.passes.support.facts import Facts, is_static, trains
@@ -110,7 +110,7 @@ def _cat(op: RuntimeOperator, layer: Cat, given: TensorSpec, made: TensorSpec) -
     return len(op.inputs) == 1 and is_static(op)
 
 
-def _resample(op: RuntimeOperator, layer: Resample, given: TensorSpec, made: TensorSpec) -> bool:
+def _interpolate(op: RuntimeOperator, layer: Interpolate, given: TensorSpec, made: TensorSpec) -> bool:
     """Only where elements are picked: interpolation adds 0 * its neighbour, which may be infinite."""
     by_size = bool(layer.size) or bool(layer.recompute_scale_factor)
     is_picked = layer.mode.startswith("nearest") and is_static(op)
@@ -157,7 +157,7 @@ _OF_SPECS: Final[Mapping[type[Layer], Rule]] = {
     Slice: _slice,
     Pad: _pad,
     Cat: _cat,
-    Resample: _resample,
+    Interpolate: _interpolate,
     AvgPool: _avg_pool,
     MaxPool: _max_pool,
     AdaptiveAvgPool: _adaptive_avg_pool,

@@ -13,7 +13,7 @@ import pytest
 from engine import EngineError, RuntimeGraph, TensorSpec, registry
 from engine.expression import format
 from engine.graph import execute
-from engine.layers.elementwise.pointwise import Binary, Unary
+from engine.layers.elementwise.functions import Binary, Unary
 from engine.passes.expression_fusion import LONGEST, WIDEST, expression_fusion
 from engine.passes.support.expressing import tree_of
 from engine.passes.support.facts import Facts

@@ -11,17 +11,17 @@ from engine.compiler.lowering.rules.registry import NotLoweredError, lowers
 from engine.compiler.lowering.steps import dense_strides, pointer
 from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
-from engine.layers.vision.interpolation import Taps
-from engine.layers.vision.resample import Antialiased, Resample
+from engine.layers.vision.interpolate import Antialiased, Interpolate
+from engine.layers.vision.taps import Taps
 
 # Elements that a new pixel is made of; all are written out.
 MOST_TAPS = 64
 
 
-@lowers(Resample, Antialiased, image=True)
+@lowers(Interpolate, Antialiased, image=True)
 def lower_resample(lowering: Lowering, op: RuntimeOperator) -> None:
     """An image resampled along both axes with the element-wise operators after it."""
-    layer = lowering.layer(op, Resample)
+    layer = lowering.layer(op, Interpolate)
     x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for signals and volumes")

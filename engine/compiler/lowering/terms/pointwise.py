@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 from engine.compiler.lowering.terms.registry import lowers
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import arithmetic, cast, mathematics, pointwise
+from engine.layers.elementwise import arithmetic, cast, functions, mathematics
 
 _SAME = (
     "abs", "neg", "sign", "square", "ceil", "floor", "round", "trunc", "frac", "sqrt", "rsqrt", "reciprocal", "exp",
@@ -88,13 +88,13 @@ COMPOSED: dict[str, Callable[..., Expr]] = {
 
 
 def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
-    assert isinstance(layer, pointwise.Unary | pointwise.Binary)
+    assert isinstance(layer, functions.Unary | functions.Binary)
     return function(layer.function.name, *operands)
 
 
-_CLASSES: tuple[type[pointwise.Unary | pointwise.Binary], ...] = (
-    *pointwise.Unary.__subclasses__(),
-    *pointwise.Binary.__subclasses__(),
+_CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
+    *functions.Unary.__subclasses__(),
+    *functions.Binary.__subclasses__(),
 )
 lowers(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 

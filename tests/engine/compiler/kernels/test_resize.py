@@ -11,8 +11,8 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.resize import Resize
-from engine.layers.vision.interpolation import KERNELS, find_step
-from engine.layers.vision.resample import Resample
+from engine.layers.vision.interpolate import Interpolate
+from engine.layers.vision.taps import KERNELS, find_step
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -30,7 +30,7 @@ def check(
     n, h, w, c = shape
     pitch = c + gap
     pixels = np.random.default_rng(2).standard_normal((n, h, w, pitch), np.float32)
-    layer = Resample(size=size, mode=mode, align_corners=align_corners or None)
+    layer = Interpolate(size=size, mode=mode, align_corners=align_corners or None)
     wanted = layer.forward(np.ascontiguousarray(pixels[..., :c].transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1)
     float32 = np.dtype(np.float32)
     taps = [

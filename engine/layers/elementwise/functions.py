@@ -12,8 +12,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from engine.expression.elementwise import ELEMENTWISE
-from engine.expression.elementwise import Elementwise as Function
+from engine.expression.elementwise import ELEMENTWISE, ElementwiseFunction
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.promotion import Category
@@ -26,7 +25,7 @@ REAL: Final = frozenset(Category) - {Category.COMPLEX}
 class Unary(Layer):
     """Base of layers that compute a function of every element."""
 
-    function: ClassVar[Function]
+    function: ClassVar[ElementwiseFunction]
 
     def infer(self, input: TensorSpec) -> object:
         return self.function.infer(input)
@@ -39,7 +38,7 @@ class Unary(Layer):
 class Binary(Layer):
     """Base of layers that compute a function of every pair of elements, the operands broadcast, lists as vectors."""
 
-    function: ClassVar[Function]
+    function: ClassVar[ElementwiseFunction]
 
     def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> object:
         return self.function.infer(input, other)
@@ -49,7 +48,7 @@ class Binary(Layer):
             return self.function.evaluate(input, other)
 
 
-def define(base: type[Layer], types: Iterable[str], function: Function, formula: str) -> type[Layer]:
+def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunction, formula: str) -> type[Layer]:
     """Make and register the layer of a function.
 
     Args:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import TensorSpec
-from engine.layers.vision.resample import as_written
+from engine.layers.vision.interpolate import as_written
 from tests.engine.layers.refusals import build, refusal, tensor
 
 IMAGE = tensor(1, 3, 4, 5)

@@ -13,19 +13,19 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
-from engine.layers.operands.axis import may_match
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import REAL, Operand, check_rank, tensor
-from engine.layers.vision.interpolation import (
+from engine.layers.vision.taps import (
     ANTIALIASED,
     KERNELS,
     Kernel,
     Taps,
     cubic,
     find_step,
+    interpolate_axis,
+    interpolate_axis_uint8,
     nearest_exact,
-    resample,
-    resample_uint8,
 )
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape, product
@@ -38,8 +38,8 @@ _UINT8: Final = np.dtype(np.uint8)
 @register("nn.Upsample", "F.upsample", "F.interpolate")
 @register("nn.UpsamplingNearest2d", "F.upsample_nearest")
 @register("nn.UpsamplingBilinear2d", "F.upsample_bilinear", presets={"mode": "bilinear", "align_corners": True})
-class Resample(Layer):
-    """The spatial axes resampled to a size, or by a factor.
+class Interpolate(Layer):
+    """The spatial axes interpolated to a size, or by a factor.
 
     Parameters:
         size: one number an axis, or one for all; else floor(L * scale_factor) each.
@@ -121,7 +121,7 @@ class Resample(Layer):
     def forward(self, input: Array) -> Array:
         sizes = self.infer(input).shape[2:]
         x = input if input.dtype == _UINT8 else widened(input)
-        combine = resample_uint8 if input.dtype == _UINT8 else resample
+        combine = interpolate_axis_uint8 if input.dtype == _UINT8 else interpolate_axis
         with np.errstate(all="ignore"):
             for axis, taps in reversed(self.taps(x, sizes)):
                 x = combine(x, axis, taps)
@@ -160,8 +160,8 @@ class Resample(Layer):
         return 2 * taps * (output.rank - 2) * (output.size or 0)
 
 
-class Antialiased(Resample):
-    """Resampling with a kernel as wide as the new elements are apart; bilinear or bicubic (a = -0.5).
+class Antialiased(Interpolate):
+    """Interpolation with a kernel as wide as the new elements are apart; bilinear or bicubic (a = -0.5).
 
     Source:
         torch.nn.functional.interpolate with antialias=True.
@@ -185,7 +185,7 @@ class _AntialiasedBicubic(Antialiased):
 
 @register("aten::_upsample_bilinear2d_aa")
 class AntialiasedBilinear2d(Overloaded):
-    """Antialiased bilinear resampling: the size with factors an axis, or the factors."""
+    """Antialiased bilinear interpolation: the size with factors an axis, or the factors."""
 
     schemas = {
         4: (Antialiased, "input size align_corners scale_factor"),
@@ -195,7 +195,7 @@ class AntialiasedBilinear2d(Overloaded):
 
 @register("aten::_upsample_bicubic2d_aa")
 class AntialiasedBicubic2d(Overloaded):
-    """Antialiased bicubic resampling: the size with factors an axis, or the factors."""
+    """Antialiased bicubic interpolation: the size with factors an axis, or the factors."""
 
     schemas = {
         4: (_AntialiasedBicubic, "input size align_corners scale_factor"),

@@ -1,4 +1,4 @@
-"""What a layer's field may be declared as, and whether a value is of that kind.
+"""What a layer's field may be declared as, and whether a value is one.
 
 Numbers, words and dtypes; lists of those, as ``tuple[int, ...]``, ``list[int]`` or ``Sequence[int]``, of a fixed length
 as ``tuple[int, int]``; ``Literal``; any of these or None; ``Any``.
@@ -24,37 +24,37 @@ _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Iterable, colle
 
 
 def options(hint: Any) -> tuple[Any, ...]:
-    """The kinds a declaration allows, the narrowest first: of two that fit it wins."""
+    """The types a declaration allows, the narrowest first: of two that fit it wins."""
     hint = _bare(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return tuple(sorted((_bare(option) for option in typing.get_args(hint)), key=_narrowness))
     return (hint,)
 
 
-def is_kind(hint: Any) -> bool:
-    """Whether a parameter of a file can be of this kind."""
-    return all(_is_kind(option) for option in options(hint))
+def is_readable(hint: Any) -> bool:
+    """Whether a parameter of a file can be of this type."""
+    return all(_is_readable(option) for option in options(hint))
 
 
-def is_list(kind: Any) -> bool:
-    """Whether a kind holds several values."""
-    return (typing.get_origin(kind) or kind) in (tuple, *_LISTS)
+def is_list(hint: Any) -> bool:
+    """Whether it stands for several values."""
+    return (typing.get_origin(hint) or hint) in (tuple, *_LISTS)
 
 
-def accept(value: object, kind: Any) -> Accepted:
-    """Whether a Python value is of a kind, and what it is then."""
-    if kind in (Any, object):
+def accept(value: object, hint: Any) -> Accepted:
+    """Whether a Python value is of a type, and what it is then."""
+    if hint in (Any, object):
         return True, value
-    if typing.get_origin(kind) is typing.Literal:
-        found = [each for each in typing.get_args(kind) if type(each) is type(value) and each == value]
+    if typing.get_origin(hint) is typing.Literal:
+        found = [each for each in typing.get_args(hint) if type(each) is type(value) and each == value]
         return (True, found[0]) if found else REFUSED
-    if is_list(kind):
-        return _accept_list(value, kind)
-    if _is_dtype(kind):
+    if is_list(hint):
+        return _accept_list(value, hint)
+    if _is_dtype(hint):
         return _accept_dtype(value)
-    if kind in _SCALARS:
-        return _SCALARS[kind](value)
-    return (True, None) if kind is type(None) and value is None else REFUSED
+    if hint in _SCALARS:
+        return _SCALARS[hint](value)
+    return (True, None) if hint is type(None) and value is None else REFUSED
 
 
 def describe(hint: Any) -> str:
@@ -66,36 +66,37 @@ def _bare(hint: Any) -> Any:
     return typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
 
 
-def _narrowness(kind: Any) -> int:
+def _narrowness(hint: Any) -> int:
     order: list[Any] = [bool, int, float, complex]
-    return order.index(kind) if kind in order else len(order) + (kind in (Any, object))
+    return order.index(hint) if hint in order else len(order) + (hint in (Any, object))
 
 
-def _is_kind(kind: Any) -> bool:
-    if is_list(kind):
-        return all(item is Ellipsis or is_kind(item) for item in typing.get_args(kind))
-    if typing.get_origin(kind) is typing.Literal or _is_dtype(kind):
+def _is_readable(hint: Any) -> bool:
+    if is_list(hint):
+        return all(item is Ellipsis or is_readable(item) for item in typing.get_args(hint))
+    if typing.get_origin(hint) is typing.Literal or _is_dtype(hint):
         return True
-    return any(kind is known for known in (Any, object, type(None), *_SCALARS))
+    return any(hint is known for known in (Any, object, type(None), *_SCALARS))
 
 
-def _is_dtype(kind: Any) -> bool:
-    return typing.get_origin(kind) is np.dtype or kind in (DType, np.dtype)
+def _is_dtype(hint: Any) -> bool:
+    return typing.get_origin(hint) is np.dtype or hint in (DType, np.dtype)
 
 
-def _accept_list(value: object, kind: Any) -> Accepted:
-    """A list of one kind of items; a single item stands for a list of it, None for one without any."""
+def _accept_list(value: object, hint: Any) -> Accepted:
+    """A list of one type of items; a single item stands for a list of it, None for one without any."""
     items = () if value is None else value if isinstance(value, tuple) else (value,)
-    hints = typing.get_args(kind)
-    is_tuple = (typing.get_origin(kind) or kind) is tuple
-    if is_tuple and hints and hints[-1] is not Ellipsis and len(hints) != len(items):
+    inner = typing.get_args(hint)
+    is_tuple = (typing.get_origin(hint) or hint) is tuple
+    is_fixed = is_tuple and bool(inner) and inner[-1] is not Ellipsis
+    if is_fixed and len(inner) != len(items):
         return REFUSED
-    each = hints if is_tuple and hints and hints[-1] is not Ellipsis else (*hints[:1], Any)[:1] * len(items)
-    results = [_accept_item(item, hint) for item, hint in zip(items, each, strict=True)]
+    each = inner if is_fixed else (*inner[:1], Any)[:1] * len(items)
+    results = [_accept_item(item, option) for item, option in zip(items, each, strict=True)]
     if not all(accepted for accepted, _ in results):
         return REFUSED
     found = [result for _, result in results]
-    return True, found if (typing.get_origin(kind) or kind) is list else tuple(found)
+    return True, found if (typing.get_origin(hint) or hint) is list else tuple(found)
 
 
 def _accept_item(value: object, hint: Any) -> Accepted:
@@ -145,14 +146,14 @@ _SCALARS: Final[dict[Any, Callable[[object], Accepted]]] = {
 }
 
 
-def _describe(kind: Any) -> str:
-    if kind is type(None):
+def _describe(hint: Any) -> str:
+    if hint is type(None):
         return "None"
-    if typing.get_origin(kind) is typing.Literal:
-        return " or ".join(repr(each) for each in typing.get_args(kind))
-    if is_list(kind):
-        hints = [item for item in typing.get_args(kind) if item is not Ellipsis]
-        if len(hints) > 1 or (hints and (typing.get_origin(kind) or kind) is tuple and Ellipsis not in kind.__args__):
-            return f"list of {len(hints)}: {', '.join(map(describe, hints))}"
-        return f"list of {describe(hints[0])}" if hints else "list"
-    return "dtype" if _is_dtype(kind) else str(getattr(kind, "__name__", kind))
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(repr(each) for each in typing.get_args(hint))
+    if is_list(hint):
+        inner = [item for item in typing.get_args(hint) if item is not Ellipsis]
+        if len(inner) > 1 or (inner and (typing.get_origin(hint) or hint) is tuple and Ellipsis not in hint.__args__):
+            return f"list of {len(inner)}: {', '.join(map(describe, inner))}"
+        return f"list of {describe(inner[0])}" if inner else "list"
+    return "dtype" if _is_dtype(hint) else str(getattr(hint, "__name__", hint))

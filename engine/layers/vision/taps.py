@@ -1,4 +1,4 @@
-"""Resampling one axis: which elements each new element is made of, and with which weights.
+"""Interpolation along one axis: which elements each new element is made of, and with which weights.
 
 Coordinates are computed in float32 (in float64 for float64 inputs), as PyTorch computes them: another precision picks
 other elements. ``step`` is the distance of two new elements on the old axis.
@@ -34,7 +34,7 @@ class Taps:
     used: Array | None = None
 
 
-def resample(x: Array, axis: int, taps: Taps) -> Array:
+def interpolate_axis(x: Array, axis: int, taps: Taps) -> Array:
     """``x`` with an axis made anew."""
     if taps.weights is None:
         picked: Array = x.take(taps.indices[0], axis)
@@ -42,23 +42,22 @@ def resample(x: Array, axis: int, taps: Taps) -> Array:
     shape = (-1, *(1,) * (x.ndim - 1 - axis))
     total: Array | None = None
     for tap, (index, weight) in enumerate(wanted(zip(taps.indices, taps.weights, strict=True))):
-        term = x.take(index, axis)
-        term *= weight.reshape(shape)
+        term = x.take(index, axis) * weight.reshape(shape)
         if taps.used is not None:
             term = np.where(taps.used[tap].reshape(shape), term, 0)
-        total = term if total is None else np.add(total, term, out=total)
+        total = term if total is None else total + term
     return x if total is None else total
 
 
-def resample_uint8(x: Array, axis: int, taps: Taps) -> Array:
+def interpolate_axis_uint8(x: Array, axis: int, taps: Taps) -> Array:
     """The same for uint8, in the whole numbers PyTorch uses: weights of 16 bits, every axis rounded."""
     if taps.weights is None:
-        return resample(x, axis, taps)
+        return interpolate_axis(x, axis, taps)
     weights = _merged(taps.indices, taps.weights)
     largest = float(weights.max())
     bits = next(bits for bits in range(23) if bits == 22 or int(0.5 + largest * (2 << bits)) >= 1 << 15)
     whole = np.trunc(weights * (1 << bits) + np.copysign(0.5, weights)).astype(np.int64)
-    total = resample(x.astype(np.int64), axis, Taps(indices=taps.indices, weights=whole))
+    total = interpolate_axis(x.astype(np.int64), axis, Taps(indices=taps.indices, weights=whole))
     rounded: Array = np.clip((total + (1 << bits >> 1)) >> bits, 0, 255).astype(np.uint8)
     return rounded
 
