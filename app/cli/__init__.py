@@ -17,11 +17,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, NoReturn
 
 from app.cli.arguments.options import read_settings
 from app.cli.verbs import VERBS
+from app.version import version
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {_version()}")
+    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name, verb in VERBS.items():
@@ -99,10 +99,3 @@ def _parser() -> argparse.ArgumentParser:
         flags.set_defaults(verb=name)
         verb.add_to(flags)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version(_PROGRAM)
-    except PackageNotFoundError:  # run from a folder that is not installed
-        return "0"

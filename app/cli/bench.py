@@ -21,8 +21,8 @@ from app.cli.verbs import RIVALS
 from app.models.model import Model
 from app.models.sessions import open_session
 from app.progress import compiling, progress, rounds
-from app.render.wording import printable
 from app.settings import Settings
+from app.wording import printable
 
 _PROFILES: Final = 10
 _OURS: Final = "pnnx-serve"

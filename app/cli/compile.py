@@ -12,8 +12,9 @@ from app.cli.arguments import models
 from app.errors import ConfigError, ServiceError
 from app.models.repository import ModelFiles, VersionFiles
 from app.progress import compiling
-from app.render.wording import count_text, printable, time_text
+from app.render.spelling import count_text, time_text
 from app.settings import Settings
+from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

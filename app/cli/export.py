@@ -12,8 +12,8 @@ import exporter
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
 from app.progress import progress
-from app.render.wording import printable
 from app.settings import Settings
+from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

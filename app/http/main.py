@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -16,6 +15,7 @@ from app.http.routes import graph, health, infer, models, pages
 from app.models.plugins import load_plugins
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
+from app.version import version
 
 DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.
 
@@ -32,7 +32,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
     app = FastAPI(
         title="pnnx-serve",
-        version=_version(),
+        version=version(),
         description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,
@@ -64,10 +64,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await plane.close()
-
-
-def _version() -> str:
-    try:
-        return version("pnnx-serve")
-    except PackageNotFoundError:  # run from a folder that is not installed
-        return "0"

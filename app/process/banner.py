@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from app.codec.answers import dump_json
 from app.models.store import Entry, State, Version
+from app.render.columns import aligned
 from app.serving.dataplane import DataPlane
 from app.signature import describe
 
@@ -20,7 +21,7 @@ def banner(plane: DataPlane, url: str) -> str:
     """The whole text; every model is a row, failed ones with their reason."""
     rows = [("MODEL", "VERSION", "STATE", "TASK", "INPUTS"), *_rows(plane)]
     state = plane.unready_reason()
-    lines = [f"pnnx-serve: {plane.budget}", "", *_columns(rows), ""]
+    lines = [f"pnnx-serve: {plane.budget}", "", *(f"  {line}" for line in aligned(rows)), ""]
     lines += [f"  not ready  {state}"] if state else []
     return "\n".join([*lines, f"  console    {url}/", f"  try        {example(plane, url)}", ""])
 
@@ -71,9 +72,3 @@ def _inputs(version: Version) -> str:
     if version.model is None:
         return version.reason or ""
     return ", ".join(f"{port.name} {describe(port)}" for port in version.model.signature.inputs)
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    cells = [[cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)] + [row[-1]] for row in rows]
-    return ["  " + "  ".join(row).rstrip() for row in cells]

@@ -6,7 +6,7 @@ from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import family_of
 from app.render.palette import COLOURS, TEXT
-from app.render.wording import cleaned, percent_text, shape_text, shortened, time_text
+from app.render.spelling import cleaned, percent_text, shape_text, shortened, time_text
 
 _LONGEST = 60
 

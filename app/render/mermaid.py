@@ -6,7 +6,7 @@ from app.render.caption import key_params, output_shapes
 from app.render.description import Description, Operator
 from app.render.family import FAMILIES, family_of
 from app.render.palette import COLOURS, TEXT
-from app.render.wording import cleaned, percent_text, shortened, time_text
+from app.render.spelling import cleaned, percent_text, shortened, time_text
 
 _LONGEST = 60
 # Everything else becomes a numeric entity, for a label may be read as HTML, as Markdown or as the end of itself.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from app.render.caption import output_shapes
+from app.render.columns import aligned
 from app.render.description import Description, Operator
-from app.render.wording import count_text, params_text, percent_text, printable, time_text, totals_text
+from app.render.spelling import count_text, params_text, percent_text, time_text, totals_text
+from app.wording import printable
+
+_NUMBERS = frozenset({"#", "flops", "time", "share"})
 
 
 def render_text(description: Description) -> str:
     """Aligned columns, then totals and warnings. Texts of the model are printed with escapes, whatever they hold."""
     columns = _columns(description)
     rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
-    lines = [*_aligned(rows), "", totals_text(description.totals) + _time(description)]
+    lines = [*aligned(rows, _NUMBERS), "", totals_text(description.totals) + _time(description)]
     lines += [f"warning: {printable(warning)}" for warning in description.warnings]
     return "\n".join([*lines, ""])
 
@@ -33,24 +35,6 @@ def _columns(description: Description) -> dict[str, list[str]]:
         "parameters": [_details(operator) for operator in operators],
     }
     return {title: cells for title, cells in columns.items() if any(cells) or title == "#"}
-
-
-_TO_THE_RIGHT = frozenset({"#", "flops", "time", "share"})
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            _padded(cell, width, title) for cell, width, title in zip(row, widths, cells[0], strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def _padded(cell: str, width: int, title: str) -> str:
-    return cell.rjust(width) if title in _TO_THE_RIGHT else cell.ljust(width)
 
 
 def _flow(operator: Operator) -> str:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
-BASICS = {"app.errors", "app.reading", "app.schema", "app.settings", "app.wording", "engine"}
+BASICS = {"app.errors", "app.reading", "app.schema", "app.settings", "app.version", "app.wording", "engine"}
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.stopping": {"engine.errors"},
@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
     "app.http": BASICS | {"app.codec", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.tasks"},
     "app.process": BASICS
-    | {"app.codec", "app.http", "app.log", "app.memory", "app.models", "app.serving", "app.signature"},
+    | {"app.codec", "app.http", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.signature"},
     "app": {"engine"},
     "exporter": {"engine"},
 }

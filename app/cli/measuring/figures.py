@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import engine
 from app.cli.measuring.timing import Times
-from app.render.wording import count_text, percent_text, printable, time_text
+from app.render.columns import aligned
+from app.render.spelling import count_text, counted, percent_text, time_text
+from app.wording import printable
 
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
 _ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
@@ -50,9 +52,9 @@ class Bench:
         return next(iter(self.times))
 
     def _about(self) -> str:
-        parts = [self.name, _count(self.items, "item"), f"{self.session.backend} back end"]
+        parts = [self.name, counted(self.items, "item"), f"{self.session.backend} back end"]
         error = self.errors[self._ours]
-        return " · ".join([*parts, _count(self._threads, "thread"), f"within {error:.0e} of the reference"])
+        return " · ".join([*parts, counted(self._threads, "thread"), f"within {error:.0e} of the reference"])
 
     def _summary(self) -> list[str]:
         """Latency, throughput and arithmetic, a line each."""
@@ -80,8 +82,8 @@ class Bench:
     def _kernels(self) -> list[str]:
         """A row for each kernel, in the order they run, and one for all of them."""
         total_us = sum(each["time_us"] for each in self.kernels)
-        total = (f"{total_us:.1f}", "", "", "", "", f"in {_count(len(self.kernels), 'kernel')}")
-        return _table([_TITLES, *map(self._kernel, self.kernels), total], words=2)
+        total = (f"{total_us:.1f}", "", "", "", "", f"in {counted(len(self.kernels), 'kernel')}")
+        return aligned([_TITLES, *map(self._kernel, self.kernels), total], _TITLES[:-2])
 
     def _kernel(self, each: Mapping[str, Any]) -> tuple[str, ...]:
         time_us, flops, moved = each["time_us"], each.get("flops", 0), each.get("bytes", 0)
@@ -107,22 +109,4 @@ class Bench:
             )
             for name, each in self.times.items()
         ]
-        return _table([_ENGINE_TITLES, *rows], words=1)
-
-
-def _table(rows: Sequence[Sequence[str]], words: int) -> list[str]:
-    """Columns of one width, numbers to the right; the last columns are words."""
-    cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    first_word = len(widths) - words
-    return [
-        "  ".join(
-            cell.rjust(width) if place < first_word else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+        return aligned([_ENGINE_TITLES, *rows], _ENGINE_TITLES[:-1])

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import engine
-from app.render.wording import printable
+from app.render.columns import aligned
+from app.render.spelling import counted
+from app.wording import printable
 
 _TITLES = ("#", "operator", "type", "operand", "max error", "of scale", "")
-_TO_THE_RIGHT = frozenset({"#", "max error", "of scale"})
+_NUMBERS = frozenset({"#", "max error", "of scale"})
 
 
 def report(comparison: engine.Comparison, about: str) -> str:
     """The whole text."""
-    lines = [f"{about} · {_count(len(comparison.rows), 'recorded value')}", ""]
-    lines += _aligned([_TITLES, *map(_cells, comparison.rows)])
+    lines = [f"{about} · {counted(len(comparison.rows), 'recorded value')}", ""]
+    lines += aligned([_TITLES, *map(_cells, comparison.rows)], _NUMBERS)
     lines += ["", *_verdict(comparison), *map(_birth, comparison.births)]
     return "\n".join([*map(printable, lines), ""])
 
@@ -41,16 +43,6 @@ def _cells(row: engine.ComparedValue) -> tuple[str, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(_padded, row, widths, _TITLES)).rstrip() for row in cells]
-
-
-def _padded(cell: str, width: int, title: str) -> str:
-    return cell.rjust(width) if title in _TO_THE_RIGHT else cell.ljust(width)
-
-
 def _verdict(comparison: engine.Comparison) -> Iterator[str]:
     first = comparison.first
     if first is None:
@@ -70,9 +62,5 @@ def _some(names: Sequence[str]) -> str:
 def _birth(birth: engine.NonFiniteBirth) -> str:
     made = f"{birth.operator} ({birth.type}), operand {birth.operand}" + " out of infinities" * birth.from_infinity
     known = {None: "", True: "; the reference has it too", False: "; the reference has none there"}
-    share = f"{birth.count} of {_count(birth.size, 'element')}"
+    share = f"{birth.count} of {counted(birth.size, 'element')}"
     return f"first {birth.kind}: made by {made}: {share}{known[birth.in_reference]}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

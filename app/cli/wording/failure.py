@@ -5,8 +5,8 @@ from __future__ import annotations
 import engine
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ServiceError
-from app.render.wording import printable
 from app.settings import SettingsError
+from app.wording import printable
 
 
 def explain(exc: Exception) -> tuple[str, int]:

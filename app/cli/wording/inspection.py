@@ -10,8 +10,8 @@ from app.cli.arguments.models import find, load, prepare
 from app.errors import ConfigError, ServiceError
 from app.models.repository import ModelFiles, VersionFiles
 from app.models.trial import NotTriedError, try_out
-from app.render.wording import printable
 from app.settings import Settings
+from app.wording import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

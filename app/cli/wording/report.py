@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.models.model import InferResult
-from app.render.wording import printable, shortened, time_text
+from app.render.spelling import shortened, time_text
 from app.tasks.task import Finding
+from app.wording import printable
 
 _MOST_CHARACTERS = 60
 _UNSAID = ("label", "index", "color")

@@ -13,8 +13,8 @@ from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import family_of
 from app.render.layout import Box
+from app.render.spelling import percent_text, shape_text, shortened, text_width, time_text
 from app.render.svg.markup import element, number, text
-from app.render.wording import percent_text, shape_text, shortened, text_width, time_text
 
 _HEAD: Final = 22
 _LINE: Final = 15

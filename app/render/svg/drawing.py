@@ -8,11 +8,11 @@ from typing import Final
 from app.render.caption import operand_text
 from app.render.description import Description
 from app.render.layout import Layout, Net, Route, lay_out
+from app.render.spelling import shortened
 from app.render.svg.card import Card, cards
 from app.render.svg.legend import Legend, draw_legend, summary
 from app.render.svg.markup import element, number, text
 from app.render.svg.style import style_sheet
-from app.render.wording import shortened
 
 _MARGIN: Final = 24.0
 _LEGEND_GAP: Final = 22.0

@@ -9,9 +9,9 @@ from typing import Final
 
 from app.render.description import Description
 from app.render.family import FAMILIES
+from app.render.spelling import percent_text, text_width, time_text, totals_text
 from app.render.svg.card import Card
 from app.render.svg.markup import element, number, text
-from app.render.wording import percent_text, text_width, time_text, totals_text
 
 _ROW: Final = 20
 _GAP: Final = 18

@@ -1,7 +1,8 @@
 """How values, sizes and times are spelt in every rendering.
 
 Texts of a model are hostile: names may hold control characters, terminal escapes and halves of surrogate pairs.
-``printable`` makes them harmless for a terminal, ``cleaned`` for a markup language; both keep what people can read.
+``app.wording.printable`` makes them harmless for a terminal, ``cleaned`` for a markup language; both keep what people
+can read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.wording import FORBIDDEN
-from app.wording import printable as printable
 
 _WIDE: Final = frozenset("WF")
 _NARROW: Final = frozenset("iljtfrI.,:;'|!()[]{} -/")
@@ -53,6 +53,11 @@ def value_text(value: Any) -> str:
 def params_text(params: Mapping[str, Any]) -> str:
     """``kernel_size=(3,3) stride=(1,1)``."""
     return " ".join(f"{key}={value_text(value)}" for key, value in params.items())
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 thread``, ``2 threads``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def count_text(count: float, unit: str = "") -> str:
