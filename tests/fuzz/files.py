@@ -33,6 +33,7 @@ from engine.layers.definition.known import is_repeatable
 from tests.engine.layers.samples import Sample, all_samples
 from tests.engine.pnnx.build import save
 from tests.engine.pnnx.fuzz import mangle
+from tests.fuzz.agreement import rounding_of
 from tests.fuzz.child import Limits, Result, run
 from tests.fuzz.parameters import report
 
@@ -234,7 +235,7 @@ def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.
     is_repeatable_graph = all(op.layer is None or is_repeatable(op.definition) for op in graph.operators)
     # What no output needs may refuse these inputs, and is not run by machine code.
     if is_repeatable_graph and not (isinstance(expected, engine.EngineError) and _has_dead_operators(graph)):
-        _compare(expected, found)
+        _compare(expected, found, rounding_of(inputs))
     compiled.describe()
     for others in _other_inputs(graph, inputs):
         if _takes_much(reference, others):
@@ -243,7 +244,7 @@ def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.
             compiled.prepare(specs=[engine.TensorSpec(each.shape, each.dtype) for each in others])
         expected_of_others, found = _outputs(reference, others), _outputs(compiled, others)
         if is_repeatable_graph and not isinstance(expected_of_others, engine.EngineError):
-            _compare(expected_of_others, found)
+            _compare(expected_of_others, found, rounding_of(others))
     return f"ran: {'refused' if isinstance(expected, engine.EngineError) else [array.shape for array in expected]}"
 
 
@@ -293,7 +294,7 @@ def _outputs(session: engine.Session, inputs: list[np.ndarray]) -> list[np.ndarr
         return error
 
 
-def _compare(expected: Any, found: Any) -> None:
+def _compare(expected: Any, found: Any, rounding: float) -> None:
     if isinstance(expected, engine.EngineError) or isinstance(found, engine.EngineError):
         if isinstance(expected, engine.EngineError) != isinstance(found, engine.EngineError):
             raise ArithmeticError(f"reference: {str(expected)[:300]}; compiled: {str(found)[:300]}")
@@ -304,7 +305,8 @@ def _compare(expected: Any, found: Any) -> None:
         if want.dtype.kind != "f" or not np.isfinite(want).all() or not want.size:
             continue
         largest = np.abs(want.astype(np.float64)).max()
-        if largest < 1e18 and np.abs(want.astype(np.float64) - have).max() > AGREE * max(largest, 1e-3):
+        error = np.abs(want.astype(np.float64) - have).max()
+        if largest < 1e18 and error > max(AGREE * max(largest, 1e-3), rounding):
             raise ArithmeticError(f"differs by {np.abs(want - have).max()} of {largest}")
 
 

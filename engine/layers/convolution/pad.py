@@ -100,7 +100,12 @@ def _padded_size(size: Dim, pair: Pair, mode: str) -> Dim:
 
 
 def extend(x: Array, pairs: Sequence[tuple[int, int]], mode: str = "constant", value: Number | Array = 0) -> Array:
-    """``x`` padded along its last axes; the amounts have been checked with padded_shape()."""
+    """``x`` padded along its last axes; the amounts have been checked with padded_shape().
+
+    Raises:
+        ShapeError: what they make is larger than memory; they may come as operands of the run.
+    """
+    check_size(padded_shape(x.shape, pairs, mode), x.dtype, "the padded tensor")
     if mode == "constant":
         return _surround(x, pairs, value)
     for axis, (before, after) in enumerate(pairs, start=x.ndim - len(pairs)):
@@ -127,9 +132,7 @@ def _surround(x: Array, pairs: Sequence[tuple[int, int]], value: Number | Array)
         return x
     inner = [slice(max(before, 0), max(before, 0) + size) for size, (before, _) in _sized(x, pairs)]
     sizes = [max(before, 0) + size + max(after, 0) for size, (before, after) in _sized(x, pairs)]
-    shape = (*x.shape[: x.ndim - len(pairs)], *sizes)
-    check_size(shape, x.dtype, "the padded tensor")
-    padded = np.full(shape, cast(value, x.dtype), x.dtype)
+    padded = np.full((*x.shape[: x.ndim - len(pairs)], *sizes), cast(value, x.dtype), x.dtype)
     padded[of_last_axes(*inner)] = x
     return padded
 
