@@ -1,7 +1,7 @@
 """Convolution, as one matrix product a group.
 
-The windows of an image are laid out as the columns of a matrix (a copy, made a block at a time so that it stays in
-the cache); the weights are the other matrix. A 1x1 convolution of stride 1 is the product itself, without a copy.
+The windows of an image are laid out as the columns of a matrix, the weights are the other matrix. The columns are a
+copy as many times the image as a window has taps, so a block of them is made at a time, which also can be stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.pad import extend, padded_shape
-from engine.layers.convolution.window import Window, columns, counts, same_pairs, windows
+from engine.layers.convolution.window import Window, columns, counts, same_pairs, sliding_windows
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import working_dtype
@@ -58,8 +58,9 @@ class StridedSameConv(Layer):
         sizes, kernel = image(input, rank, NUMERIC).shape[-rank:], weight.shape[-rank:]
         if None in sizes or None in kernel:
             return [(None, None)] * rank
-        axes = self.conv.windows_of(tuple(size or 0 for size in kernel))
-        return same_pairs(sizes, [axis.extent for axis in axes], [axis.stride for axis in axes], is_upper=True)
+        windows = self.conv.windows_of(tuple(size or 0 for size in kernel))
+        extents, strides = [window.extent for window in windows], [window.stride for window in windows]
+        return same_pairs(sizes, extents, strides, is_upper=True)
 
 
 @register("nn.Conv1d", "F.conv1d", presets={"spatial_rank": 1}, flags={"bias": ("bias",)})
@@ -134,12 +135,12 @@ class Conv(Filters):
 
     def windows_of(self, kernel: tuple[int, ...]) -> tuple[Window, ...]:
         """The windows on the padded input."""
-        return windows(kernel, stride=self.stride, dilation=self.dilation)
+        return sliding_windows(kernel, stride=self.stride, dilation=self.dilation)
 
     def padding_of(self, kernel: tuple[int, ...]) -> list[tuple[int, int]]:
         """Padding (before, after) of each spatial axis."""
         if self.padding == "same":
-            totals = [axis.extent - 1 for axis in self.windows_of(kernel)]
+            totals = [window.extent - 1 for window in self.windows_of(kernel)]
             return [(total // 2, total - total // 2) for total in totals]
         numbers = (0,) if isinstance(self.padding, str) else self.padding
         return [(number, number) for number in spread(numbers, len(kernel), "padding", 0)]
@@ -161,13 +162,13 @@ class Conv(Filters):
         return 2 * (output.size or 0) * (taps or 0)
 
 
-def correlate(x: Array, weight: Array, axes: Sequence[Window], groups: int = 1) -> Array:
+def correlate(x: Array, weight: Array, windows: Sequence[Window], groups: int = 1) -> Array:
     """x (N, C, *padded sizes), weight (O, C/groups, *K) -> (N, O, *counts)."""
-    patches = columns(x, axes)
+    patches = columns(x, windows)
     if math.prod(weight.shape[2:]) == 1 or patches.nbytes <= BLOCK_BYTES:
         return filtered(patches, weight, groups)
-    y = np.empty((len(x), len(weight), *patches.shape[-len(axes) :]), x.dtype)
-    for block in _blocks(patches, len(axes)):
+    y = np.empty((len(x), len(weight), *patches.shape[-len(windows) :]), x.dtype)
+    for block in _blocks(patches, len(windows)):
         y[block] = filtered(patches[block], weight, groups)
     return y
 

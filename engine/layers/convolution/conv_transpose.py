@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.convolution.filters import Filters, add_bias
-from engine.layers.convolution.window import Window, check_padded, overlap_add, windows
+from engine.layers.convolution.window import Window, check_padded, overlap_add, sliding_windows
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import NUMERIC, Operand, image, spread
@@ -59,8 +59,8 @@ class ConvTranspose(Filters):
         dtype = self.check_fit(spec, bank, bias, (bank.shape[0], out_channels))
         lead, sizes = spec.shape[: -self.spatial_rank - 1], spec.shape[-self.spatial_rank :]
         result = TensorSpec((*lead, out_channels, *self._output_sizes(sizes, bank.shape[2:])), dtype)
-        axes = windows((1,) * self.spatial_rank, padding=self.padding)
-        check_padded(result, axes, spec)
+        windows = sliding_windows((1,) * self.spatial_rank, padding=self.padding)
+        check_padded(result, windows, spec)
         return result
 
     def _output_sizes(self, sizes: Shape, kernel: Shape) -> Shape:
@@ -71,10 +71,10 @@ class ConvTranspose(Filters):
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
         spec = self.infer(input, weight, bias)
         dtype = working_dtype(spec.dtype)
-        axes = windows(weight.shape[2:], stride=self.stride, padding=self.padding, dilation=self.dilation)
+        windows = sliding_windows(weight.shape[2:], stride=self.stride, padding=self.padding, dilation=self.dilation)
         with np.errstate(all="ignore"):
             sizes = [size or 0 for size in spec.shape[-self.spatial_rank :]]
-            y = spread_out(cast(self.batched(input), dtype), cast(weight, dtype), axes, self.groups, sizes)
+            y = spread_out(cast(self.batched(input), dtype), cast(weight, dtype), windows, self.groups, sizes)
             y = add_bias(y, bias)
         return cast(y.reshape(*self.lead(input), *y.shape[1:]), spec.dtype)
 
@@ -104,10 +104,10 @@ def _transposed_size(size: Dim, kernel: Dim, stride: int, padding: int, dilation
     return result
 
 
-def spread_out(x: Array, weight: Array, axes: Sequence[Window], groups: int, sizes: Sequence[int]) -> Array:
+def spread_out(x: Array, weight: Array, windows: Sequence[Window], groups: int, sizes: Sequence[int]) -> Array:
     """x (N, C, *S), weight (C, O/groups, *K) -> (N, O, *sizes)."""
     n, places = len(x), x.shape[2:]
     bank = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).swapaxes(1, 2)
     matrix = x.reshape(n, groups, len(weight) // groups, math.prod(places))
     values = np.matmul(bank, matrix).reshape(n, groups * weight.shape[1], *weight.shape[2:], *places)
-    return overlap_add(values, axes, sizes)
+    return overlap_add(values, windows, sizes)

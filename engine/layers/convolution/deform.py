@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.convolution.conv import filtered
 from engine.layers.convolution.filters import Filters, add_bias
-from engine.layers.convolution.window import Window, counts, windows
+from engine.layers.convolution.window import Window, counts, sliding_windows
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal
@@ -79,7 +79,7 @@ class DeformConv2d(Filters):
         return counts(self._windows(tuple(known)), sizes) if len(known) == len(kernel) else (None,) * len(kernel)
 
     def _windows(self, kernel: tuple[int, ...]) -> tuple[Window, ...]:
-        return windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation)
+        return sliding_windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation)
 
     def forward(
         self, input: Array, weight: Array, offset: Array, mask: Array | None = None, bias: Array | None = None
@@ -97,8 +97,8 @@ class DeformConv2d(Filters):
         groups = offset.shape[1] // (2 * taps)
         moves = offset.reshape(n * groups, taps, 2, *places)
         rows, cols = (
-            (axis.starts(size) + np.arange(axis.kernel)[:, None] * axis.dilation).astype(x.dtype)
-            for axis, size in zip(self._windows(kernel), sizes, strict=True)
+            (window.starts(size) + np.arange(window.kernel)[:, None] * window.dilation).astype(x.dtype)
+            for window, size in zip(self._windows(kernel), sizes, strict=True)
         )
         down = np.broadcast_to(rows[:, None, :, None], (*kernel, *places)).reshape(taps, *places)
         right = np.broadcast_to(cols[None, :, None, :], (*kernel, *places)).reshape(taps, *places)

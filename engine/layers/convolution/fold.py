@@ -15,7 +15,7 @@ from engine.layers.convolution.window import (
     counts,
     overlap_add,
     pad,
-    windows,
+    sliding_windows,
 )
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -42,13 +42,13 @@ class _Patches(Layer):
     def windows(self) -> tuple[Window, Window]:
         """The window on each axis of the image."""
         kernel = spread(self.kernel_size, 2, "kernel_size")
-        rows, cols = windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation)
+        rows, cols = sliding_windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation)
         return rows, cols
 
     @property
     def taps(self) -> int:
         """Elements of a patch in one channel."""
-        return math.prod(axis.kernel for axis in self.windows)
+        return math.prod(window.kernel for window in self.windows)
 
 
 @register("nn.Unfold", "F.unfold")
@@ -118,8 +118,8 @@ class Fold(_Patches):
     def forward(self, input: Array) -> Array:
         shape = self.infer(input).shape
         sizes = [size or 0 for size in shape[-2:]]
-        kernel = [axis.kernel for axis in self.windows]
-        places = [axis.count(size) or 0 for axis, size in zip(self.windows, sizes, strict=True)]
+        kernel = [window.kernel for window in self.windows]
+        places = [window.count(size) or 0 for window, size in zip(self.windows, sizes, strict=True)]
         *lead, rows, _ = input.shape
         values = cast(input, working_dtype(input.dtype)).reshape(*lead, rows // self.taps, *kernel, *places)
         with np.errstate(all="ignore"):

@@ -82,7 +82,7 @@ class Window:
         return [slice(start, start + span, self.stride) for start in starts]
 
 
-def windows(
+def sliding_windows(
     kernel: tuple[int, ...],
     *,
     stride: tuple[int, ...] = (1,),
@@ -106,12 +106,12 @@ def windows(
     return tuple(Window(kernel=k, stride=s, before=p, after=p, dilation=d, ceil_mode=ceil_mode) for k, s, p, d in rows)
 
 
-def counts(axes: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+def counts(windows: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     """How many windows there are on each axis."""
-    return tuple(axis.count(size) for axis, size in zip(axes, sizes, strict=True))
+    return tuple(window.count(size) for window, size in zip(windows, sizes, strict=True))
 
 
-def check_padded(input: TensorSpec, axes: Sequence[Window], output: TensorSpec) -> None:
+def check_padded(input: TensorSpec, windows: Sequence[Window], output: TensorSpec) -> None:
     """Refuse windows whose padding is out of all proportion: a copy of the input is made with it.
 
     Args:
@@ -120,28 +120,28 @@ def check_padded(input: TensorSpec, axes: Sequence[Window], output: TensorSpec) 
     Raises:
         ShapeError: naming the padded shape.
     """
-    sizes = input.shape[-len(axes) :]
-    padded = [None if n is None else sum((n, *axis.margins(n))) for axis, n in zip(axes, sizes, strict=True)]
+    sizes = input.shape[-len(windows) :]
+    padded = [None if n is None else sum((n, *window.margins(n))) for window, n in zip(windows, sizes, strict=True)]
     of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, output))
-    check_scratch((*input.shape[: -len(axes)], *padded), input.dtype, of_bytes, "the padded input")
+    check_scratch((*input.shape[: -len(windows)], *padded), input.dtype, of_bytes, "the padded input")
 
 
-def check_taps(axes: Sequence[Window]) -> None:
+def check_taps(windows: Sequence[Window]) -> None:
     """Refuse windows of more taps on an axis than anybody would wait for.
 
     Raises:
         ShapeError: naming their number.
     """
-    check_steps(max(axis.kernel for axis in axes), "taps in a window")
+    check_steps(max(window.kernel for window in windows), "taps in a window")
 
 
-def pad(x: Array, axes: Sequence[Window], value: Number = 0) -> Array:
+def pad(x: Array, windows: Sequence[Window], value: Number = 0) -> Array:
     """``x`` with the windows' padding around its last axes; ``x`` itself where there is none."""
-    sizes = x.shape[-len(axes) :]
-    margins = [axis.margins(size) for axis, size in zip(axes, sizes, strict=True)]
+    sizes = x.shape[-len(windows) :]
+    margins = [window.margins(size) for window, size in zip(windows, sizes, strict=True)]
     if not any(map(any, margins)):
         return x
-    lead = x.shape[: -len(axes)]
+    lead = x.shape[: -len(windows)]
     shape = [before + size + after for size, (before, after) in zip(sizes, margins, strict=True)]
     padded = np.full((*lead, *shape), value, x.dtype)
     inner = [slice(before, before + size) for size, (before, _) in zip(sizes, margins, strict=True)]
@@ -149,37 +149,37 @@ def pad(x: Array, axes: Sequence[Window], value: Number = 0) -> Array:
     return padded
 
 
-def columns(padded: Array, axes: Sequence[Window]) -> Array:
+def columns(padded: Array, windows: Sequence[Window]) -> Array:
     """Every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
-    rank = len(axes)
-    view = sliding(padded, [axis.extent for axis in axes], range(-rank, 0))
-    moves = [slice(None, None, axis.stride) for axis in axes]
-    steps = [slice(None, None, axis.dilation) for axis in axes]
+    rank = len(windows)
+    view = sliding(padded, [window.extent for window in windows], range(-rank, 0))
+    moves = [slice(None, None, window.stride) for window in windows]
+    steps = [slice(None, None, window.dilation) for window in windows]
     view = view[of_last_axes(*moves, *steps)]
     return np.moveaxis(view, range(-rank, 0), range(padded.ndim - rank, padded.ndim))
 
 
-def overlap_add(values: Array, axes: Sequence[Window], sizes: Sequence[int]) -> Array:
+def overlap_add(values: Array, windows: Sequence[Window], sizes: Sequence[int]) -> Array:
     """The transpose of columns(): every value is added where its tap lies.
 
     Shapes:
         values (..., *taps, *counts) -> (..., *sizes), the padding cut off.
     """
-    rank = len(axes)
-    canvas = [axis.before + size + axis.after for axis, size in zip(axes, sizes, strict=True)]
+    rank = len(windows)
+    canvas = [window.before + size + window.after for window, size in zip(windows, sizes, strict=True)]
     total = np.zeros((*values.shape[: -2 * rank], *canvas), values.dtype)
-    for tap, places in each_tap(axes, values.shape[-rank:]):
+    for tap, places in each_tap(windows, values.shape[-rank:]):
         total[of_last_axes(*places)] += values[of_last_axes(*tap, *(slice(None),) * rank)]
-    inner = [slice(axis.before, axis.before + size) for axis, size in zip(axes, sizes, strict=True)]
+    inner = [slice(window.before, window.before + size) for window, size in zip(windows, sizes, strict=True)]
     result: Array = total[of_last_axes(*inner)]
     return result
 
 
-def each_tap(axes: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+def each_tap(windows: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
     """Each tap's number an axis, and where it lies on the padded axes; the last axis runs fastest."""
-    check_steps(prod(axis.kernel for axis in axes), "taps in a window")
-    places = [axis.taps(count) for axis, count in zip(axes, counts, strict=True)]
-    numbers = product(*(range(axis.kernel) for axis in axes))
+    check_steps(prod(window.kernel for window in windows), "taps in a window")
+    places = [window.taps(count) for window, count in zip(windows, counts, strict=True)]
+    numbers = product(*(range(window.kernel) for window in windows))
     return wanted(zip(numbers, product(*places), strict=True))
 
 

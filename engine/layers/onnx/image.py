@@ -155,8 +155,8 @@ class Col2Im(Layer):
         sizes, block = whole_numbers(image_shape, "image_shape"), whole_numbers(block_shape, "block_shape")
         if sizes is None or block is None:
             return UNKNOWN
-        axes = self._windows(sizes, block)
-        taps, patches = product(block) or 1, product(counts(axes, sizes))
+        windows = self._windows(sizes, block)
+        taps, patches = product(block) or 1, product(counts(windows, sizes))
         fits = input.rank == 3 and input.shape[2] in (None, patches)
         check_fits(fits, "input", input.shape, f"[N, C*{taps}, {patches}]")
         return TensorSpec((input.shape[0], _parts(input.shape[1], taps, "rows"), *sizes), input.dtype)
@@ -165,12 +165,12 @@ class Col2Im(Layer):
         sizes = needed(whole_numbers(image_shape, "image_shape"), "image_shape")
         block = needed(whole_numbers(block_shape, "block_shape"), "block_shape")
         spec = self.infer(TensorSpec(input.shape, input.dtype), sizes, block)
-        axes = self._windows(sizes, block)
-        places = [axis.count(size) or 0 for axis, size in zip(axes, sizes, strict=True)]
+        windows = self._windows(sizes, block)
+        places = [window.count(size) or 0 for window, size in zip(windows, sizes, strict=True)]
         n, channels = spec.shape[:2]
         values = cast(input, working_dtype(input.dtype)).reshape(n, channels, *block, *places)
         with np.errstate(all="ignore"):
-            return cast(overlap_add(values, axes, sizes), input.dtype)
+            return cast(overlap_add(values, windows, sizes), input.dtype)
 
     def _windows(self, sizes: tuple[int, ...], block: tuple[int, ...]) -> tuple[Window, ...]:
         rank = len(sizes)

@@ -46,8 +46,8 @@ class _Windows(Adapter):
 
     def __post_init__(self) -> None:
         check_auto_pad(self.auto_pad)
-        for axis, (before, after) in zip(self._windows(), self._given(), strict=True):
-            if max(before, after) >= axis.extent:
+        for window, (before, after) in zip(self._windows(), self._given(), strict=True):
+            if max(before, after) >= window.extent:
                 raise ParameterError(
                     "more padding than a window", found=list(self.pads), expected=f"window {list(self.kernel_shape)}"
                 )
@@ -68,22 +68,22 @@ class _Windows(Adapter):
 
     def windows_on(self, sizes: Sequence[Dim]) -> tuple[Window, ...]:
         """The window on each spatial axis, which may be open."""
-        axes, pairs = self._windows(), self._given()
+        windows, pairs = self._windows(), self._given()
         if self.auto_pad.startswith("SAME"):
-            strides = [axis.stride for axis in axes]
-            pairs = same_pairs(sizes, [axis.extent for axis in axes], strides, self.auto_pad == "SAME_UPPER")
-        rows = zip(axes, pairs, strict=True)
-        return tuple(replace(axis, before=before, after=after) for axis, (before, after) in rows)
+            strides = [window.stride for window in windows]
+            pairs = same_pairs(sizes, [window.extent for window in windows], strides, self.auto_pad == "SAME_UPPER")
+        rows = zip(windows, pairs, strict=True)
+        return tuple(replace(window, before=before, after=after) for window, (before, after) in rows)
 
     def pooled(self, input: Operand) -> tuple[TensorSpec, tuple[Window, ...]]:
         """The spec of an input after pooling, and the windows."""
         spec, rank = tensor(input, "input", REAL), len(self.kernel_shape)
         check_fits(spec.rank == rank + 2, "input", spec.shape, f"{rank + 2} axes")
-        axes = self.windows_on(spec.shape[2:])
-        check_taps(axes)
-        result = TensorSpec((*spec.shape[:2], *counts(axes, spec.shape[2:])), spec.dtype)
-        check_padded(spec, axes, result)
-        return result, axes
+        windows = self.windows_on(spec.shape[2:])
+        check_taps(windows)
+        result = TensorSpec((*spec.shape[:2], *counts(windows, spec.shape[2:])), spec.dtype)
+        check_padded(spec, windows, result)
+        return result, windows
 
     def _symmetric(self) -> tuple[int, ...] | None:
         """The padding as PyTorch has it; None where it cannot say it."""
@@ -132,12 +132,12 @@ class OnnxMaxPool(_Windows):
         return selected(results, present(results, self.annotations))
 
     def forward(self, input: Array) -> Any:
-        spec, axes = self.pooled(input)
+        spec, windows = self.pooled(input)
         chosen = present((spec, TensorSpec(spec.shape, INDEX)), self.annotations)
         x = cast(input, working_dtype(input.dtype))
         if chosen == (0,):
-            return cast(maxima(x, axes), input.dtype)
-        values, places = maxima_with_indices(x, axes)
+            return cast(maxima(x, windows), input.dtype)
+        values, places = maxima_with_indices(x, windows)
         return selected((cast(values, input.dtype), self._whole(places, input.shape)), chosen)
 
     def _whole(self, places: Array, shape: Sequence[int]) -> Array:
@@ -157,8 +157,8 @@ class _PlacedAvgPool(AvgPool):
     @property
     def windows(self) -> tuple[Window, ...]:
         """The window on each spatial axis."""
-        axes: tuple[Window, ...] = self.placed
-        return axes
+        windows: tuple[Window, ...] = self.placed
+        return windows
 
     def __post_init__(self) -> None:
         pass
@@ -186,9 +186,9 @@ class OnnxAveragePool(_Windows):
         return self.pooled(input)[0]
 
     def forward(self, input: Array) -> Array:
-        _, axes = self.pooled(input)
-        pool = _PlacedAvgPool(**self._common(), placed=axes, count_include_pad=self.count_include_pad)
-        return cast(pool.average(cast(input, working_dtype(input.dtype)), axes), input.dtype)
+        _, windows = self.pooled(input)
+        pool = _PlacedAvgPool(**self._common(), placed=windows, count_include_pad=self.count_include_pad)
+        return cast(pool.average(cast(input, working_dtype(input.dtype)), windows), input.dtype)
 
 
 @register("LpPool")
@@ -209,10 +209,12 @@ class OnnxLpPool(_Windows):
 
     def forward(self, input: Array) -> Array:
         self.infer(input)
-        _, axes = self.pooled(input)
+        _, windows = self.pooled(input)
         x = cast(input, working_dtype(input.dtype))
         with np.errstate(all="ignore"):
-            return cast(np.power(sums(np.abs(x) ** x.dtype.type(self.p), axes), x.dtype.type(1 / self.p)), input.dtype)
+            return cast(
+                np.power(sums(np.abs(x) ** x.dtype.type(self.p), windows), x.dtype.type(1 / self.p)), input.dtype
+            )
 
 
 class _Global(Adapter):

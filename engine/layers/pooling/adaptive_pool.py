@@ -89,27 +89,10 @@ class AdaptiveAvgPool(AdaptivePool):
         self.infer(input)
         x = cast(input, working_dtype(input.dtype))
         with np.errstate(all="ignore"):
-            segments = self.segments(input)
-            if all(len(starts) == 1 for starts, _ in segments):
-                return cast(x.mean(tuple(range(-self.spatial_rank, 0)), keepdims=True), input.dtype)
-            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
-                x = _mean(x, axis, *bounds)
+            for axis, (starts, ends) in enumerate(self.segments(input), start=input.ndim - self.spatial_rank):
+                lengths = _along(ends - starts, axis, x.ndim).astype(x.dtype)
+                x = _over_segments(np.add, x, axis, starts, ends) / lengths
         return cast(x, input.dtype)
-
-
-def _mean(x: Array, axis: int, starts: Array, ends: Array) -> Array:
-    """The mean of each segment of an axis."""
-    if len(starts) and x.shape[axis] % len(starts) == 0:
-        return np.asarray(_cut(x, axis, len(starts)).mean(axis + 1))
-    lengths = _along(ends - starts, axis, x.ndim)
-    if _are_few(starts, ends):
-        return _each(x, axis, starts, ends, lambda window: window.sum(axis)) / lengths
-    total: Array = x.take(starts, axis)
-    for step in wanted(range(1, int(lengths.max(initial=0)))):
-        element = x.take(np.minimum(starts + step, ends - 1), axis)
-        total += np.where(lengths > step, element, 0)
-    total /= lengths
-    return total
 
 
 def _along(values: Array, axis: int, rank: int) -> Array:
@@ -139,22 +122,21 @@ class AdaptiveMaxPool(AdaptivePool, WithIndices):
         self.infer(input)
         x, segments = cast(input, working_dtype(input.dtype)), self.segments(input)
         if self.returns == 0:
-            for axis, bounds in enumerate(segments, start=input.ndim - self.spatial_rank):
-                x = _maximum(x, axis, *bounds)
+            for axis, (starts, ends) in enumerate(segments, start=input.ndim - self.spatial_rank):
+                x = _over_segments(np.maximum, x, axis, starts, ends)
             return cast(x, input.dtype)
         values, indices = _maxima(x, segments)
         return (cast(values, input.dtype), indices)[self.returns]
 
 
-def _maximum(x: Array, axis: int, starts: Array, ends: Array) -> Array:
-    """The largest element of each segment of an axis."""
-    if len(starts) and x.shape[axis] % len(starts) == 0:
-        return np.asarray(_cut(x, axis, len(starts)).max(axis + 1))
+def _over_segments(combine: np.ufunc, x: Array, axis: int, starts: Array, ends: Array) -> Array:
+    """What is left of each segment of an axis when its elements are combined."""
     if _are_few(starts, ends):
-        return _each(x, axis, starts, ends, lambda window: window.max(axis))
-    result: Array = x.take(starts, axis)
+        return _each(x, axis, starts, ends, lambda segment: np.asarray(combine.reduce(segment, axis)))
+    result = x.take(starts, axis)
     for step in wanted(range(1, int((ends - starts).max(initial=0)))):
-        np.maximum(result, x.take(np.minimum(starts + step, ends - 1), axis), out=result)
+        element = x.take(np.minimum(starts + step, ends - 1), axis)
+        result = np.where(_along(ends - starts > step, axis, x.ndim), combine(result, element), result)
     return result
 
 
@@ -174,14 +156,8 @@ def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array
 
 def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) -> tuple[Array, Array]:
     """The largest element of each segment of an axis, and what ``indices`` has in its place."""
-    if len(starts) and x.shape[axis] % len(starts) == 0 and not np.isnan(x).any():
-        cut = _cut(x, axis, len(starts))
-        places = np.expand_dims(cut.argmax(axis + 1), axis + 1)
-        pairs = (cut, _cut(indices, axis, len(starts)))
-        values, found = (np.take_along_axis(each, places, axis + 1).squeeze(axis + 1) for each in pairs)
-        return values, found
     if _are_few(starts, ends):
-        places = _each(x, axis, starts, ends, lambda window: _place(window, axis)) + _along(starts, axis, x.ndim)
+        places = _each(x, axis, starts, ends, lambda segment: _place(segment, axis)) + _along(starts, axis, x.ndim)
         return np.take_along_axis(x, places, axis), np.take_along_axis(indices, places, axis)
     values, found = x.take(starts, axis), indices.take(starts, axis)
     for step in wanted(range(1, int((ends - starts).max(initial=0)))):
@@ -211,8 +187,3 @@ def _place(x: Array, axis: int) -> Array:
     places, is_nan = x.argmax(axis), x != x
     last = x.shape[axis] - 1 - np.flip(is_nan, axis).argmax(axis)
     return np.asarray(np.where(is_nan.any(axis), last, places))
-
-
-def _cut(x: Array, axis: int, count: int) -> Array:
-    """An axis cut into so many segments of one length: (..., count, length, ...)."""
-    return x.reshape(*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1 :])

@@ -13,11 +13,10 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import Operand, of_last_axes
-from engine.layers.pooling.pool import Pool
+from engine.layers.pooling.pool import Pool, over_windows
 from engine.layers.quantised.quantised import Quantised, integers
 from engine.limits import check_steps
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec
 
 INDEX: Final[DType] = np.dtype(np.int64)
@@ -72,7 +71,7 @@ class MaxPool(Pool, WithIndices):
     def infer(self, input: Operand) -> Any:
         spec = self.pooled(input)
         if self.returns != 0:  # where the maximum was is found tap by tap
-            check_steps(math.prod(axis.kernel for axis in self.windows), "taps in a window")
+            check_steps(math.prod(window.kernel for window in self.windows), "taps in a window")
         return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
 
     def forward(self, input: Array) -> Any:
@@ -93,34 +92,25 @@ def in_whole(indices: Array, shape: Sequence[int], spatial_rank: int) -> Array:
     return np.asarray(indices + images.reshape(*images.shape, *(1,) * spatial_rank) * math.prod(sizes))
 
 
-def maxima(x: Array, axes: Sequence[Window]) -> Array:
-    """The largest element of each window, found an axis at a time."""
-    sizes = x.shape[-len(axes) :]
-    x = pad(x, axes, lowest(x.dtype))
-    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
-        first, *others = window.taps(len(window.starts(size)))
-        lead = (slice(None),) * axis
-        result = x[(*lead, first)]
-        for tap in wanted(others):
-            result = np.maximum(result, x[(*lead, tap)])
-        x = result
-    return x
+def maxima(x: Array, windows: Sequence[Window]) -> Array:
+    """The largest element of each window."""
+    return over_windows(np.maximum, x, windows, lowest(x.dtype))
 
 
-def maxima_with_indices(x: Array, axes: Sequence[Window]) -> tuple[Array, Array]:
+def maxima_with_indices(x: Array, windows: Sequence[Window]) -> tuple[Array, Array]:
     """The largest element of each window and its flat index on the last axes, the first of several, the last NaN."""
-    sizes = x.shape[-len(axes) :]
-    starts = [window.starts(size) for window, size in zip(axes, sizes, strict=True)]
+    sizes = x.shape[-len(windows) :]
+    starts = [window.starts(size) for window, size in zip(windows, sizes, strict=True)]
     # PyTorch begins with the first tap that is not padding: it counts when nothing exceeds the lowest value.
-    skipped = [np.maximum(-(start // window.dilation), 0) for start, window in zip(starts, axes, strict=True)]
-    first = flat_index([s + k * w.dilation for s, k, w in zip(starts, skipped, axes, strict=True)], sizes)
-    padded = pad(x, axes, lowest(x.dtype))
-    values = np.full((*x.shape[: -len(axes)], *first.shape), lowest(x.dtype), x.dtype)
+    skipped = [np.maximum(-(start // window.dilation), 0) for start, window in zip(starts, windows, strict=True)]
+    first = flat_index([s + k * w.dilation for s, k, w in zip(starts, skipped, windows, strict=True)], sizes)
+    padded = pad(x, windows, lowest(x.dtype))
+    values = np.full((*x.shape[: -len(windows)], *first.shape), lowest(x.dtype), x.dtype)
     indices = np.broadcast_to(first, values.shape).copy()
-    for tap, places in each_tap(axes, first.shape):
+    for tap, places in each_tap(windows, first.shape):
         element = padded[of_last_axes(*places)]
         better = (element > values) | (element != element)
-        index = flat_index([s + k * w.dilation for s, k, w in zip(starts, tap, axes, strict=True)], sizes)
+        index = flat_index([s + k * w.dilation for s, k, w in zip(starts, tap, windows, strict=True)], sizes)
         np.copyto(values, element, where=better)
         np.copyto(indices, index, where=better)
     return values, indices

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError
-from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, windows
+from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, sliding_windows
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import widened, working_dtype
 from engine.layers.operands.spatial import REAL, Operand, image, spread
 from engine.promotion import cast, float_dtype
 from engine.stopping import wanted
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Number, TensorSpec
 
 
 class Pool(Layer):
@@ -32,10 +33,12 @@ class Pool(Layer):
     def __post_init__(self) -> None:
         check_taps(self.windows)
         # PyTorch wants no more than half a window, ONNX takes all that leaves an element to every window.
-        if any(axis.before >= axis.extent for axis in self.windows):
-            found = f"padding {[axis.before for axis in self.windows]}"
+        if any(window.before >= window.extent for window in self.windows):
+            found = f"padding {[window.before for window in self.windows]}"
             raise ParameterError(
-                "padding as large as a window", found=found, expected=f"window {[axis.extent for axis in self.windows]}"
+                "padding as large as a window",
+                found=found,
+                expected=f"window {[window.extent for window in self.windows]}",
             )
 
     @property
@@ -47,7 +50,7 @@ class Pool(Layer):
         """The windows with padding and dilation, which not every pool has."""
         kernel = spread(self.kernel_size, self.spatial_rank, "kernel_size")
         stride = self.stride or kernel
-        return windows(kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=self.ceil_mode)
+        return sliding_windows(kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=self.ceil_mode)
 
     def pooled(self, input: Operand) -> TensorSpec:
         """The spec of an input after pooling.
@@ -64,7 +67,7 @@ class Pool(Layer):
     def flops(self, output: Any, *operands: object) -> int:
         """One for each tap of each window."""
         spec = output[0] if isinstance(output, tuple) else output
-        return (spec.size or 0) * math.prod(axis.kernel for axis in self.windows)
+        return (spec.size or 0) * math.prod(window.kernel for window in self.windows)
 
 
 @register("nn.AvgPool1d", "F.avg_pool1d", presets={"spatial_rank": 1})
@@ -107,21 +110,21 @@ class AvgPool(Pool):
         x = cast(input, working_dtype(input.dtype))
         return cast(self.average(x, self.windows), input.dtype)
 
-    def average(self, x: Array, axes: Sequence[Window]) -> Array:
+    def average(self, x: Array, windows: Sequence[Window]) -> Array:
         """The means of ``x``, in its dtype."""
-        divisor = cast(self._divisors(x.shape[-len(axes) :], axes), x.dtype)
+        divisor = cast(self._divisors(x.shape[-len(windows) :], windows), x.dtype)
         with np.errstate(all="ignore"):
-            total = sums(x, axes)
+            total = sums(x, windows)
             if x.dtype.kind == "f":
                 return total / divisor
             quotient = np.abs(total) // np.abs(divisor)
             return np.where((total < 0) == (divisor < 0), quotient, -quotient)
 
-    def _divisors(self, sizes: Sequence[int], axes: Sequence[Window]) -> Array:
+    def _divisors(self, sizes: Sequence[int], windows: Sequence[Window]) -> Array:
         divisors = np.ones((), np.int64)
         if self.divisor_override is not None:
             return divisors * self.divisor_override
-        for window, size in zip(axes, sizes, strict=True):
+        for window, size in zip(windows, sizes, strict=True):
             low, high = (-window.before, size + window.after) if self.count_include_pad else (0, size)
             starts = window.starts(size)
             first = np.maximum(-((starts - low) // window.dilation), 0)
@@ -130,17 +133,22 @@ class AvgPool(Pool):
         return divisors
 
 
-def sums(x: Array, axes: Sequence[Window]) -> Array:
-    """The sum of each window, found an axis at a time."""
-    sizes = x.shape[-len(axes) :]
-    x = pad(x, axes)
-    for axis, (window, size) in enumerate(zip(axes, sizes, strict=True), start=x.ndim - len(axes)):
-        first, *others = window.taps(len(window.starts(size)))
+def sums(x: Array, windows: Sequence[Window]) -> Array:
+    """The sum of each window."""
+    return over_windows(np.add, x, windows, 0)
+
+
+def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding: Number) -> Array:
+    """What is left of each window when its elements are combined, two at a time.
+
+    An axis at a time: so there is a turn of Python for every tap of an axis, not of the window, however large it is.
+    """
+    sizes = x.shape[-len(windows) :]
+    x = pad(x, windows, padding)
+    for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), start=x.ndim - len(windows)):
         lead = (slice(None),) * axis
-        result = x[(*lead, first)].copy()
-        for tap in wanted(others):
-            result += x[(*lead, tap)]
-        x = result
+        first, *others = (x[(*lead, tap)] for tap in window.taps(len(window.starts(size))))
+        x = reduce(combine, wanted(others), first)
     return x
 
 
@@ -171,11 +179,11 @@ class LPPool(Pool):
 
     def forward(self, input: Array) -> Array:
         dtype = self.infer(input).dtype
-        axes = self.windows
+        windows = self.windows
         mean = AvgPool(spatial_rank=self.spatial_rank, kernel_size=self.kernel_size)
         with np.errstate(all="ignore"):
             # A composition in PyTorch: half precision is rounded at each step, and can overflow there.
             powers = widened(cast(np.power(widened(input), self.norm_type), dtype))
-            means = widened(cast(mean.average(powers, axes), dtype))
-            scaled = widened(cast(means * math.prod(axis.kernel for axis in axes), dtype))
+            means = widened(cast(mean.average(powers, windows), dtype))
+            scaled = widened(cast(means * math.prod(window.kernel for window in windows), dtype))
             return cast(np.power(scaled, 1 / self.norm_type), dtype)
