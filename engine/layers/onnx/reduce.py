@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,36 +25,35 @@ class _Reduce(Adapter):
         the result has the input's.
     """
 
-    kind: ClassVar[type[Reduction]]
-
     axes: tuple[int, ...] | None = None
     keepdims: bool = True
     noop_with_empty_axes: bool = False
 
     def meaning(self, input: TensorSpec) -> Layer:
         if not self.axes and self.noop_with_empty_axes:
-            return _OfEach(kind=self._kind(input), dtype=input.dtype)
+            return _OfEach(reduction=self._reduction(input), dtype=input.dtype)
         dims = checked_axes(self.axes, input.rank) if self.axes else None
-        return self._kind(input)(dim=dims, keepdim=self.keepdims, dtype=input.dtype)
+        return self._reduction(input)(dim=dims, keepdim=self.keepdims, dtype=input.dtype)
 
     def forward(self, input: Array) -> Any:
         return self.run(input)
 
-    def _kind(self, input: TensorSpec) -> type[Reduction]:
-        return self.kind
+    def _reduction(self, input: TensorSpec) -> type[Reduction]:
+        (reduction,) = self.means
+        return reduction  # type: ignore[return-value]
 
 
 class _OfEach(Layer):
     """A reduction over no axis: of every element by itself."""
 
-    kind: Any
+    reduction: Any
     dtype: DType
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return input
 
     def forward(self, input: Array) -> Any:
-        return self.kind(dim=(-1,), dtype=self.dtype).forward(input[..., None])
+        return self.reduction(dim=(-1,), dtype=self.dtype).forward(input[..., None])
 
 
 class _Same(Reduction):
@@ -112,24 +111,13 @@ def highest(dtype: DType) -> Any:
     return True if dtype.kind == "b" else np.inf
 
 
-@register("ReduceSum", positional=("input", "axes"))
-class ReduceSum(_Reduce):
-    """The sum over axes."""
-
-    means = (Sum,)
-
-    kind = Sum
-
-
 @register("ReduceMean", positional=("input", "axes"))
 class ReduceMean(_Reduce):
     """The mean over axes; that of integers is cut towards zero."""
 
     means = (Mean,)
 
-    kind = Mean
-
-    def _kind(self, input: TensorSpec) -> type[Reduction]:
+    def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _WholeMean if input.dtype.kind in "iu" else Mean
 
 
@@ -139,9 +127,7 @@ class ReduceMax(_Reduce):
 
     means = (AMax,)
 
-    kind = AMax
-
-    def _kind(self, input: TensorSpec) -> type[Reduction]:
+    def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _Largest if 0 in input.shape else AMax
 
 
@@ -151,49 +137,20 @@ class ReduceMin(_Reduce):
 
     means = (AMin,)
 
-    kind = AMin
-
-    def _kind(self, input: TensorSpec) -> type[Reduction]:
+    def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _Smallest if 0 in input.shape else AMin
 
 
-@register("ReduceProd", positional=("input", "axes"))
-class ReduceProd(_Reduce):
-    """The product over axes."""
-
-    kind = Prod
-
-
-@register("ReduceL1", positional=("input", "axes"))
-class ReduceL1(_Reduce):
-    """The sum of magnitudes over axes."""
-
-    kind = _AbsSum
-
-
-@register("ReduceL2", positional=("input", "axes"))
-class ReduceL2(_Reduce):
-    """sqrt(sum(x**2)) over axes."""
-
-    kind = _Length
-
-
-@register("ReduceSumSquare", positional=("input", "axes"))
-class ReduceSumSquare(_Reduce):
-    """sum(x**2) over axes."""
-
-    kind = _SquareSum
-
-
-@register("ReduceLogSum", positional=("input", "axes"))
-class ReduceLogSum(_Reduce):
-    """log(sum(x)) over axes."""
-
-    kind = _LogSum
-
-
-@register("ReduceLogSumExp", positional=("input", "axes"))
-class ReduceLogSumExp(_Reduce):
-    """log(sum(exp(x))) over axes, without overflow."""
-
-    kind = LogSumExp
+# The others differ by what they compute alone.
+_REDUCTIONS: Final[dict[str, tuple[type[Reduction], str]]] = {
+    "ReduceSum": (Sum, "The sum over axes."),
+    "ReduceProd": (Prod, "The product over axes."),
+    "ReduceL1": (_AbsSum, "The sum of magnitudes over axes."),
+    "ReduceL2": (_Length, "sqrt(sum(x**2)) over axes."),
+    "ReduceSumSquare": (_SquareSum, "sum(x**2) over axes."),
+    "ReduceLogSum": (_LogSum, "log(sum(x)) over axes."),
+    "ReduceLogSumExp": (LogSumExp, "log(sum(exp(x))) over axes, without overflow."),
+}
+for _type, (_reduction, _formula) in _REDUCTIONS.items():
+    _body = {"means": (_reduction,), "__doc__": _formula, "__module__": __name__}
+    register(_type, positional=("input", "axes"))(type(_type, (_Reduce,), _body))

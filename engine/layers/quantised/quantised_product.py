@@ -10,12 +10,14 @@ the scale; such a file cannot be run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.convolution.conv import Conv, correlate
+from engine.layers.convolution.conv import Conv
+from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.linear import Linear
 from engine.layers.operands.axes import may_match
@@ -29,33 +31,36 @@ _ROWS = ("out_features",)
 _SCALED = {"weight_q_per_channel_scales": _BANK, "weight_q_per_channel_zero_points": _BANK, "bias": _BANK}
 
 
-@register("nn.quantized.Conv2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)}, shapes=_SCALED)
-class QuantisedConv2d(Conv):
-    """nn.Conv2d of what the integers stand for, quantised with scale and zero_point.
+class _QuantisedProduct(Layer):
+    """Base of products of what the integers stand for, quantised with scale and zero_point.
 
-    Shapes:
-        as nn.Conv2d; the weight's scales and zero points (O,)
     Dtypes:
         input quantised, weight int8, bias float32; the result is quantised in the input's dtype.
     """
+
+    plain: ClassVar[type[Layer]]
+    """The layer that adds up the products; its parameters are this one's, too."""
 
     scale: float
     zero_point: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         _check_scale(self.scale)
+        self._product()  # refuses what does not fit the plain layer
+
+    def _product(self) -> Layer:
+        return self.plain(**{each.name: getattr(self, each.name) for each in fields(self.plain)})
 
     def infer(
         self,
         input: Operand,
         weight: Operand,
         bias: Operand | None = None,
-        weight_q_per_channel_scales: TensorSpec | None = None,
-        weight_q_per_channel_zero_points: TensorSpec | None = None,
+        weight_q_per_channel_scales: Operand | None = None,
+        weight_q_per_channel_zero_points: Operand | None = None,
     ) -> TensorSpec:
         _check(weight, bias, weight_q_per_channel_scales, weight_q_per_channel_zero_points)
-        spec = super().infer(input, TensorSpec(weight.shape, input.dtype))
+        spec = self._product().infer(TensorSpec(input.shape, input.dtype), TensorSpec(weight.shape, input.dtype))
         return TensorSpec(spec.shape, input.dtype)
 
     def forward(
@@ -66,58 +71,36 @@ class QuantisedConv2d(Conv):
         weight_q_per_channel_scales: Array | None = None,
         weight_q_per_channel_zero_points: Array | None = None,
     ) -> Array:
-        given = as_quantised(input)
-        scales, zeros = weight_q_per_channel_scales, weight_q_per_channel_zero_points
-        self.infer(given, weight, bias, _spec(scales), _spec(zeros))
-        bank = _distances(weight, zeros)
-        padding = [(0, 0), (0, 0), *self.padding_of(weight.shape[2:])]
-        x = np.pad(self.batched(given.distances), padding)  # the zero point stands for zero
-        sums = correlate(x, bank, self.windows_of(weight.shape[2:]), self.groups)
-        result = np.moveaxis(_requantised(np.moveaxis(sums, 1, -1), given, scales, bias, self), -1, 1)
-        return quantised(result.reshape(*self.lead(given), *result.shape[1:]), self.scale, self.zero_point)
+        given, zeros = as_quantised(input), weight_q_per_channel_zero_points
+        self.infer(given, weight, bias, weight_q_per_channel_scales, zeros)
+        distances = weight.astype(np.float64) - _by_channel(zeros, weight.ndim - 1)
+        sums = self._product().forward(given.distances, distances)
+        # The results of a convolution have their spatial axes behind the channels, as many as the weight.
+        scales, shifts = (_by_channel(each, weight.ndim - 2) for each in (weight_q_per_channel_scales, bias))
+        return quantised(_requantised(sums, given, scales, shifts, self), self.scale, self.zero_point)
+
+
+@register("nn.quantized.Conv2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)}, shapes=_SCALED)
+class QuantisedConv2d(_QuantisedProduct, Conv):
+    """nn.Conv2d of what the integers stand for, quantised with scale and zero_point.
+
+    Shapes:
+        as nn.Conv2d; the weight's scales and zero points (O,)
+    """
+
+    plain = Conv
 
 
 @register("nn.quantized.Linear", ignored=("in_features", "out_features", "bias"), shapes={
     "weight": ("out_features", "in_features"), **dict.fromkeys(_SCALED, _ROWS)})  # fmt: skip
-class QuantisedLinear(Linear):
+class QuantisedLinear(_QuantisedProduct, Linear):
     """nn.Linear of what the integers stand for, quantised with scale and zero_point.
 
     Shapes:
         input (..., I), weight (O, I), bias, the weight's scales and zero points (O,)  ->  (..., O)
-    Dtypes:
-        input quantised, weight int8, bias float32; the result is quantised in the input's dtype.
     """
 
-    scale: float
-    zero_point: int
-
-    def __post_init__(self) -> None:
-        _check_scale(self.scale)
-
-    def infer(
-        self,
-        input: TensorSpec,
-        weight: TensorSpec,
-        bias: TensorSpec | None = None,
-        weight_q_per_channel_scales: TensorSpec | None = None,
-        weight_q_per_channel_zero_points: TensorSpec | None = None,
-    ) -> TensorSpec:
-        _check(weight, bias, weight_q_per_channel_scales, weight_q_per_channel_zero_points)
-        return TensorSpec(super().infer(input, weight, bias).shape, input.dtype)
-
-    def forward(
-        self,
-        input: Array,
-        weight: Array,
-        bias: Array | None = None,
-        weight_q_per_channel_scales: Array | None = None,
-        weight_q_per_channel_zero_points: Array | None = None,
-    ) -> Array:
-        given = as_quantised(input)
-        scales, zeros = weight_q_per_channel_scales, weight_q_per_channel_zero_points
-        self.infer(_known(given), _known(weight), _spec(bias), _spec(scales), _spec(zeros))
-        sums = given.distances @ _distances(weight, zeros).T
-        return quantised(_requantised(sums, given, scales, bias, self), self.scale, self.zero_point)
+    plain = Linear
 
 
 @register("nn.quantized.cat", "quantized::cat")
@@ -144,12 +127,8 @@ def _rescaled(tensor: Quantised, scale: float, zero_point: int) -> Array:
     return rounded(values, scale, zero_point, tensor.dtype)
 
 
-def _requantised(sums: Array, input: Quantised, scales: Any, bias: Any, layer: Any) -> Array:
-    """Sums of products of integers, output channels last, as integers of the output's scale.
-
-    Args:
-        layer: has the scale and zero_point of the output.
-    """
+def _requantised(sums: Array, input: Quantised, scales: Array, bias: Array, layer: _QuantisedProduct) -> Array:
+    """Sums of products of integers as integers of the output's scale."""
     unit = np.float32(input.scale) * scales.astype(np.float32)
     with np.errstate(all="ignore"):
         exact = sums.astype(np.float32) + bias.astype(np.float32) / unit
@@ -157,9 +136,9 @@ def _requantised(sums: Array, input: Quantised, scales: Any, bias: Any, layer: A
     return np.asarray(np.clip(nearest, *limits(input.dtype)).astype(input.dtype))
 
 
-def _distances(weight: Array, zero_points: Any) -> Array:
-    """The integers of a weight less their zero points, channels first."""
-    return np.asarray(weight.astype(np.float64) - zero_points.reshape(-1, *[1] * (weight.ndim - 1)))
+def _by_channel(vector: Any, axes: int) -> Array:
+    """A number for every channel, to be broadcast over so many axes behind them."""
+    return np.asarray(vector.reshape(-1, *[1] * axes))
 
 
 def _check(weight: Operand, bias: Operand | None, scales: Any, zero_points: Any) -> None:
@@ -179,11 +158,3 @@ def _check(weight: Operand, bias: Operand | None, scales: Any, zero_points: Any)
 def _check_scale(scale: float) -> None:
     if not scale > 0:
         raise ParameterError("scale must be positive", found=scale)
-
-
-def _known(operand: Array) -> TensorSpec:
-    return TensorSpec(operand.shape, operand.dtype)
-
-
-def _spec(operand: Array | None) -> TensorSpec | None:
-    return None if operand is None else _known(operand)
