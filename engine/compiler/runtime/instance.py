@@ -18,8 +18,8 @@ from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segm
 from engine.compiler.runtime.allocation import allocate
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.protocol import SEGMENT_BITS
 from engine.compiler.runtime.tables import Tables, address_of
-from engine.compiler.runtime.team import SEGMENT_BITS
 from engine.errors import EngineError, RunCancelledError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
 from engine.tensor import Array, parse_dtype, spec_of

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.protocol import STOP
 from engine.compiler.runtime.tables import Tables
-from engine.compiler.runtime.team import STOP
 
 # Threads that may be parked, and instances that keep theirs however many those are.
 MAX_PARKED: Final = 16

@@ -9,7 +9,7 @@ import numpy as np
 from engine.compiler.blueprint import Home, NativeStep, Segment
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
-from engine.compiler.runtime.team import COUNTER_BYTES, COUNTERS, SEGMENTS, SPIN, STEP_BYTES, STEPS, TEAM_BYTES
+from engine.compiler.runtime.protocol import COUNTER_BYTES, COUNTERS, SEGMENTS, SPIN, STEP_BYTES, STEPS, TEAM_BYTES
 from engine.tensor import Array
 
 # Looks at a counter before a thread sleeps; some 60 µs.

@@ -1,38 +1,31 @@
 """Threads that run a program's kernels together, in native code from the first kernel to the last.
 
-Every thread walks the same list of steps. A step has a counter from which threads take chunks until there are none, and
-a second one that says how many are finished; a thread goes on when all are. Nobody owns a share: a thread that the
-system does not let run takes nothing, and the others do not wait for it unless it holds a chunk. Waiting is a brief
-spin, then sleep on a futex.
-
-Both counters carry the number of the run (the epoch) in their upper bits. A counter of an earlier run counts as zero,
-so nothing is cleared between runs, and a thread that comes late from an earlier run sees a later epoch and leaves.
-
-The leader is the caller's thread; the others are parked in ``worker`` for life and never take Python's lock.
+What they say to each other is in ``protocol``; this is its code. Nothing here says how a shared word is accessed: each
+access is a row of the protocol's table, and is written from it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
 from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Module, Value
+from engine.compiler.runtime import protocol
+from engine.compiler.runtime.protocol import PROTOCOL, Word
 
-# Bytes: a step is its function, its arguments and its number of chunks; its counters lie on lines of their own.
-STEP_BYTES = 32
-COUNTER_BYTES = 128
-TEAM_BYTES = 512
-# Words of the team's block, as byte offsets: the run that is asked for, threads asleep between runs, threads asleep
-# within a run and the word they sleep on, and the tables.
-GENERATION, IDLE, SLEEPERS, WAKE, STEPS, COUNTERS, SEGMENTS, SPIN, TIMES = 0, 64, 128, 192, 256, 264, 272, 280, 288
-
-# A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
-SEGMENT_BITS = 24
-STOP = (1 << SEGMENT_BITS) - 1
+_Pause: TypeAlias = tuple[str, list[Value]]
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
-_PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
-_PAUSE_DECLARATION = {
-    "x86_64": "declare void @llvm.x86.sse2.pause()",
-    "aarch64": "declare void @llvm.aarch64.hint(i32)",
+_FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
+_PAUSE: Final[dict[str, _Pause]] = {
+    "x86_64": ("llvm.x86.sse2.pause", []),
+    "aarch64": ("llvm.aarch64.hint", [Value("1", "i32")]),
 }
+_CLOCK_MONOTONIC = 1
+
+_NULL, _ZERO, _ONE, _NOBODY = Value("null", "ptr"), Value("0", "i64"), Value("1", "i64"), Value("0", "i32")
+_BITS, _MASK = Value(str(protocol.SEGMENT_BITS), "i64"), Value(str(protocol.STOP), "i64")
 
 
 def team_code(host: Host) -> str:
@@ -42,278 +35,330 @@ def team_code(host: Host) -> str:
     must stay as long as the team.
     """
     architecture = host.triple.split("-")[0]
-    return _TEXT.format(
-        pause=_PAUSE[architecture],
-        pause_declaration=_PAUSE_DECLARATION[architecture],
-        futex=_FUTEX[architecture],
-        bits=SEGMENT_BITS,
-        mask=STOP,
-        GENERATION=GENERATION,
-        IDLE=IDLE,
-        SLEEPERS=SLEEPERS,
-        WAKE=WAKE,
-        STEPS=STEPS,
-        COUNTERS=COUNTERS,
-        SEGMENTS=SEGMENTS,
-        SPIN=SPIN,
-        TIMES=TIMES,
-        STEP_BYTES=STEP_BYTES,
-        COUNTER_BYTES=COUNTER_BYTES,
+    module = Module()
+    _sleep_and_wake(module, _FUTEX[architecture])
+    _clock(module)
+    _walk(module, _PAUSE[architecture])
+    _run(module)
+    _stop(module)
+    _worker(module, _PAUSE[architecture])
+    return str(module)
+
+
+def _sleep_and_wake(module: Module, futex: int) -> None:
+    """``sleep_on(word, value)``, as long as the word holds the value, and ``wake_all(word)``."""
+    module.declarations["syscall"] = "declare i64 @syscall(i64, ...)"
+    f = _internal(module, "sleep_on", [("ptr", "word"), ("i32", "value")])
+    word, value = f.parameters
+    _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAIT}, i32 {value.text}, ptr null, ptr null, i32 0")
+    f.finish()
+    f = _internal(module, "wake_all", [("ptr", "word")])
+    (word,) = f.parameters
+    _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAKE}, i32 {2**31 - 1}, ptr null, ptr null, i32 0")
+    f.finish()
+
+
+def _clock(module: Module) -> None:
+    """``now()``, in ns."""
+    f = _internal(module, "now", [], "i64")
+    time = f.op("ptr", "alloca [2 x i64], align 8")
+    f.call("clock_gettime", [Value(str(_CLOCK_MONOTONIC), "i32"), time], "i32")
+    seconds = f.load("i64", time, 8)
+    nanoseconds = f.load("i64", f.at(time, 8, 1), 8)
+    _give(f, f.binary("add", f.binary("mul", seconds, Value("1000000000", "i64")), nanoseconds))
+
+
+def _walk(module: Module, pause: _Pause) -> None:
+    """``walk(team, generation)``: the steps of a segment, with whoever else walks them."""
+    f = _internal(module, "walk", [("ptr", "team"), ("i64", "generation")])
+    team, generation = f.parameters
+    epoch, segment = f.binary("lshr", generation, _BITS), f.binary("and", generation, _MASK)
+    base = f.binary("shl", epoch, _BITS)
+    steps, counters, segments = (
+        f.load("ptr", f.at(team, at, 1), 8) for at in (protocol.STEPS, protocol.COUNTERS, protocol.SEGMENTS)
+    )
+    spin, times = f.load("i64", f.at(team, protocol.SPIN, 1), 8), f.load("ptr", f.at(team, protocol.TIMES, 1), 8)
+    untimed = f.compare("eq", times, _NULL)
+    sleepers, wake = _at(f, team, protocol.SLEEPERS), _at(f, team, protocol.WAKE)
+    bounds = f.at(segments, f.binary("shl", segment, _ONE), 8)
+    first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
+
+    step, begin, look, current, take, work, stamp, count, check, finished, call, wait, advance, leave = map(
+        f.block,
+        ("step", "begin", "look", "current", "take", "work", "stamp")
+        + ("count", "check", "finished", "call", "wait", "advance", "leave"),
+    )
+    following = _later(f, "i64")
+    _go(f, step)
+
+    f.start(step)
+    number = _phi(f, (first, "entry"), (following, advance))
+    _branch(f, f.compare("uge", number, end), leave, begin)
+
+    f.start(begin)
+    record = f.at(steps, f.binary("mul", number, Value(str(protocol.STEP_BYTES), "i64")), 1)
+    function, arguments = f.load("ptr", record, 8), f.load("ptr", f.at(record, 8, 1), 8)
+    chunks = f.load("i64", f.at(record, 16, 1), 8)
+    counter = f.at(counters, f.binary("mul", number, Value(str(protocol.COUNTER_BYTES), "i64")), 1)
+    taken, ended = _at(f, counter, protocol.TAKEN), _at(f, counter, protocol.ENDED)
+    all_ended = f.binary("or", base, chunks)
+    _go(f, look)
+
+    f.start(look)
+    seen = _access(f, "look", taken)
+    seen_epoch = f.binary("lshr", seen, _BITS)
+    _branch(f, f.compare("ugt", seen_epoch, epoch), leave, current)
+
+    f.start(current)
+    chunk = _count(f, seen, seen_epoch, epoch)
+    _branch(f, f.compare("uge", chunk, chunks), wait, take)
+
+    f.start(take)
+    more = f.binary("or", base, f.binary("add", chunk, _ONE))
+    _branch(f, _access(f, "take", taken, seen, more), work, look)
+
+    f.start(work)
+    f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
+    _branch(f, untimed, count, stamp)
+
+    f.start(stamp)
+    f.store(f.call("now", [], "i64"), f.at(times, number, 8), 8)
+    _go(f, count)
+
+    f.start(count)
+    seen = _access(f, "count", ended)
+    counted = f.binary("add", _count(f, seen, f.binary("lshr", seen, _BITS), epoch), _ONE)
+    _branch(f, _access(f, "end", ended, seen, f.binary("or", base, counted)), check, count)
+
+    f.start(check)
+    _branch(f, f.compare("eq", counted, chunks), finished, look)
+
+    f.start(finished)
+    _branch(f, f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY), call, wait)
+
+    f.start(call)
+    _access(f, "call", wake)
+    f.call("wake_all", [wake])
+    _go(f, wait)
+
+    f.start(wait)
+    _await(
+        f,
+        pause,
+        wait,
+        rows=("wait", "lie down", "wait again", "get up"),
+        word=ended,
+        came=lambda found: f.compare("uge", found, all_ended),
+        into=_later(f, "i64"),
+        then=advance,
+        spin=spin,
+        sleepers=sleepers,
+        bed=wake,
+        ticket=lambda: _access(f, "draw", wake),
     )
 
+    f.start(advance)
+    _define(f, following, f"add i64 {number.text}, 1")
+    _go(f, step)
 
-_TEXT = """
-{pause_declaration}
-declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
+    f.start(leave)
+    f.finish()
 
-define internal void @sleep_on(ptr %word, i32 %value) nounwind noinline {{
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i32 128, i32 %value, ptr null, ptr null, i32 0)
-  ret void
-}}
 
-define internal void @wake_all(ptr %word) nounwind noinline {{
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  ret void
-}}
+def _run(module: Module) -> None:
+    """``run(team, generation, times)``: the leader's part of a segment; when it began, where it is timed."""
+    f = module.function("run", [("ptr", "team"), ("i64", "generation"), ("ptr", "times")], result="i64")
+    team, generation, times = f.parameters
+    f.store(times, f.at(team, protocol.TIMES, 1), 8)
+    idle = _at(f, team, protocol.IDLE)
+    timed, go, call, walk = map(f.block, ("timed", "go", "call", "walk"))
+    _branch(f, f.compare("eq", times, _NULL), go, timed)
 
-define internal i64 @now() nounwind noinline {{
-  %ts = alloca [2 x i64], align 8
-  %r = call i32 @clock_gettime(i32 1, ptr %ts)
-  %s = load i64, ptr %ts, align 8
-  %p = getelementptr i8, ptr %ts, i64 8
-  %n = load i64, ptr %p, align 8
-  %big = mul i64 %s, 1000000000
-  %t = add i64 %big, %n
-  ret i64 %t
-}}
+    f.start(timed)
+    now = f.call("now", [], "i64")
+    _go(f, go)
 
-define internal void @walk(ptr %team, i64 %generation) nounwind noinline {{
-entry:
-  %epoch = lshr i64 %generation, {bits}
-  %segment = and i64 %generation, {mask}
-  %base = shl i64 %epoch, {bits}
-  %steps.p = getelementptr i8, ptr %team, i64 {STEPS}
-  %steps = load ptr, ptr %steps.p, align 8
-  %counters.p = getelementptr i8, ptr %team, i64 {COUNTERS}
-  %counters = load ptr, ptr %counters.p, align 8
-  %segments.p = getelementptr i8, ptr %team, i64 {SEGMENTS}
-  %segments = load ptr, ptr %segments.p, align 8
-  %spin.p = getelementptr i8, ptr %team, i64 {SPIN}
-  %spin = load i64, ptr %spin.p, align 8
-  %times.p = getelementptr i8, ptr %team, i64 {TIMES}
-  %times = load ptr, ptr %times.p, align 8
-  %untimed = icmp eq ptr %times, null
-  %sleepers = getelementptr i8, ptr %team, i64 {SLEEPERS}
-  %wake = getelementptr i8, ptr %team, i64 {WAKE}
-  %first.i = shl i64 %segment, 1
-  %first.p = getelementptr i64, ptr %segments, i64 %first.i
-  %first = load i64, ptr %first.p, align 8
-  %last.p = getelementptr i8, ptr %first.p, i64 8
-  %last = load i64, ptr %last.p, align 8
-  br label %step
+    f.start(go)
+    began = _phi(f, (_ZERO, "entry"), (now, timed))
+    _access(f, "publish", team, generation)
+    _branch(f, f.compare("ne", _access(f, "find idle", idle), _NOBODY), call, walk)
 
-step:
-  %i = phi i64 [ %first, %entry ], [ %i.next, %advance ]
-  %is.end = icmp uge i64 %i, %last
-  br i1 %is.end, label %leave, label %begin
+    f.start(call)
+    f.call("wake_all", [team])
+    _go(f, walk)
 
-begin:
-  %record.o = mul i64 %i, {STEP_BYTES}
-  %record = getelementptr i8, ptr %steps, i64 %record.o
-  %function = load ptr, ptr %record, align 8
-  %arguments.p = getelementptr i8, ptr %record, i64 8
-  %arguments = load ptr, ptr %arguments.p, align 8
-  %chunks.p = getelementptr i8, ptr %record, i64 16
-  %chunks = load i64, ptr %chunks.p, align 8
-  %take.o = mul i64 %i, {COUNTER_BYTES}
-  %take = getelementptr i8, ptr %counters, i64 %take.o
-  %done = getelementptr i8, ptr %take, i64 64
-  %all = or i64 %base, %chunks
-  br label %try
+    f.start(walk)
+    f.call("walk", [team, generation])
+    _give(f, began)
 
-try:
-  %old = load atomic i64, ptr %take monotonic, align 8
-  %old.epoch = lshr i64 %old, {bits}
-  %is.late = icmp ugt i64 %old.epoch, %epoch
-  br i1 %is.late, label %leave, label %current
 
-current:
-  %is.mine = icmp eq i64 %old.epoch, %epoch
-  %old.count = and i64 %old, {mask}
-  %chunk = select i1 %is.mine, i64 %old.count, i64 0
-  %is.taken = icmp uge i64 %chunk, %chunks
-  br i1 %is.taken, label %wait, label %claim
+def _stop(module: Module) -> None:
+    """``stop(team, generation, nothing)``: send the workers home."""
+    f = module.function("stop", [("ptr", "team"), ("i64", "generation"), ("ptr", "unused")], result="i64")
+    team, generation, _unused = f.parameters
+    _access(f, "publish", team, generation)
+    f.call("wake_all", [team])
+    _give(f, _ZERO)
 
-claim:
-  %chunk.next = add i64 %chunk, 1
-  %new = or i64 %base, %chunk.next
-  %claimed = cmpxchg ptr %take, i64 %old, i64 %new acq_rel monotonic, align 8
-  %has = extractvalue {{ i64, i1 }} %claimed, 1
-  br i1 %has, label %work, label %try
 
-work:
-  call void %function(ptr %arguments, i64 %chunk)
-  br i1 %untimed, label %report, label %stamp
+def _worker(module: Module, pause: _Pause) -> None:
+    """``worker(team, seen)``: a worker's life."""
+    f = module.function("worker", [("ptr", "team"), ("i64", "seen")])
+    team, seen = f.parameters
+    idle = _at(f, team, protocol.IDLE)
+    spin = f.load("i64", f.at(team, protocol.SPIN, 1), 8)
+    listen, called, work, leave = map(f.block, ("listen", "called", "work", "leave"))
+    asked = _later(f, "i64")
+    _go(f, listen)
 
-stamp:
-  %t = call i64 @now()
-  %slot = getelementptr i64, ptr %times, i64 %i
-  store i64 %t, ptr %slot, align 8
-  br label %report
+    f.start(listen)
+    last = _phi(f, (seen, "entry"), (asked, work))
+    _await(
+        f,
+        pause,
+        listen,
+        rows=("listen", "go idle", "listen again", "rise"),
+        word=_at(f, team, protocol.GENERATION),
+        came=lambda found: f.compare("ne", found, last),
+        into=asked,
+        then=called,
+        spin=spin,
+        sleepers=idle,
+        bed=team,
+        ticket=lambda: f.convert("trunc", last, "i32"),
+    )
 
-report:
-  %was = load atomic i64, ptr %done monotonic, align 8
-  %was.epoch = lshr i64 %was, {bits}
-  %was.mine = icmp eq i64 %was.epoch, %epoch
-  %was.count = and i64 %was, {mask}
-  %count = select i1 %was.mine, i64 %was.count, i64 0
-  %count.next = add i64 %count, 1
-  %now.done = or i64 %base, %count.next
-  %reported = cmpxchg ptr %done, i64 %was, i64 %now.done seq_cst monotonic, align 8
-  %is.reported = extractvalue {{ i64, i1 }} %reported, 1
-  br i1 %is.reported, label %check, label %report
+    f.start(called)
+    _branch(f, f.compare("eq", f.binary("and", asked, _MASK), _MASK), leave, work)
 
-check:
-  %is.last = icmp eq i64 %count.next, %chunks
-  br i1 %is.last, label %finished, label %try
+    f.start(work)
+    f.call("walk", [team, asked])
+    _go(f, listen)
 
-finished:
-  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
-  %some = icmp ne i32 %asleep, 0
-  br i1 %some, label %call, label %wait
+    f.start(leave)
+    f.finish()
 
-call:
-  %bumped = atomicrmw add ptr %wake, i32 1 seq_cst, align 4
-  call void @wake_all(ptr %wake)
-  br label %wait
 
-wait:
-  br label %look
+def _await(
+    f: Function,
+    pause: _Pause,
+    before: str,
+    *,
+    rows: tuple[str, str, str, str],
+    word: Value,
+    came: Callable[[Value], Value],
+    into: Value,
+    then: str,
+    spin: Value,
+    sleepers: Value,
+    bed: Value,
+    ticket: Callable[[], Value],
+) -> None:
+    """Look at a word until what it holds is waited for no more: for a while awake, then asleep between looks.
 
-look:
-  %turn = phi i64 [ 0, %wait ], [ %turn.next, %again ], [ %spin, %slept ]
-  %seen = load atomic i64, ptr %done acquire, align 8
-  %is.done = icmp uge i64 %seen, %all
-  br i1 %is.done, label %advance, label %idle
+    Args:
+        before, then: labels of the blocks around.
+        rows: of the protocol: a look, lying down, the look after that, getting up.
+        came: whether a value found in the word ends the wait; that value goes ``into``.
+        spin: looks before the first sleep.
+        bed, ticket: the word to sleep on, and the value it must have had before the last look.
+    """
+    look_row, down_row, last_row, up_row = rows
+    look, idle, again, doze, sleep, slept = map(f.block, ("look", "idle", "again", "doze", "sleep", "slept"))
+    next_turn = _later(f, "i64")
+    _go(f, look)
 
-idle:
-  %is.tired = icmp uge i64 %turn, %spin
-  br i1 %is.tired, label %doze, label %again
+    f.start(look)
+    turn = _phi(f, (_ZERO, before), (next_turn, again), (spin, slept))
+    _access(f, look_row, word, into=into)
+    _branch(f, came(into), then, idle)
 
-again:
-  {pause}
-  %turn.next = add i64 %turn, 1
-  br label %look
+    f.start(idle)
+    _branch(f, f.compare("uge", turn, spin), doze, again)
 
-doze:
-  %announced = atomicrmw add ptr %sleepers, i32 1 seq_cst, align 4
-  %ticket = load atomic i32, ptr %wake seq_cst, align 4
-  %recheck = load atomic i64, ptr %done seq_cst, align 8
-  %came = icmp uge i64 %recheck, %all
-  br i1 %came, label %slept, label %sleep
+    f.start(again)
+    f.call(*pause)
+    _define(f, next_turn, f"add i64 {turn.text}, 1")
+    _go(f, look)
 
-sleep:
-  call void @sleep_on(ptr %wake, i32 %ticket)
-  br label %slept
+    f.start(doze)
+    _access(f, down_row, sleepers)
+    drawn = ticket()
+    _branch(f, came(_access(f, last_row, word)), slept, sleep)
 
-slept:
-  %retracted = atomicrmw sub ptr %sleepers, i32 1 seq_cst, align 4
-  br label %look
+    f.start(sleep)
+    f.call("sleep_on", [bed, drawn])
+    _go(f, slept)
 
-advance:
-  %i.next = add i64 %i, 1
-  br label %step
+    f.start(slept)
+    _access(f, up_row, sleepers)
+    _go(f, look)
 
-leave:
-  ret void
-}}
 
-define i64 @run(ptr %team, i64 %generation, ptr %times) nounwind {{
-entry:
-  %times.p = getelementptr i8, ptr %team, i64 {TIMES}
-  store ptr %times, ptr %times.p, align 8
-  %idle = getelementptr i8, ptr %team, i64 {IDLE}
-  %untimed = icmp eq ptr %times, null
-  br i1 %untimed, label %go, label %timed
+def _count(f: Function, counter: Value, its_epoch: Value, epoch: Value) -> Value:
+    """What a step's counter holds, as read; one of another epoch holds nothing yet."""
+    is_mine = f.compare("eq", its_epoch, epoch)
+    return f.select(is_mine, f.binary("and", counter, _MASK), _ZERO)
 
-timed:
-  %t = call i64 @now()
-  br label %go
 
-go:
-  %start = phi i64 [ 0, %entry ], [ %t, %timed ]
-  store atomic i64 %generation, ptr %team seq_cst, align 8
-  %asleep = load atomic i32, ptr %idle seq_cst, align 4
-  %some = icmp ne i32 %asleep, 0
-  br i1 %some, label %call, label %do
+def _access(f: Function, row: str, address: Value, *values: Value, into: Value | None = None) -> Value:
+    """A row of the protocol, done to its word: the value found there, or whether a swap held."""
+    access = PROTOCOL[row]
+    kind, ordering, align = access.word.type, access.ordering, int(access.word.type[1:]) // 8
+    at = f"ptr {address.text}"
+    if access.operation == "store":
+        f.do(f"store atomic {kind} {values[0].text}, {at} {ordering}, align {align}")
+        return values[0]
+    if access.operation == "swap":
+        old, new = values
+        pair = f"{{ {kind}, i1 }}"
+        swap = f"cmpxchg {at}, {kind} {old.text}, {kind} {new.text} {ordering} monotonic, align {align}"
+        return f.op("i1", f"extractvalue {pair} {f.op(pair, swap).text}, 1")
+    if access.operation == "load":
+        text = f"load atomic {kind}, {at} {ordering}, align {align}"
+    else:
+        text = f"atomicrmw {access.operation} {at}, {kind} 1 {ordering}, align {align}"
+    found = _later(f, kind) if into is None else into
+    _define(f, found, text)
+    return found
 
-call:
-  call void @wake_all(ptr %team)
-  br label %do
 
-do:
-  call void @walk(ptr %team, i64 %generation)
-  ret i64 %start
-}}
+def _at(f: Function, block: Value, word: Word) -> Value:
+    """The address of a word in the team's block, or in a step's counters."""
+    return f.at(block, word.offset, 1)
 
-define i64 @stop(ptr %team, i64 %generation, ptr %unused) nounwind {{
-  store atomic i64 %generation, ptr %team seq_cst, align 8
-  call void @wake_all(ptr %team)
-  ret i64 0
-}}
 
-define void @worker(ptr %team, i64 %first) nounwind {{
-entry:
-  %idle = getelementptr i8, ptr %team, i64 {IDLE}
-  %spin.p = getelementptr i8, ptr %team, i64 {SPIN}
-  %spin = load i64, ptr %spin.p, align 8
-  br label %listen
+def _internal(module: Module, name: str, parameters: list[tuple[str, str]], result: str = "void") -> Function:
+    f = module.function(name, parameters, result=result)
+    f.linkage, f.attributes = "internal ", "nounwind noinline"
+    return f
 
-listen:
-  %last = phi i64 [ %first, %entry ], [ %asked, %work ]
-  br label %look
 
-look:
-  %turn = phi i64 [ 0, %listen ], [ %turn.next, %again ], [ %spin, %slept ]
-  %asked = load atomic i64, ptr %team acquire, align 8
-  %is.new = icmp ne i64 %asked, %last
-  br i1 %is.new, label %called, label %wait
+def _system(f: Function, arguments: str) -> None:
+    f.op("i64", f"call i64 (i64, ...) @syscall({arguments})")
 
-wait:
-  %is.tired = icmp uge i64 %turn, %spin
-  br i1 %is.tired, label %doze, label %again
 
-again:
-  {pause}
-  %turn.next = add i64 %turn, 1
-  br label %look
+def _later(f: Function, kind: str) -> Value:
+    """A value that is named before it is defined."""
+    return Value(f"%{f.block('later')}", kind)
 
-doze:
-  %announced = atomicrmw add ptr %idle, i32 1 seq_cst, align 4
-  %recheck = load atomic i64, ptr %team seq_cst, align 8
-  %came = icmp ne i64 %recheck, %last
-  br i1 %came, label %slept, label %sleep
 
-sleep:
-  %word = trunc i64 %last to i32
-  call void @sleep_on(ptr %team, i32 %word)
-  br label %slept
+def _define(f: Function, value: Value, text: str) -> None:
+    f.do(f"{value.text} = {text}")
 
-slept:
-  %retracted = atomicrmw sub ptr %idle, i32 1 seq_cst, align 4
-  br label %look
 
-called:
-  %segment = and i64 %asked, {mask}
-  %is.stop = icmp eq i64 %segment, {mask}
-  br i1 %is.stop, label %leave, label %work
+def _phi(f: Function, *incoming: tuple[Value, str]) -> Value:
+    kind = incoming[0][0].type
+    return f.op(kind, f"phi {kind} " + ", ".join(f"[ {value.text}, %{label} ]" for value, label in incoming))
 
-work:
-  call void @walk(ptr %team, i64 %asked)
-  br label %listen
 
-leave:
-  ret void
-}}
-"""
+def _go(f: Function, label: str) -> None:
+    f.do(f"br label %{label}")
+
+
+def _branch(f: Function, condition: Value, on: str, off: str) -> None:
+    f.do(f"br i1 {condition.text}, label %{on}, label %{off}")
+
+
+def _give(f: Function, value: Value) -> None:
+    f.do(f"ret {value.type} {value.text}")

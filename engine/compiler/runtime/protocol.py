@@ -1,0 +1,83 @@
+"""How the threads of a team agree on who does what: which words they share, and what each does to them.
+
+Every thread walks the same list of steps. A step has a counter from which threads take chunks until there are none, and
+a second one that says how many have ended; a thread goes on when all have. Nobody owns a share: a thread that the
+system does not let run takes nothing, and the others do not wait for it unless it holds a chunk. Waiting is a brief
+spin, then sleep on a futex.
+
+Both counters carry the number of the run (the epoch) in their upper bits. A counter of an earlier run counts as zero,
+so nothing is cleared between runs, and a thread that comes late from an earlier run sees a later epoch and leaves.
+
+The leader is the caller's thread; the others, the workers, are parked for life and never take Python's lock.
+
+Sleep loses no call, because who is about to sleep says so *before* it looks for the last time, and who changes what is
+waited for changes it *before* it asks whether anybody sleeps: one of the two sees the other. That takes seq_cst of all
+four accesses. The futex itself compares, and sleeps only where the word is still what was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# Bytes: a step is its function, its arguments and its number of chunks; its counters lie on lines of their own.
+STEP_BYTES: Final = 32
+COUNTER_BYTES: Final = 128
+TEAM_BYTES: Final = 512
+# Words of the team's block that nobody writes while threads run, as byte offsets.
+STEPS, COUNTERS, SEGMENTS, SPIN, TIMES = 256, 264, 272, 280, 288
+
+# A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
+SEGMENT_BITS: Final = 24
+STOP: Final = (1 << SEGMENT_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word that threads share: its byte offset in the team's block or in a step's counters, and its LLVM type."""
+
+    offset: int
+    type: str
+
+
+GENERATION: Final = Word(0, "i64")  # the run that is asked for
+IDLE: Final = Word(64, "i32")  # workers asleep on GENERATION
+SLEEPERS: Final = Word(128, "i32")  # threads asleep on WAKE
+WAKE: Final = Word(192, "i32")  # counts the calls to those
+TAKEN: Final = Word(0, "i64")  # of a step: the epoch, and how many chunks were taken
+ENDED: Final = Word(64, "i64")  # of a step: the epoch, and how many chunks have ended
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What is done to a word: LLVM's instruction and ordering. ``swap`` is a compare-and-swap, tried until it holds."""
+
+    by: str
+    word: Word
+    operation: str
+    ordering: str
+    then: str
+
+
+PROTOCOL: Final[dict[str, Access]] = {
+    # Between runs.
+    "publish": Access("leader", GENERATION, "store", "seq_cst", "find idle. Of STOP, by anybody: wake all"),
+    "find idle": Access("leader", IDLE, "load", "seq_cst", "some: wake all that sleep on GENERATION. Walk the steps"),
+    "listen": Access("worker", GENERATION, "load", "acquire", "another: walk its steps, or leave at STOP. Else spin"),
+    "go idle": Access("worker", IDLE, "add", "seq_cst", "after the spin: listen again"),
+    "listen again": Access("worker", GENERATION, "load", "seq_cst", "the same: sleep while GENERATION is. Then rise"),
+    "rise": Access("worker", IDLE, "sub", "seq_cst", "listen"),
+    # In a step.
+    "look": Access("all", TAKEN, "load", "monotonic", "a later epoch: leave the run. All taken: wait. Else take"),
+    "take": Access("all", TAKEN, "swap", "acq_rel", "held: compute the chunk, then count. Else look"),
+    "count": Access("all", ENDED, "load", "monotonic", "end"),
+    "end": Access("all", ENDED, "swap", "seq_cst", "held: look, or find sleepers if it was the last. Else count"),
+    "find sleepers": Access("all", SLEEPERS, "load", "seq_cst", "some: call. Wait"),
+    "call": Access("all", WAKE, "add", "seq_cst", "wake all that sleep on WAKE. Wait"),
+    # At the end of a step.
+    "wait": Access("all", ENDED, "load", "acquire", "all ended, or a later epoch: the next step. Else spin"),
+    "lie down": Access("all", SLEEPERS, "add", "seq_cst", "after the spin: draw"),
+    "draw": Access("all", WAKE, "load", "seq_cst", "a ticket; wait again"),
+    "wait again": Access("all", ENDED, "load", "seq_cst", "not all: sleep while WAKE is the ticket. Then get up"),
+    "get up": Access("all", SLEEPERS, "sub", "seq_cst", "wait"),
+}  # fmt: skip
