@@ -215,12 +215,12 @@ ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
 }
 
 
-def from_engine(error: engine.EngineError, model_name: str) -> ServiceError:
-    """What a client is told of an engine error met while running a model; the caller logs the cause of a 500."""
-    known = next(cls for cls in type(error).__mro__ if cls in ENGINE_STATUS)
-    if ENGINE_STATUS[known] == DeadlineExceededError.status:
+def from_engine(error: engine.EngineError | ConfigError, model_name: str) -> ServiceError:
+    """What a client is told of an error met while running a model; the caller logs the cause of a 500."""
+    status = next((ENGINE_STATUS[cls] for cls in type(error).__mro__ if cls in ENGINE_STATUS), None)
+    if status == DeadlineExceededError.status:
         return DeadlineExceededError(f"'{model_name}' did not answer within the request's time")
-    if ENGINE_STATUS[known] == InputMismatchError.status:
+    if isinstance(error, engine.EngineError) and status == InputMismatchError.status:
         return InputMismatchError(str(error), where=error.where or None, found=error.found, expected=error.expected)
     return InferenceFailedError(f"model '{model_name}' failed on this input; the server's log says why")
 

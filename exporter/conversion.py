@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from app.models.layout import BIN, PARAM
 from exporter.errors import ConversionError, last_line
 from exporter.inputs import InputSpec
 
-PARAM: Final = "model.pnnx.param"
-BIN: Final = "model.pnnx.bin"
 # The converter replaces '-' in the name of its file, so it gets one without.
 SCRIPT: Final = "model.pt"
 ONNX: Final = "model.onnx"

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 import engine
-from exporter.conversion import BIN, ONNX, PARAM, SCRIPT, convert
+from app.models.layout import BIN, PARAM
+from exporter.conversion import ONNX, SCRIPT, convert
 from exporter.errors import ConversionError, DivergenceError, ExportError
 from exporter.inputs import InputSpec, check_second
 from exporter.onnx_model import OnnxModel

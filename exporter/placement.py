@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import engine
-from exporter.conversion import BIN, PARAM
+from app.models.layout import BIN, CONFIG, NAME_RULE, PARAM, is_model_name
 from exporter.errors import ExportError
 
-CONFIG: Final = "config.toml"
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _HEADER: Final = """# {name}: {inputs} -> {outputs}
 # Every key is optional; without a task the model takes and returns tensors.
 task = "tensor"
@@ -51,8 +48,8 @@ def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Pat
         ExportError: the name is none for a model.
         OSError: the store cannot be written.
     """
-    if not _NAME.fullmatch(name):
-        raise ExportError("no name for a model", found=f"'{name}'", expected="letters, digits, '.', '_' and '-'")
+    if not is_model_name(name):
+        raise ExportError("no name for a model", found=f"'{name}'", expected=NAME_RULE)
     folder = store / name
     folder.mkdir(parents=True, exist_ok=True)
     # A name with a dot in front is not looked at while the copy is made.

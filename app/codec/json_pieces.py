@@ -70,7 +70,7 @@ def dismantle(value: object, *, is_even: bool = False) -> None:
             dismantle(item, is_even=is_even)
         value.clear()
     elif isinstance(value, list) and is_even:
-        size = _size(value[0]) if value else 1
+        size = even_size(value[0]) if value else 1
         if size > _RELEASED:
             for item in value:
                 dismantle(item, is_even=True)
@@ -86,7 +86,7 @@ def dismantle(value: object, *, is_even: bool = False) -> None:
                     dismantle(item)
 
 
-def _size(value: object) -> int:
+def even_size(value: object) -> int:
     """How many values nested lists hold, if all are as long as the first ones."""
     size = 1
     while isinstance(value, list) and value:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import secrets
 from typing import Any, Final
 
@@ -21,20 +20,17 @@ from uvicorn.server import ServerState
 
 from app.codec.answers import dump_json
 from app.errors import (
-    HeadersTooLargeError,
     InvalidRequestError,
     QueueFullError,
     RequestTimeoutError,
     ServiceError,
     TooManyConnectionsError,
-    UrlTooLongError,
 )
 from app.http.door import Door, Pass
+from app.http.head import header_fault, protocol_fault, size_fault, too_long
 
 log = logging.getLogger(__name__)
 
-# What a host may be written with (RFC 3986 section 3.2.2), and a port.
-_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5})?")
 _HEALTH: Final = b"/health/"
 _VERSIONS: Final = ("1.0", "1.1")
 # How long, and for how many bytes, a refused client may go on sending: an end in the midst of it could lose the answer.
@@ -124,7 +120,7 @@ class Connection(HttpToolsProtocol):
             if self._is_deaf:
                 return
             if self._in_head and self._head_bytes >= self._limits.head_bytes:
-                self._refuse(self._head_error())
+                self._refuse(size_fault(self.url, self.headers, self._limits) or too_long(self._limits))
                 return
         if data:
             self._raw += len(data)
@@ -252,32 +248,23 @@ class Connection(HttpToolsProtocol):
             self._is_deaf, self._raw = True, 0
             self.cycle.keep_alive = False
         except httptools.HttpParserError as exc:
-            self._refuse(self._error or _protocol_error(exc))
+            self._refuse(self._error or protocol_fault(exc))
 
     def _head_fault(self) -> ServiceError | None:
         """What is wrong with a complete head; None for a good one."""
-        if len(self.url) > self._limits.url_bytes or len(self.headers) > self._limits.headers:
-            return self._head_error()
-        version = self.parser.get_http_version()
+        limits, version = self._limits, self.parser.get_http_version()
+        if (fault := size_fault(self.url, self.headers, limits)) is not None:
+            return fault
         if version not in _VERSIONS:
             return InvalidRequestError("the request is of another HTTP version, expected 1.1")
-        if len(self.pipeline) >= self._limits.pipelined:
+        if len(self.pipeline) >= limits.pipelined:
             return QueueFullError(
-                f"too many requests wait on this connection, at most {self._limits.pipelined} may",
-                retry_after_s=self._limits.retry_after_s,
+                f"too many requests wait on this connection, at most {limits.pipelined} may",
+                retry_after_s=limits.retry_after_s,
             )
         if self._pass is Pass.HEALTH_ONLY and not self.url.startswith(_HEALTH):
-            return TooManyConnectionsError("too many open connections", retry_after_s=self._limits.retry_after_s)
-        return _header_fault(self.headers, version)
-
-    def _head_error(self) -> ServiceError:
-        limits = self._limits
-        if len(self.url) > limits.url_bytes:
-            return UrlTooLongError(f"the URL is too long, expected at most {limits.url_bytes} bytes")
-        if len(self.headers) > limits.headers:
-            return HeadersTooLargeError(f"too many headers, expected at most {limits.headers}")
-        allowed = limits.head_bytes - limits.url_bytes
-        return HeadersTooLargeError(f"the headers are too long, expected at most {allowed} bytes")
+            return TooManyConnectionsError("too many open connections", retry_after_s=limits.retry_after_s)
+        return header_fault(self.headers, version)
 
     def _wait(self) -> None:
         self._since = self.loop.time()
@@ -361,24 +348,3 @@ class Connection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-
-
-def _protocol_error(exc: httptools.HttpParserError) -> ServiceError:
-    # What the parser says of a fault in one of our own callbacks, as for a target that is no URL, names Python.
-    is_target = isinstance(exc, (httptools.HttpParserCallbackError, httptools.HttpParserInvalidURLError))
-    return InvalidRequestError(f"the request is not HTTP/1.1: {'its target is no path' if is_target else exc}")
-
-
-def _header_fault(headers: list[tuple[bytes, bytes]], version: str) -> ServiceError | None:
-    """What RFC 9112 tells a server to refuse, so that nobody on the way reads the request differently."""
-    hosts = 0
-    for name, value in headers:
-        if name == b"host":
-            hosts += 1
-            if not _HOST.fullmatch(value):
-                return InvalidRequestError("the Host header names no host")
-        elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
-            return InvalidRequestError("the Transfer-Encoding is not one this server takes, expected chunked")
-    if hosts > 1 or (not hosts and version == "1.1"):
-        return InvalidRequestError(f"found {hosts} Host headers, expected one")
-    return None

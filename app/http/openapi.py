@@ -18,7 +18,7 @@ from starlette.routing import Route
 from app.codec.answers import dump_json
 from app.codec.parse import JSON
 from app.models.model import Model
-from app.models.store import Version
+from app.models.version import Version
 from app.serving.dataplane import DataPlane
 from app.tasks.image import PIXEL
 

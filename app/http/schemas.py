@@ -115,7 +115,7 @@ class InferBody(Body):
 
 def infer_body() -> type[InferBody]:
     """The answer of an inference, with what the tasks predict."""
-    found: Any = functools.reduce(operator.or_, [task.ANSWER for task in TASKS.values() if task.ANSWER is not None])
+    found: Any = functools.reduce(operator.or_, [task.FINDING for task in TASKS.values() if task.FINDING is not None])
     text = "By the model's task; for a batch of several items a list of what one item has."
     predictions: Any = (found | list[found] | None, Field(None, description=text))
     return create_model("InferBody", __base__=InferBody, __doc__=InferBody.__doc__, predictions=predictions)

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor
+from PIL import Image
 
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
@@ -22,6 +22,7 @@ from app.images.config import PreprocessConfig
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
+from app.images.settling import pixel_values, rgb, settled, takes_pictures
 from app.memory.budget import charge, charged, check
 from app.settings import Settings
 
@@ -32,7 +33,6 @@ _INTERPOLATION: Final = {
     "lanczos": Image.Resampling.LANCZOS,
     "box": Image.Resampling.BOX,
 }
-_COLORS: Final = {1: "grey", 3: "rgb"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +54,14 @@ class Preprocessor:
 
     def __init__(self, port: engine.Port, config: PreprocessConfig, settings: Settings) -> None:
         self.port = port
-        self.config = _settled(port, config)
+        self.config = settled(port, config)
         self._settings = settings
         self._max_pixels = min(settings.max_pixels, config.max_pixels or settings.max_pixels)
         self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype
         self._mode: Mode = "L" if self.config.color == "grey" else "RGB"
-        self._background = cast(tuple[int, int, int], _color(config.alpha))
+        self._background = cast(tuple[int, int, int], rgb(config.alpha))
         self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
-        self._table = _table(self.config, self._dtype, 1 if self._mode == "L" else 3)
+        self._table = pixel_values(self.config, self._dtype, 1 if self._mode == "L" else 3)
 
     def __call__(
         self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None] = lambda batch: None
@@ -230,64 +230,10 @@ def find_preprocessor(
         return None  # an open size, and nobody said that pictures are sent
 
 
-def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:
-    """Whether an input can be fed with pictures: four dimensions, one or three channels, float or uint8."""
-    if port.spec is None or len(port.spec.shape) != 4:
-        return False
-    channels = port.spec.shape[1 if layout == "nchw" else 3]
-    return channels in _COLORS and (port.spec.dtype == np.uint8 or np.dtype(port.spec.dtype).kind in "fV")
-
-
-def _settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
-    """The table with its open keys settled from the input's shape and dtype."""
-    shape = port.spec.shape if port.spec is not None and len(port.spec.shape) == 4 else (None,) * 4
-    channels, height, width = (shape[1], shape[2], shape[3]) if config.layout == "nchw" else (shape[3], *shape[1:3])
-    size = config.size or (None if height is None or width is None else (height, width))
-    if size is None and config.resize != "none":
-        raise ConfigError(f"preprocess.size: missing, and input '{port.name}' leaves its height and width open")
-    if size is not None and ((height or size[0]), (width or size[1])) != size:
-        raise ConfigError(
-            f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
-        )
-    follows = size is not None and 0 in size
-    if config.multiple > 1 and not follows and (size is not None or config.resize != "none"):
-        raise ConfigError(
-            f"preprocess.multiple: found {config.multiple}, expected 1 where size is not open or resize not 'none'"
-        )
-    color = config.color or _COLORS.get(channels if channels is not None else 3)
-    if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):
-        found = f"'{color}'" if color else "nothing"
-        raise ConfigError(f"preprocess.color: found {found}, but input '{port.name}' has {channels} channels")
-    is_uint8 = port.spec is not None and port.spec.dtype == np.uint8
-    scale = config.scale if config.scale is not None else (1.0 if is_uint8 else 1 / 255)
-    return config.model_copy(update={"size": size, "color": color, "scale": scale})
-
-
-def _table(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDArray[Any]:
-    """The value of each of the 256 pixel values, per channel in the network's order: (channels, 256)."""
-    for key, given in (("mean", config.mean), ("std", config.std)):
-        if len(given) not in (1, channels):
-            raise ConfigError(f"preprocess.{key}: found {len(given)} values, expected 1 or {channels}")
-    mean, std = (np.broadcast_to(np.asarray(values), (channels,))[:, None] for values in (config.mean, config.std))
-    values = (np.arange(256) * (1.0 if config.scale is None else config.scale) - mean) / std
-    if np.issubdtype(dtype, np.integer):
-        limits = np.iinfo(dtype)
-        values = np.clip(np.rint(values), limits.min, limits.max)
-    table: NDArray[Any] = values.astype(dtype)
-    return table
-
-
 def _repeat_edges(pixels: NDArray[np.uint8], canvas: tuple[int, int]) -> NDArray[np.uint8]:
     height, width = pixels.shape[:2]
     growth = [(0, canvas[1] - height), (0, canvas[0] - width), (0, 0)][: pixels.ndim]
     return np.pad(pixels, growth, mode="edge")
-
-
-def _color(name: str) -> tuple[int, ...]:
-    try:
-        return ImageColor.getrgb(name)[:3]
-    except ValueError:
-        raise ConfigError(f"preprocess.alpha: found '{name}', expected a colour such as 'white' or '#ffffff'") from None
 
 
 def _sizes_differ(picture: Picture, found: tuple[int, int], expected: tuple[int, int]) -> InputMismatchError:

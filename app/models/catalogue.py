@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import engine
-from app.models.store import Entry, Store, Version
+from app.models.store import Store
+from app.models.version import Entry, Version
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:

@@ -17,13 +17,13 @@ from pydantic import Field, ValidationError, create_model
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
+from app.models.layout import CONFIG
 from app.reading import read_text
 from app.schema import Positive, Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.wording import brief, did_you_mean, told
 
-FILE_NAME: Final = "config.toml"
 # Names of a hundred thousand classes fit; reading it takes a second at most.
 MAX_BYTES: Final = 2**20
 MAX_VERSIONS: Final = 1000
@@ -93,13 +93,13 @@ def read_config(folder: Path) -> ModelConfig:
         ConfigError: naming the file, the key, what was found and what was expected.
     """
     try:
-        return config_type().model_validate(_parse(folder / FILE_NAME))
+        return config_type().model_validate(_parse(folder / CONFIG))
     except ConfigError as exc:
-        raise ConfigError(f"{FILE_NAME}: {exc}") from None
+        raise ConfigError(f"{CONFIG}: {exc}") from None
     except ValidationError as exc:
-        raise ConfigError(f"{FILE_NAME}: {'; '.join(_problems(exc))}") from None
+        raise ConfigError(f"{CONFIG}: {'; '.join(_problems(exc))}") from None
     except RecursionError:
-        raise ConfigError(f"{FILE_NAME}: nested too deeply") from None
+        raise ConfigError(f"{CONFIG}: nested too deeply") from None
 
 
 def _parse(path: Path) -> dict[str, Any]:

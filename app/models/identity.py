@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from app.models.config import FILE_NAME
+from app.models.layout import CONFIG
 from app.models.repository import ModelFiles, VersionFiles
 
 Identity: TypeAlias = tuple[tuple[int, ...] | None, ...]
@@ -26,7 +26,7 @@ def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
 def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
     yield from (version.param, version.bin)
     if not is_pair(files, version):
-        yield files.folder / FILE_NAME
+        yield files.folder / CONFIG
         if isinstance(files.config.labels, str):
             yield files.folder / files.config.labels
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigError
-from app.models.config import FILE_NAME
+from app.models.layout import CONFIG
 from app.reading import read_text
 from app.wording import told
 
@@ -28,14 +28,14 @@ def read_labels(folder: Path, labels: str | tuple[str, ...] | None) -> tuple[str
     name = told(labels, _MAX_NAME)
     path = folder / labels
     if path.name != labels:
-        raise ConfigError(f"{FILE_NAME}: labels: found '{name}', expected the name of a file beside {FILE_NAME}")
+        raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")
     try:
         # Not splitlines(), which also splits at form feeds and the like.
         text = read_text(path, MAX_BYTES, encoding="utf-8-sig").rstrip()
     except ConfigError as exc:
-        raise ConfigError(f"{FILE_NAME}: labels: cannot read '{name}': {exc}") from None
+        raise ConfigError(f"{CONFIG}: labels: cannot read '{name}': {exc}") from None
     if not text:
-        raise ConfigError(f"{FILE_NAME}: labels: '{name}' is empty")
+        raise ConfigError(f"{CONFIG}: labels: '{name}' is empty")
     if text.count("\n") >= MAX_LABELS:
-        raise ConfigError(f"{FILE_NAME}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
+        raise ConfigError(f"{CONFIG}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
     return tuple(line.strip() for line in text.split("\n"))

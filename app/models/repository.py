@@ -1,9 +1,5 @@
 """The folder of models, read without loading anything.
 
-    model_store/NAME/config.toml              every key optional, the file as well
-    model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
-    model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
-
 Whatever is wrong becomes the reason of that one model; the others are served.
 """
 
@@ -11,26 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from app.errors import ConfigError
 from app.models.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.labels import read_labels
+from app.models.layout import BIN, FLAT_BIN, FLAT_PARAM, NAME_RULE, PARAM, is_model_name, is_version
 from app.wording import told
 
 log = logging.getLogger(__name__)
-
-PARAM: Final = "model.pnnx.param"
-BIN: Final = "model.pnnx.bin"
-FLAT: Final = ".pnnx.param"
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_VERSION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +43,7 @@ class ModelFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class FoundModel:
     """A model that the folder seems to have; nothing of it is read yet.
 
     Args:
@@ -76,10 +64,10 @@ def scan(store: Path) -> list[ModelFiles]:
     Raises:
         ConfigError: the folder is missing or cannot be read.
     """
-    return [read_model(source) for source in find_models(store)]
+    return [read_model(found) for found in find_models(store)]
 
 
-def find_models(store: Path) -> list[Source]:
+def find_models(store: Path) -> list[FoundModel]:
     """What there is to read, by name.
 
     Raises:
@@ -89,68 +77,68 @@ def find_models(store: Path) -> list[Source]:
         paths = sorted(path for path in store.iterdir() if not path.name.startswith("."))
     except OSError as exc:
         raise ConfigError(f"the store '{told(store.name)}' cannot be read: {exc.strerror}") from None
-    sources: dict[str, Source] = {}
-    for source in filter(None, map(_source, paths)):
-        problem = f"found both {source.name}/ and {source.name}{FLAT}" if source.name in sources else source.problem
-        sources[source.name] = replace(source, problem=problem)
-    return [sources[name] for name in sorted(sources)]
+    models: dict[str, FoundModel] = {}
+    for found in filter(None, map(_found, paths)):
+        problem = f"found both {found.name}/ and {found.name}{FLAT_PARAM}" if found.name in models else found.problem
+        models[found.name] = replace(found, problem=problem)
+    return [models[name] for name in sorted(models)]
 
 
-def _source(path: Path) -> Source | None:
+def _found(path: Path) -> FoundModel | None:
     """The model that a path of the store stands for; None for a file that is nobody's."""
     try:
         mode = os.stat(path).st_mode
     except OSError as exc:
         # A link that leads nowhere, or in a circle.
-        return Source(name=told(path.name), path=path, problem=exc.strerror or type(exc).__name__)
+        return FoundModel(name=told(path.name), path=path, problem=exc.strerror or type(exc).__name__)
     if stat.S_ISDIR(mode):
-        return Source(name=told(path.name), path=path)
-    if path.name.endswith(FLAT):
-        return Source(name=told(path.name.removesuffix(FLAT)), path=path, is_pair=True)
+        return FoundModel(name=told(path.name), path=path)
+    if path.name.endswith(FLAT_PARAM):
+        return FoundModel(name=told(path.name.removesuffix(FLAT_PARAM)), path=path, is_pair=True)
     return None
 
 
-def read_model(source: Source) -> ModelFiles:
+def read_model(found: FoundModel) -> ModelFiles:
     """Everything about a model but the pairs themselves. Whatever goes wrong is its problem, and nobody else's."""
-    if source.problem is not None:
-        return failed(source, source.problem)
+    if found.problem is not None:
+        return failed(found, found.problem)
     try:
-        _check_name(source.name)
-        return _read_flat(source) if source.is_pair else _read_folder(source)
+        _check_name(found.name)
+        return _read_flat(found) if found.is_pair else _read_folder(found)
     except ConfigError as exc:
-        return failed(source, str(exc))
+        return failed(found, str(exc))
     except OSError as exc:
-        return failed(source, f"cannot be read: {exc.strerror or type(exc).__name__}")
+        return failed(found, f"cannot be read: {exc.strerror or type(exc).__name__}")
     except Exception:
-        log.exception("model '%s'", source.name)
-        return failed(source, "internal error while reading it; the server's log says more")
+        log.exception("model '%s'", found.name)
+        return failed(found, "internal error while reading it; the server's log says more")
 
 
-def failed(source: Source, problem: str) -> ModelFiles:
+def failed(found: FoundModel, problem: str) -> ModelFiles:
     """The files of a model that cannot be served."""
-    return ModelFiles(name=source.name, folder=source.path, problem=told(problem))
+    return ModelFiles(name=found.name, folder=found.path, problem=told(problem))
 
 
-def _read_folder(source: Source) -> ModelFiles:
-    config = read_config(source.path)
-    labels = read_labels(source.path, config.labels)
-    versions = tuple(_versions(source.path, config))
-    return ModelFiles(name=source.name, folder=source.path, config=config, labels=labels, versions=versions)
+def _read_folder(found: FoundModel) -> ModelFiles:
+    config = read_config(found.path)
+    labels = read_labels(found.path, config.labels)
+    versions = tuple(_versions(found.path, config))
+    return ModelFiles(name=found.name, folder=found.path, config=config, labels=labels, versions=versions)
 
 
-def _read_flat(source: Source) -> ModelFiles:
-    param = source.path
-    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{source.name}.pnnx.bin"))
-    return ModelFiles(name=source.name, folder=param.parent, versions=(files,))
+def _read_flat(found: FoundModel) -> ModelFiles:
+    param = found.path
+    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{found.name}{FLAT_BIN}"))
+    return ModelFiles(name=found.name, folder=param.parent, versions=(files,))
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError("invalid model name, expected letters, digits, '.', '_' and '-', a letter or digit first")
+    if not is_model_name(name):
+        raise ConfigError(f"invalid model name, expected {NAME_RULE}")
 
 
 def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
-    there = sorted(int(path.name) for path in folder.iterdir() if _VERSION.fullmatch(path.name) and path.is_dir())
+    there = sorted(int(path.name) for path in folder.iterdir() if is_version(path.name) and path.is_dir())
     if not there:
         raise ConfigError(f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}")
     chosen = _chosen(there, config)

@@ -1,35 +1,29 @@
-"""The models that are served: each version in one of three states.
-
-LOADING -> READY   the graph is built, the config fits it, and it ran once
-LOADING -> FAILED  anything else; the reason is kept, the other models go on
+"""The models that are served, by name and version.
 
 Models are read and loaded side by side (app/models/crew.py), and one that is ready serves while others still load.
 """
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
 from app.models.crew import Crew, Job, Stop
-from app.models.identity import Identity, identify
+from app.models.identity import identify
 from app.models.lane import Lane
 from app.models.loading import LoadFailedError, load_model
-from app.models.model import Model
-from app.models.repository import ModelFiles, Source, VersionFiles, failed, find_models, read_model
-from app.models.statistics import Statistics
+from app.models.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
+from app.models.version import Entry, State, Version
 from app.settings import Settings
-from app.wording import cut, did_you_mean, quoted, told
+from app.wording import cut, did_you_mean, quoted
 
 log = logging.getLogger(__name__)
 
@@ -37,93 +31,6 @@ log = logging.getLogger(__name__)
 _TIMES: Final = 3
 # Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
 SIDE_BY_SIDE: Final = 4
-
-
-class State(enum.StrEnum):
-    """How far a version has come."""
-
-    LOADING = "loading"
-    READY = "ready"
-    FAILED = "failed"
-
-
-@dataclass(slots=True, eq=False)
-class Version:
-    """One version of a model; model is there exactly when the state is READY.
-
-    Args:
-        identity: of the files, from before they are loaded.
-        is_update: whether it is to replace one that is served.
-    """
-
-    name: str
-    files: VersionFiles
-    lane: Lane
-    identity: Identity
-    is_update: bool = False
-    state: State = State.LOADING
-    reason: str | None = None
-    model: Model | None = None
-    load_s: float = 0.0
-    statistics: Statistics = field(default_factory=Statistics)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def number(self) -> int:
-        """The version's number."""
-        return self.files.number
-
-    def fail(self, reason: str) -> None:
-        """Give up on it, unless it has an end already."""
-        with self._lock:
-            if self.state is not State.LOADING:
-                return
-            self.state, self.reason = State.FAILED, told(reason)
-        log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
-
-    def warn(self, reason: str) -> None:
-        """It serves on, though other files are there by now; the reason why those are not served."""
-        self.reason = told(f"the files have changed and are not served: {reason}")
-        log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
-
-    def serve(self, model: Model, load_s: float) -> None:
-        """Answer with this model from now on, unless it was given up."""
-        with self._lock:
-            if self.state is not State.LOADING:
-                return
-            self.model, self.load_s = model, load_s
-            self.state = State.READY
-        log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A model of the store and the versions that are to be served; none before its folder is read."""
-
-    files: ModelFiles
-    versions: tuple[Version, ...] = ()
-    is_read: bool = False
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.files.name
-
-    @property
-    def state(self) -> State:
-        """The worst of its versions'."""
-        states = {version.state for version in self.versions}
-        if self.files.problem is not None or State.FAILED in states:
-            return State.FAILED
-        return State.LOADING if not self.is_read or State.LOADING in states else State.READY
-
-    @property
-    def reason(self) -> str | None:
-        """Why it failed, or why what its files are by now is not served."""
-        if self.files.problem is not None:
-            return self.files.problem
-        told = [version for version in self.versions if version.reason is not None]
-        return "; ".join(f"version {version.number}: {version.reason}" for version in told) or None
 
 
 class Store:
@@ -151,8 +58,8 @@ class Store:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
         self._entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
-        for source in found:
-            self._submit(source.name, partial(self._read, source), partial(self._give_up_reading, source))
+        for each in found:
+            self._submit(each.name, partial(self._read, each), partial(self._give_up_reading, each))
         self._crew.wait()
         self.is_loaded = True
 
@@ -266,9 +173,9 @@ class Store:
     ) -> None:
         self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
 
-    def _read(self, source: Source, stop: Stop) -> None:
+    def _read(self, found: FoundModel, stop: Stop) -> None:
         """Read a model's folder, and have its versions loaded."""
-        files = read_model(source)
+        files = read_model(found)
         if not stop.is_void():
             self._show(files)
             for version in self._entries[files.name].versions:
@@ -283,8 +190,8 @@ class Store:
         entry.versions = tuple(self.make_version(files, version) for version in files.versions)
         entry.is_read = True
 
-    def _give_up_reading(self, source: Source) -> None:
-        self._show(failed(source, f"its folder could not be read {self._too_long}"))
+    def _give_up_reading(self, found: FoundModel) -> None:
+        self._show(failed(found, f"its folder could not be read {self._too_long}"))
 
     def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
         start = time.perf_counter()

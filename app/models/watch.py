@@ -14,8 +14,9 @@ import threading
 from dataclasses import dataclass
 
 from app.models.identity import Identity, identify, is_pair
-from app.models.repository import ModelFiles, Source, read_model
-from app.models.store import Entry, State, Store, Version
+from app.models.repository import FoundModel, ModelFiles, read_model
+from app.models.store import Store
+from app.models.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Watcher:
         """Have the files that are there now loaded."""
         old = entry.files
         alone = is_pair(old, version.files)
-        files = read_model(Source(name=old.name, path=version.files.param if alone else old.folder, is_pair=alone))
+        files = read_model(FoundModel(name=old.name, path=version.files.param if alone else old.folder, is_pair=alone))
         chosen = [each for each in files.versions if each.number == version.number]
         if files.problem is not None or not chosen:
             version.warn(files.problem or "the config no longer names this version")

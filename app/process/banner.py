@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from app.codec.answers import dump_json
-from app.models.store import Entry, State, Version
+from app.models.version import Entry, State, Version
 from app.render.columns import aligned
 from app.serving.dataplane import DataPlane
 from app.signature import describe

@@ -20,7 +20,8 @@ from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.lane import Lane, Ticket
 from app.models.model import InferRequest, InferResult, Model
-from app.models.store import State, Store, Version
+from app.models.store import Store
+from app.models.version import State, Version
 from app.models.watch import Watcher
 from app.serving.drawings import Drawings
 from app.settings import Settings
@@ -179,7 +180,9 @@ class DataPlane:
         try:
             return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)
         except (engine.EngineError, ConfigError) as exc:
-            error = self._told(exc, version)
+            error = from_engine(exc, version.name)
+            if error.status >= 500:
+                log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
             version.statistics.failed(error.code)
             raise error from exc
         except ServiceError as error:
@@ -188,14 +191,6 @@ class DataPlane:
         except asyncio.CancelledError:
             version.statistics.failed(CANCELLED)
             raise
-
-    def _told(self, exc: engine.EngineError | ConfigError, version: Version) -> ServiceError:
-        error = from_engine(
-            exc if isinstance(exc, engine.EngineError) else engine.ExecutionError(str(exc)), version.name
-        )
-        if error.status >= 500:
-            log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
-        return error
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

@@ -41,7 +41,7 @@ class ClassificationTask(Task[ClassificationConfig]):
     NAME = "classification"
     CONFIG = ClassificationConfig
     PARAMETERS = {"top_k": "how many classes", "activation": "softmax, sigmoid, none or auto"}
-    ANSWER = list[ClassBody]
+    FINDING = list[ClassBody]
     EXAMPLE = {
         "predictions": [
             {"label": "cat", "probability": 0.93, "index": 1},

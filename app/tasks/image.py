@@ -59,7 +59,7 @@ class ImageTask(DrawingTask[ImageConfig]):
 
     NAME = "image"
     CONFIG = ImageConfig
-    ANSWER = ImageBody
+    FINDING = ImageBody
     EXAMPLE = {"predictions": {"image": PIXEL, "width": 1, "height": 1}}
 
     def __init__(self, config: ImageConfig, context: TaskContext) -> None:

@@ -53,7 +53,7 @@ class Task(ABC, Generic[ConfigT]):
         NAME: what config.toml calls it; a table of that name holds its keys.
         CONFIG: those keys.
         PARAMETERS: which of them a request may give other values, and what the OpenAPI document says of each.
-        ANSWER: the type of what is predicted for one item; None where nothing is.
+        FINDING: the type of what is predicted for one item; None where nothing is.
         EXAMPLE: what an answer to a picture of one pixel holds, beside what all answers do.
 
     Args:
@@ -63,7 +63,7 @@ class Task(ABC, Generic[ConfigT]):
     NAME: ClassVar[str]
     CONFIG: ClassVar[type[Section]]
     PARAMETERS: ClassVar[Mapping[str, str]] = {}
-    ANSWER: ClassVar[Any] = None
+    FINDING: ClassVar[Any] = None
     EXAMPLE: ClassVar[Mapping[str, Any]]
 
     def __init__(self, config: ConfigT, context: TaskContext) -> None:

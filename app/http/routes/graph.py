@@ -15,7 +15,7 @@ from app.errors import InvalidRequestError, ModelNotReadyError
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.schemas import ErrorBody
-from app.models.store import Version
+from app.models.version import Version
 from app.render import MEDIA_TYPES, render
 from app.serving.dataplane import DataPlane
 

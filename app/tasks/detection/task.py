@@ -47,7 +47,7 @@ class DetectionTask(DrawingTask[DetectionConfig]):
         "iou_threshold": "most overlap of two boxes of a class",
         "max_detections": "how many boxes",
     }
-    ANSWER = list[BoxBody]
+    FINDING = list[BoxBody]
     EXAMPLE = {"predictions": [{"label": "face", "score": 0.98, "index": 1, "box": [177.8, 84.41, 271.77, 211.33]}]}
 
     def __init__(self, config: DetectionConfig, context: TaskContext) -> None:

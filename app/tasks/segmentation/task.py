@@ -66,7 +66,7 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
     NAME = "segmentation"
     CONFIG = SegmentationConfig
     PARAMETERS = {"threshold": "least probability of a class", "min_area": "least pixels of a class"}
-    ANSWER = MaskBody
+    FINDING = MaskBody
     EXAMPLE = {
         "predictions": {
             "classes": [{"label": "road", "index": 1, "area": 1, "fraction": 1.0, "color": "#00f000"}],

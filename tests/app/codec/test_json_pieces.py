@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import engine
-from app.codec import json_pieces, json_tensors
+from app.codec import json_numbers, json_pieces
 from app.codec.json_body import parse_json_body
 from app.codec.json_pieces import dismantle, loads_in_pieces
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
@@ -35,7 +35,7 @@ def small_pieces() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_pieces, "PIECE", 16)
         patch.setattr(json_pieces, "_FIRST", 5)
-        patch.setattr(json_tensors, "_PIECE", 4)
+        patch.setattr(json_numbers, "_PIECE", 4)
         yield
 
 
@@ -91,7 +91,7 @@ def test_keys_and_mixed_lists_are_bounded(text: bytes) -> None:
     [[1, 2.5]] * 30, [[*range(30)]] * 2, [[[*range(3)]] * 3] * 20, [[]] * 9, [], 5, [[1] * 9, [2] * 9],
 ])  # fmt: skip
 def test_numbers_in_pieces_are_one_array(value: Any) -> None:
-    found = json_tensors._numbers(value, np.dtype(np.float64))
+    found = json_numbers._numbers(value, np.dtype(np.float64))
     expected = np.array(value, np.float64)
     np.testing.assert_array_equal(found, expected)
     assert found.shape == expected.shape
@@ -102,7 +102,7 @@ def test_numbers_in_pieces_are_one_array(value: Any) -> None:
 ])  # fmt: skip
 def test_uneven_lists_are_refused_in_pieces(value: Any) -> None:
     with pytest.raises(ValueError):
-        json_tensors._numbers(value, np.dtype(np.float64))
+        json_numbers._numbers(value, np.dtype(np.float64))
 
 
 def test_a_large_body_is_read_as_a_small_one_and_released(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class CountingTask(Task[CountingConfig]):
     NAME = "counting"
     CONFIG = CountingConfig
     PARAMETERS = {"at_least": "what counts as large"}
-    ANSWER = CountBody
+    FINDING = CountBody
     EXAMPLE = {"predictions": {"count": 3}}
 
     def predict(

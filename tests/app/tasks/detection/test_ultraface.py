@@ -15,7 +15,7 @@ from app.tasks.detection.boxes import overlap
 from tests.app.client import Client, serving
 from tests.app.pictures import npy
 
-SOURCE = Path(__file__).parents[4] / "shared" / "models" / "ultraface"
+SOURCE = Path(__file__).parents[5] / "shared" / "models" / "ultraface"
 pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not SOURCE.exists(), reason="the recorded model is not here")]
 
 CONFIG = """task = "detection"

@@ -1,0 +1,31 @@
+"""How a store is laid out: what its folders and files are called.
+
+model_store/NAME/config.toml              every key optional, the file as well
+model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
+model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CONFIG: Final = "config.toml"
+PARAM: Final = "model.pnnx.param"
+BIN: Final = "model.pnnx.bin"
+FLAT_PARAM: Final = ".pnnx.param"
+FLAT_BIN: Final = ".pnnx.bin"
+NAME_RULE: Final = "letters, digits, '.', '_' and '-', a letter or digit first"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_VERSION: Final = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def is_model_name(name: str) -> bool:
+    """Whether a model may be called so: as ``NAME_RULE`` says, and not too long."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_version(name: str) -> bool:
+    """Whether it is the number of a version."""
+    return _VERSION.fullmatch(name) is not None

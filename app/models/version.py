@@ -1,0 +1,108 @@
+"""What is served: the versions of a model, each in one of three states.
+
+LOADING -> READY   the graph is built, the config fits it, and it ran once
+LOADING -> FAILED  anything else; the reason is kept, the other models go on
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from dataclasses import dataclass, field
+
+from app.models.identity import Identity
+from app.models.lane import Lane
+from app.models.model import Model
+from app.models.repository import ModelFiles, VersionFiles
+from app.models.statistics import Statistics
+from app.wording import told
+
+log = logging.getLogger(__name__)
+
+
+class State(enum.StrEnum):
+    """How far a version has come."""
+
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One version of a model; model is there exactly when the state is READY.
+
+    Args:
+        identity: of the files, from before they are loaded.
+        is_update: whether it is to replace one that is served.
+    """
+
+    name: str
+    files: VersionFiles
+    lane: Lane
+    identity: Identity
+    is_update: bool = False
+    state: State = State.LOADING
+    reason: str | None = None
+    model: Model | None = None
+    load_s: float = 0.0
+    statistics: Statistics = field(default_factory=Statistics)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def number(self) -> int:
+        """The version's number."""
+        return self.files.number
+
+    def fail(self, reason: str) -> None:
+        """Give up on it, unless it has an end already."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.state, self.reason = State.FAILED, told(reason)
+        log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
+
+    def warn(self, reason: str) -> None:
+        """It serves on, though other files are there by now; the reason why those are not served."""
+        self.reason = told(f"the files have changed and are not served: {reason}")
+        log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
+
+    def serve(self, model: Model, load_s: float) -> None:
+        """Answer with this model from now on, unless it was given up."""
+        with self._lock:
+            if self.state is not State.LOADING:
+                return
+            self.model, self.load_s = model, load_s
+            self.state = State.READY
+        log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A model of the store and the versions that are to be served; none before its folder is read."""
+
+    files: ModelFiles
+    versions: tuple[Version, ...] = ()
+    is_read: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.files.name
+
+    @property
+    def state(self) -> State:
+        """The worst of its versions'."""
+        states = {version.state for version in self.versions}
+        if self.files.problem is not None or State.FAILED in states:
+            return State.FAILED
+        return State.LOADING if not self.is_read or State.LOADING in states else State.READY
+
+    @property
+    def reason(self) -> str | None:
+        """Why it failed, or why what its files are by now is not served."""
+        if self.files.problem is not None:
+            return self.files.problem
+        told = [version for version in self.versions if version.reason is not None]
+        return "; ".join(f"version {version.number}: {version.reason}" for version in told) or None
