@@ -27,6 +27,7 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
+from engine.executor import measure_peak
 from engine.explanation import explain
 from engine.files import read_file
 from engine.graph import (
@@ -39,7 +40,6 @@ from engine.graph import (
     SuspectedLoss,
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
-from engine.machine import measure_peak
 from engine.options import Options
 from engine.pnnx.sniffing import kind_of_file
 from engine.progress import Progress

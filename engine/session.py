@@ -11,13 +11,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from engine.errors import EngineError, ExecutionError, InputError, from_foreign
+from engine.executor import Executor
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
 from engine.graph.footprint import Footprint, Footprints
+from engine.graph.port import static_specs
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
-from engine.machine import Machine, MeasuredRun, join_kernels, join_rows, rows_of
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
+from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
 from engine.progress import Progress
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
@@ -106,9 +108,10 @@ class Session:
             cache_max_bytes=cache_max_bytes,
             instances_max_bytes=instances_max_bytes,
         )
-        self._machine = None if backend == "reference" else Machine(self.options)
+        self._executor = Executor(self.options)
         self._lock = threading.Lock()
         self._batching: Batching | None = None
+        self._own = static_specs(graph.inputs)
         self._footprints: dict[tuple[Any, ...], _Known] = {}
         _ = graph.plan  # a graph that is not built is refused here
 
@@ -120,17 +123,16 @@ class Session:
     @property
     def backend(self) -> str:
         """What runs the graph: ``compiled`` or ``reference``."""
-        return "reference" if self._machine is None or self._machine.failure is not None else "compiled"
+        return "compiled" if self._executor.compiles else "reference"
 
     def close(self) -> None:
         """Give back the memory and the threads of what was compiled; a run that comes later makes it anew."""
-        if self._machine is not None:
-            self._machine.close()
+        self._executor.close()
 
     @property
     def compile_failure(self) -> str | None:
         """Why the reference runs a graph that should be compiled; None while nothing has failed."""
-        return None if self._machine is None else self._machine.failure
+        return self._executor.failure
 
     def run(
         self,
@@ -173,29 +175,32 @@ class Session:
         taps: tuple[str, ...],
         cancelled: Callable[[], bool] | None,
     ) -> Outputs:
-        arrays = feed(self.graph.inputs, inputs)
-        if self._machine is not None and not taps:
-            return self._run_machine(self._machine, arrays, profile, cancelled)
-        if not (profile or taps or cancelled):
-            return _named(self._run(arrays, lambda graph, part: execute(graph.plan, part)))
+        runs: list[MeasuredRun] | None = [] if profile else None
         watches: list[Watch] = []
 
-        def run_watched(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
-            watches.append(Watch(graph.plan, taps=taps, cancelled=cancelled, measured=profile))
-            return execute(graph.plan, part, watches[-1])
+        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
+            if not taps:
+                return self._executor.run(graph, part, cancelled, runs)
+            watch = Watch(graph.plan, taps=taps, cancelled=cancelled, measured=profile)
+            watches.append(watch)
+            results = execute(graph.plan, part, watch)
+            if runs is not None:
+                runs.append(measured(watch))
+            return results
 
-        outputs = _named(self._run(arrays, run_watched))
+        arrays = self._run(feed(self.graph.inputs, inputs), run_graph)
+        outputs = Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
         outputs.taps = _join_taps(watches, taps)
-        if profile:
-            runs = [MeasuredRun(rows=rows_of(each), kernels=[], peak_bytes=each.peak_bytes) for each in watches]
-            outputs.profile = join_rows(runs)
+        if runs is not None:
+            outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
 
     def estimate_bytes(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> int:
         """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
 
-        Where machine code for these shapes is there, so is its memory, and only the outputs are new.
+        Where machine code for these shapes is there, so is its memory, and only the outputs are new. Nothing is
+        compiled to find out.
 
         Args:
             inputs: as for ``run``; nothing is computed.
@@ -208,11 +213,11 @@ class Session:
         if known is None:
             arrays = feed(self.graph.inputs, inputs)
             known = self._footprint([TensorSpec(array.shape, array.dtype) for array in arrays])
-            if key is not None:
+            if key is not None and self._is_settled:
                 self._remember(key, known)
         graph, specs, footprint, parts = known
         outputs = parts * footprint.outputs
-        if self._machine is not None and self._machine.holds(graph, specs):
+        if self._executor.holds(graph, specs):
             return outputs
         return footprint.peak + (outputs if parts > 1 else 0)
 
@@ -260,14 +265,18 @@ class Session:
         known = [spec for spec in wanted if spec is not None]
         if batch is not None and len(known) == len(wanted):
             known = self._with_batch(known, batch)
-        if self._machine is None or len(known) != len(wanted) or not all(spec.is_static for spec in known):
+        if self.options.backend == "reference" or len(known) != len(wanted) or not all(s.is_static for s in known):
             return None
         with cancelling(cancelled):
-            graph, known = self._graph_for(known)
-            return self._machine.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
+            graph, known = self._graph_for(known, compiling=True)
+            return self._executor.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
 
-    def _graph_for(self, specs: list[TensorSpec]) -> tuple[RuntimeGraph, list[TensorSpec]]:
-        """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts."""
+    def _graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
+        """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.
+
+        Args:
+            compiling: whether to compile what tells how another batch than the exported one runs.
+        """
         ports = [port.spec for port in self.graph.inputs]
         if all(port is None or _is_same(port, spec) for port, spec in zip(ports, specs, strict=True)):
             return self.graph, specs
@@ -275,6 +284,8 @@ class Session:
             problem = f"the graph takes no other batch ({self.batching.reason})"
             raise InputError(problem, found=format_shape(specs[0].shape))
         batch = specs[0].shape[self.batching.inputs[0]] or 0
+        if compiling:
+            self._settle_parts(batch)
         if self.batching.graph is not None and not self._prefers_parts(batch):
             return self.batching.graph, self.batching.specs(specs, batch)
         return self.graph, self.batching.specs(specs, self.batching.exported)
@@ -286,13 +297,25 @@ class Session:
         return specs if first == (batch,) else self.batching.specs(specs, batch)
 
     def _prefers_parts(self, batch: int) -> bool:
-        """Whether machine code runs a batch faster in parts of the exported size, where they can be joined."""
+        """Whether machine code runs a batch faster in parts of the exported size, as far as it is there to tell."""
+        own, parts = self._own, self._parts(batch)
+        return own is not None and parts > 0 and self._executor.prefers_parts(self.graph, own, parts)
+
+    def _parts(self, batch: int) -> int:
+        """How many runs of the exported batch, joined, may take the place of one; 0 where they cannot be joined."""
         exported = self.batching.exported
-        if self._machine is None or not exported or not batch or batch % exported:
-            return False
-        inputs = [port.spec for port in self.graph.inputs if port.spec is not None]
-        is_known = len(inputs) == len(self.graph.inputs) and all(spec.is_static for spec in inputs)
-        return self._can_join and is_known and self._machine.prefers_parts(self.graph, inputs, batch // exported)
+        is_whole = exported and batch % exported == 0 and self.batching.graph is not None and self._can_join
+        return batch // exported if exported and is_whole else 0
+
+    def _settle_parts(self, batch: int) -> None:
+        """Compile for the exported shapes, where that is what tells how a batch runs."""
+        if self._own is not None and not self._is_settled and self._parts(batch):
+            self._executor.prepare(self.graph, self._own)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the code for the exported shapes is there, or never will be."""
+        return self._own is None or not self._executor.compiles or self._executor.holds(self.graph, self._own)
 
     @property
     def _can_join(self) -> bool:
@@ -309,7 +332,8 @@ class Session:
     def describe(self, cancelled: Callable[[], bool] | None = None) -> dict[str, Any]:
         """The graph's description together with how this session runs it.
 
-        What that needs is compiled, and other batches are tried, if neither has happened yet.
+        Nothing is compiled to find out: kernels are told of what was, by a run or by ``prepare``. How other batches run
+        is tried on the reference, if that has not happened yet.
 
         Args:
             cancelled: asked between operators, and the like, whether it is no longer wanted.
@@ -322,25 +346,9 @@ class Session:
 
     def _describe(self) -> dict[str, Any]:
         description = self.graph.describe()
-        specs = [port.spec for port in self.graph.inputs]
-        known = [spec for spec in specs if spec is not None and spec.is_static]
-        if self._machine is not None:
-            self._machine.annotate(self.graph, known if len(known) == len(specs) else None, description)
+        self._executor.annotate(self.graph, self._own, description)
         batch = self.batching.describe()
         return description | {"backend": self.backend, "threads": self.threads, "batch": batch}
-
-    def _run_machine(
-        self, machine: Machine, arrays: list[Array], profile: bool, cancelled: Callable[[], bool] | None
-    ) -> Outputs:
-        runs: list[MeasuredRun] = []
-        outputs = _named(
-            self._run(arrays, lambda graph, part: machine.run(graph, part, cancelled, runs if profile else None))
-        )
-        if profile:
-            outputs.profile = join_rows(runs)
-            outputs.kernels = join_kernels(runs)
-            outputs.peak_bytes = max(run.peak_bytes for run in runs)
-        return outputs
 
     def _run(
         self, arrays: list[Array], run_graph: Callable[[RuntimeGraph, Sequence[Array]], list[Array]]
@@ -351,8 +359,11 @@ class Session:
         if batching.mode == "fixed":
             raise refuse(batching, self.graph.inputs, arrays)
         arrays = aligned(batching, self.graph.inputs, arrays)
-        if batching.graph is not None and not self._prefers_parts(arrays[0].shape[batching.inputs[0]]):
-            return run_graph(batching.graph, arrays)
+        if batching.graph is not None:
+            batch = arrays[0].shape[batching.inputs[0]]
+            self._settle_parts(batch)
+            if not self._prefers_parts(batch):
+                return run_graph(batching.graph, arrays)
         run_part: Callable[[Sequence[Array]], list[Array]] = lambda part: run_graph(self.graph, part)  # noqa: E731
         return split(arrays, batching.exported or 1, batching.inputs, batching.outputs or (), run_part)
 
@@ -362,8 +373,7 @@ class Session:
         with self._lock:
             if self._batching is None:
                 self._batching = decide(self.graph)
-                if self._machine is not None:
-                    self._machine.give_back(self.graph)
+                self._executor.give_back(self.graph)
             return self._batching
 
 
@@ -380,10 +390,6 @@ def _shapes_of(inputs: Sequence[Any] | Mapping[str, Any] | Array) -> tuple[Any, 
 def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:
     """Whether a spec is as the file has it, in the dimensions that may hold a batch."""
     return all(dim in (None, size) for size, dim in zip(spec.shape[:2], port.shape[:2], strict=False))
-
-
-def _named(arrays: Sequence[Array]) -> Outputs:
-    return Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
 
 
 def _join_taps(watches: Sequence[Watch], taps: Sequence[str]) -> dict[str, Any]:

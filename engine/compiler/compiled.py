@@ -8,16 +8,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from engine.compiler.blueprint import Blueprint
+from engine.compiler.blueprint import Blueprint, Segment
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
 from engine.compiler.runtime.instance import Instance, NotFiniteError
-from engine.compiler.runtime.instances import PREPARED_USES, Instances
+from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
-from engine.compiler.runtime.report import Report, report_run
+from engine.compiler.runtime.report import report_run
 from engine.graph import RuntimeGraph
+from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
 from engine.options import Options
+from engine.profiling import MeasuredRun
 from engine.progress import Progress, silent
 from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
@@ -32,6 +34,10 @@ class CompiledGraph:
     Args:
         host: the processor to generate for; None for this one.
 
+    Attributes:
+        builder: makes its programs.
+        instances: the programs it runs, by the shapes of their inputs.
+
     Raises:
         CompileError: there is no generator for this processor.
     """
@@ -39,13 +45,9 @@ class CompiledGraph:
     def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
         self.threads = options.threads or available_cores()
         self._graph = graph
-        self._builder = Builder(graph, options, host)
-        self.host = self._builder.host
-        specs = [port.spec for port in graph.inputs]
-        known = [spec for spec in specs if spec is not None and spec.is_static]
-        own = known if len(known) == len(specs) else None
-        limit, must = options.instances_max_bytes, options.must_compile
-        self._instances = Instances(self._builder.program, self.threads, limit, own, must=must)
+        self.builder = Builder(graph, options, host)
+        own, limit = static_specs(graph.inputs), options.instances_max_bytes
+        self.instances = Instances(self.builder.program, self.threads, limit, own, must=options.must_compile)
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None
@@ -56,88 +58,43 @@ class CompiledGraph:
         cancelled: Callable[[], bool] | None = None,
         instance: Instance | None = None,
         otherwise: Callable[[], list[Array]] | None = None,
+        runs: list[MeasuredRun] | None = None,
     ) -> list[Array]:
         """The graph's outputs, laid flat; compiles first when these shapes are new.
 
         Args:
-            instance: for these shapes, as ``find`` or ``instance`` gave it.
+            instance: for these shapes, where it is at hand.
             otherwise: gives the outputs where Winograd's algorithm cannot, until there is code without it; without
                 this the run waits for such code.
+            runs: receives what every kernel took; None where it is not measured.
 
         Raises:
             CompileError: generated code is not valid.
             RunCancelledError: ``cancelled`` said so.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        instance = instance or self.instance(_specs(inputs))
+        specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
+        instance = instance or self.instances.get(specs)
+        times: list[tuple[Segment, Array]] | None = None if runs is None else []
         try:
-            return as_outputs(instance.run(inputs, None, cancelled))
+            outputs = as_outputs(instance.run(inputs, times, cancelled))
         except NotFiniteError:
-            exact, specs = self._without_winograd(), _specs(inputs)
-            found = exact.find(specs)
+            exact = self._without_winograd()
+            found = exact.instances.find(specs)
             if found is not None or otherwise is None:
-                return exact.run(inputs, cancelled, found)
-            exact.begin(specs)
+                return exact.run(inputs, cancelled, found, None, runs)
+            exact.instances.begin(specs)
             return otherwise()
-
-    def profile(
-        self, inputs: Sequence[Array], cancelled: Callable[[], bool] | None = None, instance: Instance | None = None
-    ) -> tuple[list[Array], Report]:
-        """A run, and what every kernel of it took."""
-        instance = instance or self.instance(_specs(inputs))
-        times: list[Any] = []
-        try:
-            results = instance.run(inputs, times, cancelled)
-        except NotFiniteError:
-            return self._without_winograd().profile(inputs, cancelled)
-        return as_outputs(results), report_run(instance.program.blueprint, self._graph, times)
+        if runs is not None and times is not None:
+            runs.append(report_run(instance.program.blueprint, self._graph, times))
+        return outputs
 
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
         with self._lock:
             if self._exact is None:
-                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"), self.host)
+                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"), self.builder.host)
             return self._exact
-
-    def instance(self, specs: Sequence[TensorSpec]) -> Instance:
-        """The instance for inputs of these shapes.
-
-        Raises:
-            CompileError: generated code is not valid.
-            EngineError: an operator does not accept these shapes.
-        """
-        return self._instances.get(specs)
-
-    def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
-        """The instance for inputs of these shapes, None where something would have to be compiled."""
-        return self._instances.find(specs)
-
-    def close(self) -> None:
-        """Give back the memory and the threads of all instances; a later run makes them anew."""
-        self._instances.close()
-        with self._lock:
-            exact = self._exact
-        if exact is not None:
-            exact.close()
-
-    def is_ready(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether inputs of these shapes need nothing compiled."""
-        return self._instances.is_ready(specs)
-
-    def begin(self, specs: Sequence[TensorSpec]) -> None:
-        """Inputs of these shapes were met: if that happens again, compile for them in the background."""
-        self._instances.begin(specs)
-
-    def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
-        """Whether so many runs of these shapes one after the other are faster than one run of them all.
-
-        A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
-        weights, and a batch of them more than a cache, each is run by itself.
-        """
-        plan = self.program(specs).blueprint
-        weights = plan.constants.nbytes
-        images = sum(step.bytes for step in plan.steps) - weights
-        return parts * plan.arena_bytes > FAR_BYTES and images > weights / 2
 
     def prepare(
         self,
@@ -159,26 +116,52 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self._builder.program, refresh=refresh, progress=progress or silent, cancelled=cancelled)
-        return describe(self._instances.get(specs, make, refresh=refresh, uses=PREPARED_USES).program)
+        make = partial(self.builder.program, refresh=refresh, progress=progress or silent, cancelled=cancelled)
+        return describe(self.instances.prepare(specs, make, refresh=refresh))
 
-    def program(self, specs: Sequence[TensorSpec]) -> Program:
-        """The program for inputs of these shapes."""
-        return self.instance(specs).program
+    def close(self) -> None:
+        """Give back the memory and the threads of all instances; a later run makes them anew."""
+        self.instances.close()
+        with self._lock:
+            exact = self._exact
+        if exact is not None:
+            exact.close()
 
-    def latest(self) -> tuple[list[list[int]], Program] | None:
-        """The program asked for last and the shapes of its inputs; None while nothing is compiled."""
-        found = self._instances.latest()
-        return found and ([list(shape) for shape, _ in found[0]], found[1].program)
+    def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
+        """Whether so many runs of these shapes one after the other are faster than one run of them all.
 
-    def annotate(self, program: Program, operators: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Write the kernel of every operator into its description; how the program came about, as plain data."""
+        A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
+        weights, and a batch of them more than a cache, each is run by itself. No where there is no program for them.
+        """
+        program = self.instances.program(specs)
+        if program is None:
+            return False
+        plan = program.blueprint
+        weights = plan.constants.nbytes
+        images = sum(step.bytes for step in plan.steps) - weights
+        return parts * plan.arena_bytes > FAR_BYTES and images > weights / 2
+
+    def annotate(
+        self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Write the kernel of every operator into its description; how the program came about, as plain data.
+
+        Args:
+            specs: of the inputs; without them it is about the program asked for last, whose shapes are told too.
+
+        Returns:
+            None, and nothing is written, where there is no such program.
+        """
+        shapes, program = self.instances.latest() if specs is None else (None, self.instances.program(specs))
+        if program is None:
+            return None
         blueprint = program.blueprint
         for row in operators:
             if "kernel" in row:
                 row |= _kernel(row["name"], blueprint)
         return {
-            "host": self.host.name,
+            **({} if shapes is None else {"shapes": shapes}),
+            "host": self.builder.host.name,
             "threads": self.threads,
             "passes": [each.describe() for each in blueprint.passes],
             **describe(program),
@@ -211,7 +194,3 @@ def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
     if steps:
         return {"kernel": "fused", "fused_into": steps[-1].operators[0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
-
-
-def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
-    return [TensorSpec(array.shape, array.dtype) for array in inputs]

@@ -67,6 +67,12 @@ def output_ports(operands: Sequence[RuntimeOperand]) -> tuple[Port, ...]:
     )
 
 
+def static_specs(ports: Sequence[Port]) -> list[TensorSpec] | None:
+    """Shapes and dtypes of ports; None where something is not known of one."""
+    specs = [port.spec for port in ports if port.spec is not None and port.spec.is_static]
+    return specs if len(specs) == len(ports) else None
+
+
 def batch_size(ports: Sequence[Port]) -> int | None:
     """The batch size the graph was exported with; None when it is open or the inputs have none in common."""
     sizes = {port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports}

@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
+    "engine.profiling": {"engine.graph"},
     "engine.progress": {"engine.stopping", "engine.errors"},
     "engine.compiler.codegen.ir": set(),
     "engine.compiler.codegen.host": {"engine.errors"},
@@ -40,10 +41,13 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.files", "engine.options", "engine.progress", "engine.resources", "engine.sharing"}
+    | {"engine.blocks", "engine.files", "engine.options", "engine.resources", "engine.sharing"}
+    | {"engine.profiling", "engine.progress"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
-    "engine.machine": VOCABULARY | {"engine.compiler", "engine.graph", "engine.options", "engine.progress"},
-    "engine.session": VOCABULARY | {"engine.graph", "engine.machine", "engine.options", "engine.progress"},
+    "engine.executor": VOCABULARY
+    | {"engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
+    "engine.session": VOCABULARY
+    | {"engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},

@@ -236,6 +236,7 @@ def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.
     # What no output needs may refuse these inputs, and is not run by machine code.
     if is_repeatable_graph and not (isinstance(expected, engine.EngineError) and _has_dead_operators(graph)):
         _compare(expected, found, rounding_of(inputs))
+    compiled.prepare()
     compiled.describe()
     for others in _other_inputs(graph, inputs):
         if _takes_much(reference, others):

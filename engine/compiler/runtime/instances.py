@@ -79,35 +79,52 @@ class Instances:
         """The instance for inputs of these shapes; None if there is none."""
         return self._find(_key(specs))
 
-    def get(
-        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program] | None = None,
-        *, refresh: bool = False, uses: int = 1,
-    ) -> Instance:  # fmt: skip
+    def get(self, specs: Sequence[TensorSpec]) -> Instance:
         """The instance for inputs of these shapes, made now if there is none.
+
+        Raises:
+            TooLargeError, CompileError, EngineError: as ``prepare`` says.
+        """
+        program, instance = self._obtain(specs, self._make)
+        return instance or Instance(program, self._threads)
+
+    def prepare(
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], *, refresh: bool = False
+    ) -> Program:
+        """The program for inputs of these shapes, made now if there is none; its instance too, where that is kept.
 
         Args:
             make: used instead of the one given at the beginning.
             refresh: make a new one even if there is one.
-            uses: what asking for it counts.
 
         Raises:
             TooLargeError: it must be kept, and is larger than the limit; of these shapes that is known from then on.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
+        return self._obtain(specs, make, refresh, PREPARED_USES)[0]
+
+    def _obtain(
+        self,
+        specs: Sequence[TensorSpec],
+        make: Callable[[Sequence[TensorSpec]], Program],
+        refresh: bool = False,
+        uses: int = 1,
+    ) -> tuple[Program, Instance | None]:
+        """A program, and its instance where that is kept; asking for it counts as so many uses."""
         key = _key(specs)
         if key in self._refused:
             raise TooLargeError(self._refused[key], self.limit)
         found = None if refresh else self._find(key)
         if found is not None:
-            return found
+            return found.program, found
         with self._making:
             found = None if refresh else self._find(key)
             if found is not None:
-                return found
-            program = (make or self._make)(specs)
+                return found.program, found
+            program = make(specs)
             wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
-            return self._keep(wish, program) or Instance(program, self._threads)
+            return program, self._keep(wish, program)
 
     def begin(self, specs: Sequence[TensorSpec]) -> None:
         """These shapes were met: if that happens again, let their instance be made in the background."""
@@ -131,16 +148,18 @@ class Instances:
             _log.exception("compiling in the background")
             wish.give_up(type(error).__name__)
 
-    def is_ready(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether a run of these shapes would find its instance."""
+    def program(self, specs: Sequence[TensorSpec]) -> Program | None:
+        """The program of the instance that a run of these shapes would find; None if there is none."""
         with self._lock:
-            return _key(specs) in self._ready
+            kept = self._ready.get(_key(specs))
+            return None if kept is None else kept.instance.program
 
-    def latest(self) -> tuple[Key, Instance] | None:
-        """The instance asked for last, with shapes and dtypes of its inputs; None while there is none."""
+    def latest(self) -> tuple[list[list[int]], Program | None]:
+        """The program asked for last and the shapes of its inputs; None while there is none."""
         with self._lock:
-            found = next(reversed(self._ready.items()), None)
-            return None if found is None else (found[0], found[1].instance)
+            for key, kept in reversed(self._ready.items()):
+                return [list(shape) for shape, _ in key], kept.instance.program
+            return [], None
 
     def close(self) -> None:
         """Give back memory and threads of all instances; runs that are under way end first."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.profiling import MeasuredRun
 from engine.tensor import Array
 
 
@@ -35,30 +36,13 @@ class Measured:
         return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A measured run.
-
-    Args:
-        kernels: in the order they ran.
-        rows: one an operator of the graph, in its order, as Outputs.profile has them.
-    """
-
-    kernels: tuple[Measured, ...]
-    rows: list[dict[str, Any]]
-    peak_bytes: int
-
-    def describe(self) -> list[dict[str, Any]]:
-        """The kernels as plain data."""
-        return [each.describe() for each in self.kernels]
-
-
-def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> Report:
+def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> MeasuredRun:
     """Join the clock's readings with what each step is."""
     kernels: list[Measured] = []
     for segment, stamps in times:
         kernels.extend(_measured(plan, segment, stamps))
-    return Report(kernels=tuple(kernels), rows=_rows(graph, kernels), peak_bytes=plan.arena_bytes)
+    described = [each.describe() for each in kernels]
+    return MeasuredRun(rows=_rows(graph, kernels), kernels=described, peak_bytes=plan.arena_bytes)
 
 
 def _measured(plan: Blueprint, segment: Segment, stamps: Array) -> list[Measured]:

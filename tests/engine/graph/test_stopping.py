@@ -111,9 +111,11 @@ def test_a_no_at_any_time_ends_a_stage(stage: str) -> None:
 def test_a_description_that_was_stopped_is_whole_when_it_is_asked_for_again() -> None:
     session, other = (Session(chain(3), backend="auto", cache=None) for _ in range(2))
     asked = Asked()
+    other.prepare(cancelled=asked)
     told = other.describe(asked)
     for until in range(0, asked.times, max(1, asked.times // 10)):
         with suppress(RunCancelledError):  # what the calls before have finished is not asked about again
+            session.prepare(cancelled=Asked(until))
             session.describe(Asked(until))
     again = session.describe()
     assert again["batch"] == told["batch"] and again["backend"] == told["backend"] == "compiled"

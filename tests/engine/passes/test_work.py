@@ -75,6 +75,7 @@ def test_equal_trees_are_told_without_a_walk() -> None:
 )
 def test_what_no_kernel_can_carry_is_left_to_the_reference(text: str) -> None:
     session = Session(expression(text), backend="auto", cache=None)
+    session.prepare()
     (row,) = [each for each in session.describe()["operators"] if each["name"] == "it"]
     assert row.get("kernel") == "reference" or session.compile_failure
     x = np.full((2, 3), 0.5, np.float32)

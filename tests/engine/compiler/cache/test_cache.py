@@ -66,6 +66,7 @@ def test_a_warm_start_describes_what_the_cold_one_did(tmp_path: Path) -> None:
     descriptions = []
     for _ in range(2):
         session = engine.Session(sorting(), threads=1, cache=tmp_path)
+        session.prepare()
         descriptions.append(session.describe())
     cold, warm = (each["compiler"] for each in descriptions)
     assert (cold.pop("is_cached"), warm.pop("is_cached")) == (False, True)
@@ -81,7 +82,7 @@ def test_constants_are_in_memory_of_their_own_and_keep_no_descriptor(tmp_path: P
     assert is_cached(made)
     assert path.name not in Path("/proc/self/maps").read_text()
     assert len(os.listdir("/proc/self/fd")) == before
-    constants = made.program([engine.TensorSpec(X.shape, X.dtype)]).blueprint.constants
+    constants = made.builder.program([engine.TensorSpec(X.shape, X.dtype)]).blueprint.constants
     assert not constants.flags.writeable
     assert constants.ctypes.data % 64 == 0
 
@@ -230,7 +231,7 @@ from engine.compiler import builder
 from engine.compiler.cache import fingerprint
 builder.is_unchanged, fingerprint.GENERATOR = (lambda: True), "of these tests"
 made = compiled(Path(sys.argv[1]), convolution())
-print(made.program([TensorSpec(X.shape, X.dtype)]).origin.is_cached, flush=True)
+print(made.builder.program([TensorSpec(X.shape, X.dtype)]).origin.is_cached, flush=True)
 for _ in range(int(sys.argv[2])):
     made.prepare([TensorSpec(X.shape, X.dtype)], refresh=True)
 print(made.run([X])[0].tobytes().hex())

@@ -114,7 +114,7 @@ def test_every_way_to_compile_is_an_entry_of_its_own(tmp_path: Path) -> None:
         {"host": describe(next(level for level in ("avx2", "sse") if level != detect().name))},
     ]
     for way in ways:
-        compiled(tmp_path, **way).program([SPEC])
+        compiled(tmp_path, **way).builder.program([SPEC])
     assert len(entries(tmp_path)) == len(ways)
 
 

@@ -72,6 +72,7 @@ def two_pools() -> RuntimeGraph:
 
 def kernels(graph: RuntimeGraph) -> dict[str, Any]:
     session = Session(graph, backend="auto", cache=None)
+    session.prepare()
     rows = {row["name"]: row for row in session.describe()["operators"]}
     x = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(F32)
     (wanted,) = Session(graph, backend="reference").run([x])
@@ -141,5 +142,7 @@ def test_a_view_lies_within_its_storage_with_both_ends() -> None:
 def test_padding_far_larger_than_an_image_is_left_to_the_reference() -> None:
     given = {"padding": (1, 40_000), "stride": (1, 40_000)}
     graph = built(INPUT, conv("it", "0", "1", (1, 2), **given), op("pnnx.Output", "out", "1"), _0=(1, 1, 4, 3))
-    (row,) = [row for row in Session(graph, cache=None).describe()["operators"] if row["name"] == "it"]
+    session = Session(graph, cache=None)
+    session.prepare()
+    (row,) = [row for row in session.describe()["operators"] if row["name"] == "it"]
     assert row["why"] == "there is no kernel for so much padding"

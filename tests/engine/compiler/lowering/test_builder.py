@@ -16,6 +16,7 @@ RNG = np.random.default_rng(1)
 
 def description(graph: engine.RuntimeGraph, *passes_off: str) -> dict[str, dict[str, Any]]:
     session = engine.Session(graph, passes_off=passes_off)
+    session.prepare()
     return {row["name"]: row for row in session.describe()["operators"]}
 
 

@@ -97,7 +97,7 @@ def test_taps_beyond_the_image_cost_neither_products_nor_memory() -> None:
         op("pnnx.Output", "out", "2"),
         _0=(1, 32, 16, 16),
     )
-    blueprint = CompiledGraph(graph, Options()).program([port.spec for port in graph.inputs]).blueprint
+    blueprint = CompiledGraph(graph, Options()).builder.program([port.spec for port in graph.inputs]).blueprint
     (step,) = [step for step in blueprint.steps if step.kind == "conv"]
     assert step.flops == 2 * 32 * 32 * 16 * 16
     assert blueprint.arena_bytes < 4 * 4 * 32 * 16 * 16

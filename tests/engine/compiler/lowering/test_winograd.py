@@ -38,7 +38,7 @@ def test_a_convolution_of_64_channels(
     layer = conv("conv", "0", "1", (64, 64), stride=stride, padding=dilation, dilation=dilation)
     graph = built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
     compiled = CompiledGraph(graph, Options())
-    blueprint = compiled.program([port.spec for port in graph.inputs]).blueprint
+    blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
     assert kind in [step.kind for step in blueprint.steps]
     assert (blueprint.alarm is not None) == (kind == WINOGRAD)
     x = RANDOM.standard_normal(shape).astype(F32)

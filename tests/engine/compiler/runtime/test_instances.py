@@ -64,8 +64,7 @@ def test_the_reference_answers_until_code_is_made() -> None:
 
     def is_compiled() -> bool:
         session.run([ramp(5)])
-        machine: Any = session._machine
-        return machine._compiled(session.graph).is_ready(specs(5))
+        return session._executor.holds(session.graph, specs(5))
 
     wait_for(is_compiled)
     np.testing.assert_array_equal(session.run([ramp(5)])[0], np.maximum(ramp(5), 0))
@@ -77,16 +76,16 @@ def test_known_shapes_run_while_others_are_made(compiled: CompiledGraph) -> None
     def make(wanted: Sequence[TensorSpec], **_: Any) -> Any:
         if wanted == specs(7):
             assert may_go_on.wait(PATIENCE_S)
-        return compiled.program(wanted)
+        return compiled.builder.program(wanted)
 
     made = Instances(make, 1)
     known = made.get(specs(5))
     for _ in range(2):
         made.begin(specs(7))
     assert made.get(specs(5)) is known
-    assert not made.is_ready(specs(7))
+    assert made.program(specs(7)) is None
     may_go_on.set()
-    wait_for(lambda: made.is_ready(specs(7)))
+    wait_for(lambda: made.program(specs(7)) is not None)
 
 
 def test_many_who_ask_at_once_get_one_instance(compiled: CompiledGraph) -> None:
@@ -95,7 +94,7 @@ def test_many_who_ask_at_once_get_one_instance(compiled: CompiledGraph) -> None:
     def make(wanted: Sequence[TensorSpec], **_: Any) -> Any:
         made.append(wanted)
         time.sleep(0.05)
-        return compiled.program(wanted)
+        return compiled.builder.program(wanted)
 
     shared = Instances(make, 1)
     found: list[object] = []
@@ -143,7 +142,7 @@ class Kitchen:
 
     def __init__(self, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
         self.compiles: list[int] = []
-        self._program = compiled._builder.program(specs(1))
+        self._program = compiled.builder.program(specs(1))
         monkeypatch.setattr(instances, "weight", lambda program: 1)
         self.instances = Instances(self.make, 1, limit)
 
@@ -212,8 +211,8 @@ def test_what_is_wanted_clearly_more_often_takes_the_place_of_what_is_not(
     for _ in range(1000):
         found += kitchen.serve(9)
         settle(alone)
-    assert found > 700 and kitchen.instances.is_ready(specs(9))
-    assert sum(kitchen.instances.is_ready(specs(size)) for size in (1, 2, 3)) == 2
+    assert found > 700 and kitchen.instances.program(specs(9)) is not None
+    assert sum(kitchen.instances.program(specs(size)) is not None for size in (1, 2, 3)) == 2
 
 
 def test_shapes_that_come_once_cost_neither_threads_nor_compiles_nor_memory(
@@ -243,7 +242,7 @@ def test_what_is_not_kept_runs_all_the_same(
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 0)
     np.testing.assert_array_equal(kitchen.instances.get(specs(1)).run([ramp(1)])[0], np.maximum(ramp(1), 0))
-    assert not kitchen.instances.is_ready(specs(1))
+    assert kitchen.instances.program(specs(1)) is None
 
 
 def test_one_thread_compiles_for_all_graphs(
@@ -256,7 +255,7 @@ def test_one_thread_compiles_for_all_graphs(
         most[0] = max(most[0], at_work[0])
         assert may_go_on.wait(PATIENCE_S)
         at_work[0] -= 1
-        return compiled.program(specs(1))
+        return compiled.builder.program(specs(1))
 
     before = threading.active_count()
     graphs = [Instances(make, 1) for _ in range(4)]
@@ -267,7 +266,7 @@ def test_one_thread_compiles_for_all_graphs(
     assert threading.active_count() <= before + 1
     may_go_on.set()
     settle(alone)
-    assert most == [1] and all(graph.is_ready(specs(10)) for graph in graphs)
+    assert most == [1] and all(graph.program(specs(10)) for graph in graphs)
 
 
 def test_a_wish_of_a_graph_that_is_gone_is_not_made(
@@ -290,9 +289,9 @@ def test_a_compile_that_takes_too_long_is_given_up(
     monkeypatch.setattr(background, "LIMIT_S", 0.0)
     slow = CompiledGraph(network(1, None), Options(threads=1))
     for _ in range(2):
-        slow.begin(specs(7))
+        slow.instances.begin(specs(7))
     settle(alone)
-    assert not slow.is_ready(specs(7)) and "it takes more than 0 seconds" in caplog.text
+    assert slow.instances.program(specs(7)) is None and "it takes more than 0 seconds" in caplog.text
 
 
 def test_chance_is_not_enough_to_change_places() -> None:
@@ -336,9 +335,9 @@ def test_sessions_that_come_and_go_leave_neither_threads_nor_files() -> None:
 def counted(session: Session) -> list[int]:
     """The compiles of a session from now on, by the size of what was compiled for."""
     made: list[int] = []
-    compiled = session._machine._compiled(session.graph)  # type: ignore[union-attr]
-    make = compiled._instances._make
-    compiled._instances._make = lambda specs, **more: made.append(specs[0].sizes[1]) or make(specs, **more)  # type: ignore
+    instances = session._executor._compiled(session.graph).instances
+    make = instances._make
+    instances._make = lambda specs, **more: made.append(specs[0].sizes[1]) or make(specs, **more)  # type: ignore
     return made
 
 
@@ -364,7 +363,7 @@ def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whoever_came_f
 ) -> None:
     one = must(1 << 40)
     one.run([ramp(64)])
-    size = one._machine._compiled(one.graph)._instances.typical_bytes  # type: ignore[union-attr]
+    size = one._executor._compiled(one.graph).instances.typical_bytes
     one.close()
     session = must(count * size + size // 2)
     made = counted(session)

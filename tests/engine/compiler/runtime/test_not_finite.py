@@ -24,6 +24,7 @@ def test_what_is_not_finite_stays_in_its_window(network: RuntimeGraph, number: f
     x = RANDOM.standard_normal((1, 24, 20, 20)).astype(F32)
     x[0, 3, 9, 14] = number
     compiled, reference = Session(network, backend="compiled", cache=None), Session(network, backend="reference")
+    compiled.prepare()
     assert {row["kernel"] for row in compiled.describe()["operators"] if row["name"] == "conv"} == {"winograd"}
     (found,), (wanted,) = compiled.run([x]), reference.run([x])
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))

@@ -42,3 +42,12 @@ def test_a_profile_adds_up_the_parts() -> None:
     assert [row["name"] for row in outputs.profile] == ["conv", "relu"]
     convolution = [each["time_us"] for each in outputs.kernels if each["operators"][0] == "conv"]
     assert outputs.profile[0]["time_us"] == pytest.approx(sum(convolution), rel=1e-6)
+
+
+def test_what_a_batch_takes_is_estimated_anew_once_it_is_known_how_it_runs() -> None:
+    session, settled = (Session(network(768), backend="compiled", threads=1, cache=None) for _ in range(2))
+    x = np.zeros((3, 3, 768, 768), F32)
+    before = session.estimate_bytes([x])
+    for each in (session, settled):
+        each.run([x[:1]])
+    assert session.estimate_bytes([x]) == settled.estimate_bytes([x]) < before

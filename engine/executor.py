@@ -1,0 +1,245 @@
+"""What a session runs its graphs with: machine code, and the reference where there is none.
+
+The compiler is imported only when something is compiled: without llvmlite the engine still runs, on the reference.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import CompileError, EngineError
+from engine.graph import RuntimeGraph, execute
+from engine.graph.building.inference import UnforeseenResultError
+from engine.graph.running.watch import Watch
+from engine.options import Options
+from engine.profiling import MeasuredRun, measured
+from engine.progress import Progress
+from engine.tensor import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler import CompiledGraph
+
+_log = logging.getLogger("pnnx_serve.engine")
+
+
+class Executor:
+    """Runs a session's graphs; many threads may call it at once.
+
+    Attributes:
+        failure: why the reference runs graphs that should be compiled; None while nothing has failed.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
+        self._lock = threading.Lock()
+        self.failure: str | None = None
+
+    @property
+    def compiles(self) -> bool:
+        """Whether graphs run as machine code, as far as is known."""
+        return self._options.backend != "reference" and self.failure is None
+
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        cancelled: Callable[[], bool] | None,
+        runs: list[MeasuredRun] | None,
+    ) -> list[Array]:
+        """The outputs of a graph.
+
+        Args:
+            runs: receives what the run took; None where it is not measured.
+
+        Raises:
+            CompileError: it must be compiled and cannot.
+            EngineError: an operator refuses or fails.
+        """
+        must_compile, reference = self._options.must_compile, partial(_run_reference, graph, inputs, cancelled, runs)
+        if self.compiles:
+            try:
+                compiled = self._compiled(graph)
+                specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
+                instance = compiled.instances.find(specs)
+                if instance is None and runs is None and self._may_wait(graph, specs):
+                    compiled.instances.begin(specs)
+                    return reference()
+                instance = instance or compiled.instances.get(specs)
+            except CompileError as error:
+                # There are no kernels for nothing; what comes next may have elements.
+                if all(array.size for array in inputs):
+                    self._fall_back(error)
+            except EngineError:
+                if must_compile:
+                    raise
+                return reference()  # refuses as well, or answers
+            except Exception as exc:
+                self._fall_back(_defect(exc))
+            else:
+                otherwise = None if must_compile or runs is not None else reference
+                try:
+                    return compiled.run(inputs, cancelled, instance, otherwise, runs)
+                except UnforeseenResultError:  # the file's shapes are those of one run; here they are others
+                    return reference()
+        return reference()
+
+    def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the reference should answer where there is no machine code for these shapes.
+
+        Not for the shapes of the file: they are compiled when the graph first runs, at the latest.
+        """
+        return not self._options.must_compile and [port.spec for port in graph.inputs] != list(specs)
+
+    def prepare(
+        self,
+        graph: RuntimeGraph,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> dict[str, Any]:
+        """Compile a graph for inputs of these shapes ahead of its first run.
+
+        Args:
+            refresh: compile even what was compiled before.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+
+        Returns:
+            What was made, as plain data; only ``failure`` where nothing was.
+
+        Raises:
+            CompileError: it must be compiled and cannot.
+            RunCancelledError: ``cancelled`` said so.
+        """
+        if self.compiles:
+            try:
+                compiled = self._compiled(graph)
+                return compiled.prepare(specs, refresh=refresh, progress=progress, cancelled=cancelled)
+            except CompileError as error:
+                self._fall_back(error)
+            except EngineError:
+                raise
+            except Exception as exc:
+                self._fall_back(_defect(exc))
+        return {"failure": self.failure}
+
+    def close(self) -> None:
+        """Give back the memory and the threads of what was compiled; a later run makes it anew."""
+        with self._lock:
+            graphs = [compiled for _, compiled in self._graphs.values()]
+        for compiled in graphs:
+            compiled.close()
+
+    def give_back(self, graph: RuntimeGraph) -> None:
+        """Weights were read that machine code does not need: the system may have their pages, as far as it can."""
+        if self.compiles:
+            try:
+                from engine.compiler.runtime.pages import release
+            except ImportError:  # no compiler: the layers will want them again
+                return
+            release(graph)
+
+    def _compiled(self, graph: RuntimeGraph) -> CompiledGraph:
+        with self._lock:
+            if id(graph) not in self._graphs:
+                self._graphs[id(graph)] = graph, _compile(graph, self._options)
+            return self._graphs[id(graph)][1]
+
+    def _fall_back(self, error: CompileError) -> None:
+        if self._options.must_compile:
+            raise error
+        with self._lock:
+            if self.failure is None:
+                _log.warning("the graph is not compiled and runs on the reference layers: %s", error)
+            self.failure = str(error)
+
+    # -- questions: they compile nothing -----------------------------------------------------------------------------
+
+    def holds(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether machine code for these shapes is there, and the memory it runs in."""
+        found = self._find(graph)
+        return found is not None and found.instances.program(specs) is not None
+
+    def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
+        """Whether so many runs of these shapes are faster than one of a batch; no where they are not compiled."""
+        found = self._find(graph)
+        return found is not None and found.prefers_parts(specs, parts)
+
+    def annotate(self, graph: RuntimeGraph, specs: Sequence[TensorSpec] | None, description: dict[str, Any]) -> None:
+        """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
+
+        Args:
+            specs: of the inputs; None where they are open: then the kernels are those of the shapes that ran last.
+        """
+        if self.failure is not None:
+            description["compiler"] = {"failure": self.failure}
+        elif self.compiles:
+            found = self._find(graph)
+            told = None if found is None else found.annotate(specs, description["operators"])
+            if told is not None:
+                description["compiler"] = told
+                return
+            for row in description["operators"]:
+                if "kernel" in row:
+                    row["kernel"] = None
+
+    def _find(self, graph: RuntimeGraph) -> CompiledGraph | None:
+        """What was compiled of a graph, where that is what runs it."""
+        with self._lock:
+            return self._graphs[id(graph)][1] if self.compiles and id(graph) in self._graphs else None
+
+
+def measure_peak(seconds: float = 0.2) -> float:
+    """What one core can do at most: floating-point operations a second of fused multiply-adds on registers, measured.
+
+    Args:
+        seconds: how long to measure.
+
+    Raises:
+        CompileError: there is no compiler, or none for this processor.
+    """
+    try:
+        from engine.compiler.codegen import peak
+    except ImportError as exc:
+        raise _no_compiler(exc) from exc
+    return peak.measure_peak(seconds)
+
+
+def _defect(exc: Exception) -> CompileError:
+    """Whatever went wrong while compiling costs speed, not the answer."""
+    error = CompileError("the compiler failed", found=f"{type(exc).__name__}: {exc}")
+    error.__cause__ = exc
+    return error
+
+
+def _no_compiler(exc: ImportError) -> CompileError:
+    return CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc))
+
+
+def _compile(graph: RuntimeGraph, options: Options) -> CompiledGraph:
+    try:
+        from engine.compiler import CompiledGraph
+    except ImportError as exc:
+        raise _no_compiler(exc) from exc
+    return CompiledGraph(graph, options)
+
+
+def _run_reference(
+    graph: RuntimeGraph,
+    inputs: Sequence[Array],
+    cancelled: Callable[[], bool] | None,
+    runs: list[MeasuredRun] | None,
+) -> list[Array]:
+    if runs is None and cancelled is None:
+        return execute(graph.plan, inputs)
+    watch = Watch(graph.plan, cancelled=cancelled, measured=runs is not None)
+    outputs = execute(graph.plan, inputs, watch)
+    if runs is not None:
+        runs.append(measured(watch))
+    return outputs

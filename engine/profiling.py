@@ -1,0 +1,62 @@
+"""What measured runs tell, as plain data, and the parts of a split batch as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.graph.running.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """What one profiled run took.
+
+    Args:
+        rows: one an operator of the graph, in its order, as Outputs.profile has them.
+        kernels: of machine code, in the order they ran.
+        peak_bytes: of intermediate values alive at once.
+    """
+
+    rows: list[dict[str, Any]]
+    kernels: list[dict[str, Any]]
+    peak_bytes: int
+
+
+def measured(watch: Watch) -> MeasuredRun:
+    """A run of the reference that was watched."""
+    rows = [
+        {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": spent / 1e3}
+        for op, spent in zip((step.operator for step in watch.plan.steps), watch.times_ns, strict=True)
+    ]
+    return MeasuredRun(rows=rows, kernels=[], peak_bytes=watch.peak_bytes)
+
+
+def join_kernels(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
+    """The kernels of the parts of a split batch as one list: what they took and did adds up."""
+    if len({len(run.kernels) for run in runs}) != 1:
+        return [kernel for run in runs for kernel in run.kernels]
+    return [_sum_of(parts) for parts in zip(*(run.kernels for run in runs), strict=True)]
+
+
+def _sum_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    total = dict(parts[0])
+    for name in ("time_us", "flops", "bytes"):
+        total[name] = sum(part[name] for part in parts)
+    if total["time_us"] > 0:
+        total |= {
+            "gflops": total["flops"] / total["time_us"] / 1e3,
+            "bytes_per_s": total["bytes"] / total["time_us"] * 1e6,
+        }
+    return total
+
+
+def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
+    """The rows of the parts of a split batch as one table: times add up."""
+    if len(runs) == 1:
+        return runs[0].rows
+    return [
+        {**rows[0], "time_us": sum(row["time_us"] for row in rows)}
+        for rows in zip(*(run.rows for run in runs), strict=True)
+    ]
