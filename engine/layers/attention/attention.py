@@ -126,7 +126,8 @@ def _by_heads(a: Array, b: Array) -> Array:
         return matmul(a, b)
     heads, groups = a.shape[-3], b.shape[-3]
     together = a.reshape(*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1])
-    return matmul(together, b).reshape(*a.shape[:-1], b.shape[-1])
+    result = matmul(together, b)
+    return result.reshape(*result.shape[:-3], heads, a.shape[-2], b.shape[-1])
 
 
 def _common(query: DType, key: DType, value: DType) -> DType:

@@ -169,8 +169,10 @@ class FrExp(Layer):
     """The m in 0.5 to 1 and the integer e with x = m * 2 ** e."""
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+        check_ordered(input.dtype)
         return input, TensorSpec(input.shape, np.dtype(np.int32))
 
     def forward(self, input: Array) -> tuple[Array, Array]:
+        check_ordered(input.dtype)
         mantissa, exponent = np.frexp(cast(input, working_dtype(input.dtype)))
         return cast(np.asarray(mantissa), input.dtype), np.asarray(exponent, np.int32)

@@ -7,6 +7,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import UNKNOWN, Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
@@ -81,12 +82,16 @@ class EmbeddingBag(Layer):
         if indices.rank != 1 or offsets.rank != 1:
             found = f"{format_shape(indices.shape)} and {format_shape(offsets.shape)}"
             raise ShapeError("indices and offsets must be vectors", found=found)
+        if per_sample_weights is not None and not may_match(per_sample_weights.shape, indices.shape):
+            found, expected = format_shape(per_sample_weights.shape), format_shape(indices.shape)
+            raise ShapeError("per_sample_weights do not fit", found=found, expected=expected)
         return TensorSpec((self._bags(offsets.shape[0]), weight.shape[1]), weight.dtype), UNKNOWN, UNKNOWN, UNKNOWN
 
     def forward(
         self, weight: Array, indices: Array, offsets: Array, per_sample_weights: Array | None = None
     ) -> tuple[Array, ...]:
-        self.infer(*[TensorSpec(each.shape, each.dtype) for each in (weight, indices, offsets)])
+        operands = (weight, indices, offsets, *([] if per_sample_weights is None else [per_sample_weights]))
+        self.infer(*[TensorSpec(each.shape, each.dtype) for each in operands])
         bags = self._bags(len(offsets)) or 0
         end = int(offsets[-1]) if self.include_last_offset and len(offsets) else len(indices)
         _check_offsets(offsets, len(indices))

@@ -15,7 +15,7 @@ from engine.layers.operands.precision import working_dtype
 from engine.layers.reduction.deviation import Norm
 from engine.layers.reduction.reduction import Reduction
 from engine.promotion import cast, real_dtype
-from engine.tensor import Array, DType, Shape, TensorSpec
+from engine.tensor import Array, DType, Shape, TensorSpec, format_shape
 
 _MATRIX_ORDERS: Final = ("nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
@@ -37,11 +37,13 @@ class LinalgNorm(Layer):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         self._check(input.rank)
+        self._check_elements(input.shape)
         dtype = self._vector_norm(None).infer(input).dtype
         return TensorSpec(Reduction(dim=self.dim, keepdim=self.keepdim)._reduced(input.shape), dtype)
 
     def forward(self, input: Array) -> Array:
         self._check(input.ndim)
+        self._check_elements(input.shape)
         if not self._is_of_matrices(input.ndim):
             order = 2 if self.ord is None or self.ord == "fro" else self.ord
             return self._vector_norm(self.dim, order).forward(input)
@@ -62,6 +64,15 @@ class LinalgNorm(Layer):
         with np.errstate(all="ignore"):
             result = np.linalg.norm(matrices, self.ord, (-2, -1))  # type: ignore[arg-type]
         return cast(np.asarray(result), real_dtype(dtype)).reshape(sizes(shape))
+
+    def _check_elements(self, shape: Shape) -> None:
+        """Refuse to choose the largest or smallest column, row or singular value where there is none."""
+        if not self._is_of_matrices(len(shape)) or self.ord == "nuc":
+            return
+        rows, columns = (shape[axis] for axis in checked_axes(self.dim or (0, 1), len(shape)))
+        counted: dict[object, Shape] = {1: (columns,), -1: (columns,), 2: (rows, columns), -2: (rows, columns)}
+        if 0 in counted.get(self.ord, (rows,)):
+            raise ShapeError("there are no elements to choose from", found=format_shape(shape))
 
     def _check(self, rank: int) -> None:
         count = len(self.dim) if self.dim else rank

@@ -158,6 +158,8 @@ class AddBatchSum(_AddProduct):
 
     def _product_shape(self, first: Shape, second: Shape) -> Shape:
         check_ranks(first, second, (3, 3))
+        if not may_equal(first[0], second[0]):
+            raise ShapeError("batches differ", found=f"{format_shape(first)} by {format_shape(second)}")
         return matmul_shape(first, second)[1:]
 
     def _product(self, first: Array, second: Array) -> Array:

@@ -24,8 +24,7 @@ class _Product(Layer):
         return TensorSpec(self._shape(input.shape, other.shape), promote_types(input.dtype, other.dtype))
 
     def forward(self, input: Array, other: Array) -> Array:
-        self._shape(input.shape, other.shape)
-        dtype = promote_types(input.dtype, other.dtype)
+        dtype = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(other.shape, other.dtype)).dtype
         working = working_dtype(dtype)
         with np.errstate(all="ignore"):
             return cast(np.asarray(self._multiply(cast(input, working), cast(other, working))), dtype)
@@ -172,6 +171,12 @@ class Cross(_Product):
     """
 
     dim: int | None = None
+
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        spec = super().infer(input, other)
+        if spec.dtype == np.bool_:
+            raise ShapeError("a cross product needs numbers", found="bool")
+        return spec
 
     def _shape(self, a: Shape, b: Shape) -> Shape:
         shape = broadcast_shapes(a, b)

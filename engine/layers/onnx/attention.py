@@ -12,10 +12,10 @@ from engine.layers.attention.attention import exponentials
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits, only_present, selected
-from engine.layers.operands.axes import may_equal
+from engine.layers.operands.axes import may_equal, may_match
 from engine.layers.operands.precision import widened
-from engine.layers.operands.spatial import FLOATING, tensor
-from engine.promotion import broadcast_shapes, cast
+from engine.layers.operands.spatial import FLOATING, REAL, tensor
+from engine.promotion import Category, broadcast_shapes, cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape
 
 _RESULTS = ("the attention", "the keys", "the values", "the scores")
@@ -120,6 +120,11 @@ class OnnxAttention(Layer):
         q = _head_shape(query, self.q_num_heads)
         k, v = (_head_shape(each, self.kv_num_heads) for each in (key, value))
         mask, past, lengths = _told_apart(others)
+        for name, shape in (("key", k), ("value", v)):
+            check_fits(shape[0] == 1 or may_equal(shape[0], q[0]), name, shape, f"a batch of {q[0]}")
+        for old, new in zip(past, (k, v), strict=False):
+            expected = (*new[:2], past[0].shape[-2], new[3]) if len(old.shape) == 4 else new
+            check_fits(may_match(old.shape, expected), "past", old.shape, f"{format_shape(new)} but for the length")
         if lengths is not None:
             count = lengths.shape[0] if lengths.shape else 1  # the converter writes one number without its axis
             check_fits(may_equal(count, q[0]), "lengths of padded keys", lengths.shape, format_shape(q[:1]))
@@ -133,7 +138,7 @@ class OnnxAttention(Layer):
         total = None if k[2] is None or earlier is None else k[2] + earlier
         scores = (q[0], q[1], q[2], total)
         if mask is not None:
-            broadcast_shapes((*mask.shape[:-1], total), scores)
+            _check_mask(mask, scores)
         flat = None if q[1] is None or v[3] is None else q[1] * v[3]
         y = (q[0], q[2], flat) if query.rank == 3 else (*q[:3], v[3])
         shapes = (y, (*k[:2], total, k[3]), (*v[:2], total, v[3]), scores)
@@ -159,15 +164,25 @@ def _told_apart(others: Any) -> tuple[Any, Any, Any]:
     return (others[0] if others else None), (), None
 
 
+def _check_mask(mask: TensorSpec, scores: tuple[Dim, ...]) -> None:
+    """Refuse a mask that does not broadcast to the scores, but for the keys it leaves out at the end."""
+    tensor(mask, "attn_mask", REAL | {Category.BOOL})
+    *lead, keys = mask.shape or (None,)
+    fits = bool(mask.shape) and (None in (keys, scores[-1]) or (keys or 0) <= (scores[-1] or 0))
+    fits = fits and len(mask.shape) <= len(scores) and may_match(broadcast_shapes((*lead, 1), scores), scores)
+    check_fits(fits, "attn_mask", mask.shape, f"one that broadcasts to {format_shape(scores)}")
+
+
 def _bias(mask: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
     if mask is None:
         return np.zeros((), dtype)
+    mask = mask if mask.dtype == np.bool_ else cast(mask, dtype)
     if mask.shape[-1] < shape[-1]:  # what is not mentioned is hidden
         edges = [(0, 0)] * (mask.ndim - 1) + [(0, shape[-1] - mask.shape[-1])]
         mask = np.pad(mask, edges, constant_values=False if mask.dtype == np.bool_ else -np.inf)
     if mask.dtype == np.bool_:
         return np.where(mask, 0, -np.inf).astype(dtype)
-    return cast(mask, dtype)
+    return mask
 
 
 def _head_shape(spec: TensorSpec, heads: int | None) -> tuple[Dim, ...]:
@@ -232,6 +247,7 @@ class RotaryEmbedding(Layer):
         if positions is not None:
             if positions.dtype.kind not in "iu":
                 raise ShapeError("a position is no integer", found=positions.dtype)
+            check_fits((cache.ndim, positions.ndim) == (2, 2), "cache", cache.shape, "2 axes, as the positions")
             if positions.size and not 0 <= positions.min() <= positions.max() < len(cache):
                 raise ShapeError("a position lies outside the cache", found=f"{positions.min()} to {positions.max()}")
             cache = cache[positions]

@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
+from engine.layers.operands.precision import check_ordered
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value
 
 
@@ -63,17 +64,27 @@ def real_number(value: Array | Number | None, default: float, name: str) -> floa
     """One number of any kind, the default where there is none.
 
     Raises:
-        ShapeError: for several.
+        ShapeError: for several, or a complex one.
     """
     if value is None:
         return default
     if isinstance(value, np.ndarray):
-        if value.size != 1:
-            raise ShapeError(f"{name} is not one number", found=_shown(value.shape))
-        return float(value.reshape(()).item())
+        check_ordered(value.dtype)
+        return float(single(value, name))
     if isinstance(value, (bool, int, float)):
         return float(value)
     raise ShapeError(f"{name} is not one number", found=_shown(value))
+
+
+def single(value: Array, name: str) -> Any:
+    """The one element of an operand as a Python number.
+
+    Raises:
+        ShapeError: for none or several.
+    """
+    if value.size != 1:
+        raise ShapeError(f"{name} is not one number", found=_shown(value.shape))
+    return value.reshape(()).item()
 
 
 def _shown(value: object) -> str:

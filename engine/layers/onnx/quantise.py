@@ -16,6 +16,7 @@ from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present, selected
 from engine.layers.onnx.arithmetic import onnx_dtype
+from engine.layers.onnx.constants import single
 from engine.layers.onnx.conv import _Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
 from engine.layers.operands.axes import checked_axis
@@ -145,7 +146,7 @@ def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dty
     a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), np.dtype(np.float64)) for scale in scales)
     zero = as_tensor(zero_point, dtype, "y_zero_point")
     with np.errstate(all="ignore"):
-        return saturated(np.rint(exact * (a * b / y)) + zero.reshape(()).astype(np.float64), dtype)
+        return saturated(np.rint(exact * (a * b / y)) + np.float64(single(zero, "y_zero_point")), dtype)
 
 
 _PRODUCT = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")

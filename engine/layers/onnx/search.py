@@ -10,10 +10,10 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, present, selected, shape_of
-from engine.layers.onnx.constants import needed, whole_number
+from engine.layers.onnx.constants import needed, single, whole_number
 from engine.layers.onnx.gather import index_array
 from engine.layers.operands.axes import checked_axis, replaced
-from engine.layers.operands.precision import INT64, working_dtype
+from engine.layers.operands.precision import INT64, check_ordered, working_dtype
 from engine.layers.order.sorting import top_places
 from engine.layers.reduction.extremum import ArgMax, ArgMin
 from engine.layers.shape.shape import Rearrangement
@@ -206,7 +206,8 @@ class OneHot(Layer):
     def _depth(self, depth: Any) -> int:
         size = as_tensor(depth, INT64, "depth")
         check_fits(size.size == 1, "depth", size.shape, "one number")
-        result = int(size.reshape(()).item())
-        if result < 0:
-            raise ShapeError("depth is negative", found=result)
-        return result
+        check_ordered(size.dtype)
+        result = single(size, "depth")
+        if not 0 <= result < np.inf:
+            raise ShapeError("depth is negative" if result < 0 else "depth is no number", found=result)
+        return int(result)

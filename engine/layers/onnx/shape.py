@@ -11,9 +11,9 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter
 from engine.layers.onnx.arithmetic import onnx_dtype
-from engine.layers.onnx.constants import needed, whole_number, whole_numbers
+from engine.layers.onnx.constants import needed, single, whole_number, whole_numbers
 from engine.layers.operands.axes import checked_axes, checked_order
-from engine.layers.operands.precision import INT64
+from engine.layers.operands.precision import INT64, check_ordered
 from engine.layers.shape.expand import Tile
 from engine.layers.shape.permute import Permute
 from engine.layers.shape.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
@@ -155,6 +155,7 @@ class OnnxExpand(Rearrangement):
     def forward(self, input: Array, shape: Any) -> Array:
         numbers = needed(whole_numbers(shape, "shape"), "shape")
         spec = self.infer(TensorSpec(input.shape, input.dtype), _sizes(numbers))
+        check_results(spec)
         return np.broadcast_to(input, spec.sizes)
 
 
@@ -299,7 +300,9 @@ class Range(Layer):
 
     def forward(self, start: Any, limit: Any, delta: Any) -> Array:
         dtype = self._dtype((start, limit, delta))
-        first, last, step = (np.asarray(cast(each, dtype)).reshape(()).item() for each in (start, limit, delta))
+        check_ordered(dtype)
+        values = {"start": start, "limit": limit, "delta": delta}
+        first, last, step = (single(cast(each, dtype), name) for name, each in values.items())
         count = _steps(first, last, step)
         return cast(np.asarray(first + np.arange(count) * step), dtype)
 

@@ -121,7 +121,7 @@ class BinCount(Layer):
             raise ShapeError(
                 "weights do not fit", found=format_shape(weights.shape), expected=format_shape(input.shape)
             )
-        check_size((max(int(input.max(initial=-1)) + 1, self.minlength),), INT64)
+        check_size((max(int(input.max()) + 1, self.minlength),), INT64)
         return np.bincount(input, weights, self.minlength).astype(dtype)
 
 

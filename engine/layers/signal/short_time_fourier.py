@@ -15,7 +15,7 @@ from engine.layers.operands.spatial import LARGEST
 from engine.layers.signal.framing import Framing
 from engine.limits import check_scratch
 from engine.promotion import real_dtype
-from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
 
 
 class _ShortTime(Layer):
@@ -180,6 +180,8 @@ class Spectrogram(_Normalised):
     power: float | None = 2.0
 
     def infer(self, waveform: TensorSpec, window: TensorSpec) -> TensorSpec:
+        if self.onesided and waveform.dtype.kind == "c":
+            raise ShapeError("a real signal is needed", found=dtype_name(waveform.dtype))
         length = waveform.shape[-1] if waveform.shape else 0
         frames = self._framing.count(None if length is None else length + 2 * self.pad)
         dtype = complex_dtype(waveform.dtype)
