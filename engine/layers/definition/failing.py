@@ -1,8 +1,8 @@
 """What a layer of this package raised without having foreseen it, as an error that says what does not fit.
 
-A layer looks at its operands before numpy does. What is left are refusals whose class alone, or the operands' rank,
-says that they can only mean operands: these become a ShapeError that shows them. Whatever else it is stays an
-ExecutionError, for it is a fault of the layer.
+A layer looks at its operands before numpy does. What is left are refusals that by their class, or with operands of that
+rank, can only mean operands: these become a ShapeError that shows them. Whatever else it is stays an ExecutionError,
+for it is a fault of the layer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from engine.tensor import scalar_tensor, spec_of
 
 _LONGEST: Final = 500
 _SHOWN: Final = 200
+_NO_LOOP: Final = "ufunc '"
+"""How numpy begins to say that it has no loop for some dtypes; not all of these errors have a class of their own."""
 # Some of numpy's functions take no more dimensions, none takes more than twice as many, and many layers add one.
 _MOST_DIMENSIONS: Final = 31
 
@@ -36,8 +38,8 @@ def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
 def _problem(exc: Exception, operands: Sequence[object]) -> str | None:
     if isinstance(exc, MemoryError):
         return "what is computed of these operands is too large"
-    if isinstance(exc, TypeError) and type(exc).__module__.startswith("numpy"):
-        return "operands of these dtypes cannot be computed with"  # numpy has no loop for them
+    if isinstance(exc, TypeError) and str(exc).startswith(_NO_LOOP):
+        return "operands of these dtypes cannot be computed with"
     if isinstance(exc, OverflowError):
         return "a number among the operands is out of range"
     if isinstance(exc, np.linalg.LinAlgError):

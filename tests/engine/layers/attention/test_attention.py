@@ -269,3 +269,11 @@ def test_operands_of_a_fused_encoder_layer_that_do_not_fit_are_refused(
     weights[place] = spec
     operands = [tensor(2, 5, 8), 8, 2, *weights[:4], False, False, 1e-5, *weights[4:], 1]
     assert refusal("aten::_transformer_encoder_layer_fwd", *operands) == message
+
+
+def test_heads_that_serve_several_may_have_a_batch_of_their_own() -> None:
+    layer = build("F.scaled_dot_product_attention", 3, enable_gqa=True)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=shape).astype(np.float32) for shape in ((1, 4, 3, 5), (2, 2, 6, 5), (2, 2, 6, 5)))
+    each = [layer.forward([q, k[i : i + 1], v[i : i + 1]]) for i in range(2)]
+    np.testing.assert_allclose(layer.forward([q, k, v]), np.concatenate(each), rtol=1e-6)

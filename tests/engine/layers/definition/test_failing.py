@@ -17,18 +17,12 @@ ONES = np.ones((1,) * 64)
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda: np.ones(3) + np.ones(4), "operands do not fit each other"),
-        (lambda: np.ones((3, 4)) @ np.ones((3, 4)), "operands do not fit each other"),
         (lambda: RECORDS + RECORDS, "operands of these dtypes cannot be computed with"),
-        (lambda: np.ones(3, bool) - np.ones(3, bool), "operands of these dtypes cannot be computed with"),
-        (lambda: np.empty((2**62, 2)), "what is computed of these operands is too large"),
+        (lambda: np.frexp(np.ones(3, complex)), "operands of these dtypes cannot be computed with"),
         (lambda: np.empty(2**48), "what is computed of these operands is too large"),
-        (lambda: ONES[None], "what is computed of these operands is too large"),
-        (lambda: np.empty(0).max(), "there are no elements to choose from"),
-        (lambda: int(np.float32("nan")), "a number among the operands is out of range"),
         (lambda: int(np.float32("inf")), "a number among the operands is out of range"),
         (lambda: np.int64(10**30), "a number among the operands is out of range"),
-        (lambda: np.ones(3)[np.ones(2)], "an index must be of integers"),
+        (lambda: np.linalg.inv(np.zeros((2, 2))), "a matrix cannot be computed with (Singular matrix)"),
     ],
 )
 def test_what_numpy_refuses_is_told_of_the_operands(call: Callable[[], object], problem: str) -> None:
@@ -36,6 +30,13 @@ def test_what_numpy_refuses_is_told_of_the_operands(call: Callable[[], object], 
         call()
     error = unforeseen(caught.value, [np.zeros((2, 3), np.float32), 5])  # type: ignore[arg-type]
     assert (type(error), str(error)) == (ShapeError, f"{problem}: found [2, 3] float32, [] int64")
+
+
+def test_numpy_computes_with_fewer_dimensions_than_it_stores() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        np.broadcast(ONES, ONES)
+    error = unforeseen(caught.value, [ONES])
+    assert str(error).startswith("an operand has too many dimensions to be computed with: found [1, 1, 1, ")
 
 
 @pytest.mark.parametrize("exc", [AttributeError("shape"), KeyError(3), ZeroDivisionError("by zero"), ValueError("why")])

@@ -116,3 +116,8 @@ def test_what_does_not_fit_is_refused(
     type: str, operands: tuple[object, ...], params: dict[str, Any], message: str
 ) -> None:
     assert refusal(type, *operands, **params) == message
+
+
+def test_a_complex_number_has_no_exponent() -> None:
+    message = "complex numbers have no order: found complex64, expected a real dtype"
+    assert refusal("torch.frexp", tensor(3, dtype="complex64")) == message

@@ -59,3 +59,9 @@ def test_a_bag_reports_where_its_rows_went() -> None:
     _, bags, sizes, _ = build("aten::embedding_bag", 3).forward([TABLE, np.array([0, 1, 2]), np.array([0, 2, 2])])
     assert bags.tolist() == [0, 0, 2]
     assert sizes.tolist() == [2, 0, 1]
+
+
+def test_weights_of_samples_that_are_not_as_many_as_indices_are_refused() -> None:
+    operands = tensor(5, 3), tensor(6, dtype="int64"), tensor(2, dtype="int64"), False, 0, False, tensor(3)
+    with pytest.raises(ShapeError, match=r"^per_sample_weights do not fit: found \[3\], expected \[6\]$"):
+        build("aten::embedding_bag", 7).infer(operands)

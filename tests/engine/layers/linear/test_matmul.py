@@ -110,3 +110,18 @@ def test_operations_are_counted_as_two_a_multiply_add() -> None:
     operands = [tensor(7, 2, 3), tensor(7, 3, 5)]
     layer = build("torch.bmm", 2)
     assert layer.flops(layer.infer(operands), operands) == 2 * 7 * 2 * 3 * 5
+
+
+def test_batches_that_are_summed_over_must_be_alike() -> None:
+    message = "batches differ: found [2, 3, 4] by [1, 4, 5]"
+    assert refusal("aten::addbmm", tensor(3, 5), tensor(2, 3, 4), tensor(1, 4, 5)) == message
+
+
+def test_a_cross_product_of_bools_is_refused() -> None:
+    assert refusal("torch.cross", *[tensor(2, 3, dtype="bool")] * 2) == "a cross product needs numbers: found bool"
+
+
+@pytest.mark.parametrize("ord", [1, -2, 2])
+def test_a_norm_of_no_columns_is_refused(ord: int) -> None:
+    message = refusal("aten::linalg_norm", tensor(3, 0), ord=ord, dim=(0, 1))
+    assert message == "there are no elements to choose from: found [3, 0]"

@@ -1,0 +1,78 @@
+"""ONNX operators: what they refuse before numpy does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import EngineError, TensorSpec
+from tests.engine.layers.refusals import build, refusal, tensor
+
+HEADS = tensor(2, 3, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ([tensor(4, 3, 4, 8)] * 2, "key does not fit: found [4, 3, 4, 8], expected a batch of 2"),
+        ([HEADS, tensor(5, 3, 4, 8)], "value does not fit: found [5, 3, 4, 8], expected a batch of 2"),
+        ([HEADS, HEADS, tensor(2, 3, 4, 12)],
+         "attn_mask does not fit: found [2, 3, 4, 12], expected one that broadcasts to [2, 3, 4, 4]"),
+        ([HEADS, HEADS, tensor()], "attn_mask does not fit: found [], expected one that broadcasts to [2, 3, 4, 4]"),
+        ([HEADS, HEADS, tensor(4, 4, dtype="complex64")],
+         "operand 'attn_mask' has the wrong dtype: found complex64, expected bool or floating or integer"),
+        ([HEADS, HEADS, tensor(2, 3, 5, 8), tensor(2, 3, 6, 8)],
+         "past does not fit: found [2, 3, 6, 8], expected [2, 3, 4, 8] but for the length"),
+        ([HEADS, HEADS, tensor(2, 3, 5), tensor(2, 3, 5)],
+         "past does not fit: found [2, 3, 5], expected [2, 3, 4, 8] but for the length"),
+    ],
+)  # fmt: skip
+def test_attention_whose_operands_do_not_fit_is_refused(others: list[TensorSpec], message: str) -> None:
+    assert refusal("Attention", HEADS, *others) == message
+
+
+def failure(type: str, *operands: object, **params: object) -> str:
+    """The message of a run, where the values decide."""
+    with pytest.raises(EngineError) as caught:
+        build(type, len(operands), **params).forward(list(operands))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("depth", "message"),
+    [
+        (np.array(np.inf), "depth is no number: found inf"),
+        (np.array(np.nan), "depth is no number: found nan"),
+        (np.array(-1), "depth is negative: found -1"),
+        (np.array(1j), "complex numbers have no order: found complex128, expected a real dtype"),
+    ],
+)
+def test_a_depth_that_is_no_number_of_classes_is_refused(depth: np.ndarray, message: str) -> None:
+    assert failure("OneHot", np.arange(3), depth, np.array([0.0, 1.0])) == message
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (np.zeros(0), "limit is not one number: found (0,)"),
+        (np.zeros(2), "limit is not one number: found (2,)"),
+    ],
+)
+def test_a_range_that_does_not_end_at_one_number_is_refused(limit: np.ndarray, message: str) -> None:
+    assert failure("Range", np.array(0.0), limit, np.array(1.0)) == message
+
+
+def test_a_range_of_complex_numbers_is_refused() -> None:
+    message = "complex numbers have no order: found complex64, expected a real dtype"
+    assert failure("Range", *[np.array(each, np.complex64) for each in (0, 5, 1)]) == message
+
+
+def test_angles_without_a_position_are_refused() -> None:
+    message = "cache does not fit: found [], expected 2 axes, as the positions"
+    cache, positions = np.array(1.0, np.float32), np.zeros((2, 4), np.int64)
+    assert failure("RotaryEmbedding", np.ones((2, 3, 4, 8), np.float32), cache, cache, positions) == message
+
+
+def test_a_shape_beyond_all_memory_is_refused() -> None:
+    message = failure("Expand", np.ones((1, 1), np.float32), np.array([2**31, 2**31]))
+    assert message.startswith("the result is too large: found [2147483648, 2147483648] float32")
