@@ -20,7 +20,7 @@ from engine.layers.onnx.constants import single
 from engine.layers.onnx.conv import _Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
 from engine.layers.operands.axes import checked_axis
-from engine.layers.operands.precision import widened
+from engine.layers.operands.precision import check_ordered, widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 
@@ -145,6 +145,7 @@ def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dty
     """Sums of products of integers as integers of another scale: round(exact * s0 * s1 / s2) + zero_point."""
     a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), np.dtype(np.float64)) for scale in scales)
     zero = as_tensor(zero_point, dtype, "y_zero_point")
+    check_ordered(zero.dtype)
     with np.errstate(all="ignore"):
         return saturated(np.rint(exact * (a * b / y)) + np.float64(single(zero, "y_zero_point")), dtype)
 

@@ -41,6 +41,12 @@ class _ShortTime(Layer):
             pad_mode=self.pad_mode,
         )
 
+    def _check_real(self, is_half: bool, *operands: TensorSpec | None) -> None:
+        """Refuse complex numbers where the second half of a spectrum is left out, for it repeats the first."""
+        for each in operands:
+            if is_half and each is not None and each.dtype.kind == "c":
+                raise ShapeError("a real signal and window are needed", found=dtype_name(each.dtype))
+
     def _places(self, is_half: bool) -> int:
         return self.n_fft // 2 + 1 if is_half else self.n_fft
 
@@ -85,6 +91,7 @@ class Stft(_ShortTime):
             raise ShapeError("a signal or a batch of them is needed", found=format_shape(input.shape))
         if window is not None:
             self._framing.check_window(window.shape)
+        self._check_real(self._is_half(input.dtype), input, window)
         frames = self._framing.count(input.shape[-1])
         shape = (*input.shape[:-1], self._places(self._is_half(input.dtype)), frames)
         dtype = complex_dtype(input.dtype)
@@ -180,8 +187,7 @@ class Spectrogram(_Normalised):
     power: float | None = 2.0
 
     def infer(self, waveform: TensorSpec, window: TensorSpec) -> TensorSpec:
-        if self.onesided and waveform.dtype.kind == "c":
-            raise ShapeError("a real signal is needed", found=dtype_name(waveform.dtype))
+        self._check_real(bool(self.onesided), waveform, window)
         length = waveform.shape[-1] if waveform.shape else 0
         frames = self._framing.count(None if length is None else length + 2 * self.pad)
         dtype = complex_dtype(waveform.dtype)

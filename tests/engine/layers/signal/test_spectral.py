@@ -100,3 +100,11 @@ def test_a_signal_without_elements_is_one_of_zeros(kind: str, suffix: str) -> No
         size = {"n": 8, "dim": -1} if not suffix else {"s": (3, 8), "dim": (-2, -1)}
         result = build(f"torch.fft.{kind}{suffix}", 1, **size).forward([empty])
         assert result.shape[:2] == (2, 3) and not result.any()
+
+
+@pytest.mark.parametrize("window", ["float32", "complex64"])
+def test_half_of_a_spectrum_is_that_of_real_numbers(window: str) -> None:
+    signal = tensor(64, dtype="float32" if window == "complex64" else "complex64")
+    options = {"n_fft": 16, "onesided": True, "return_complex": True}
+    message = refusal("torch.stft", signal, tensor(16, dtype=window), **options)
+    assert message == "a real signal and window are needed: found complex64"
