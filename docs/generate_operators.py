@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from engine.compiler.lowering.rules import rearrange
-from engine.compiler.lowering.rules.registry import RULES, SPATIAL_RANKS
-from engine.compiler.lowering.terms import registry as terms
+from engine.compiler.lowering.rules.registry import KERNEL_RULES, SPATIAL_RANKS
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.layers.creation.container import Constant
 from engine.layers.definition.hints import describe as describe_hint
 from engine.layers.definition.layer import Layer
@@ -116,9 +116,9 @@ def _compiled(layer: type[Layer], rank: int | None) -> str:
         return "constant"
     if rank is not None and rank not in SPATIAL_RANKS.get(layer, (rank,)):
         return "–"
-    if layer in RULES:
-        return "view" if RULES[layer] is rearrange.lower_view else "kernel"
-    return "map" if layer in terms.RULES else "–"
+    if layer in KERNEL_RULES:
+        return "view" if KERNEL_RULES[layer] is rearrange.lower_view else "kernel"
+    return "map" if layer in EXPRESSION_RULES else "–"
 
 
 def _operands(signature: Signature) -> str:

@@ -73,7 +73,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
         arena_bytes=memory.bytes,
         outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
-        alarm=memory.offsets[lowering.alarm.storage] if lowering.alarm is not None else None,
+        alarm=memory.offsets.get(lowering.alarm.storage),
         operators=tuple(op.name for op in lowering.operators),
         passes=tuple(passes),
     )

@@ -1,12 +1,27 @@
-"""Which copies are transpositions."""
+"""Copies between views; some are transpositions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.map import merge_loops
+from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.map import make_map, merge_loops
 from engine.compiler.kernels.transpose import Repeat, Transpose
+from engine.compiler.lowering.steps import KernelStep, pointer
+from engine.compiler.storage import View
+
+
+def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
+    """The step that copies a view to another of its shape."""
+    views = source, target
+    kernel: Kernel | None = make_transpose(source.shape, source.strides, target.strides, host)
+    if kernel is None:
+        views = target, source
+        kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), host)
+    pointers = tuple(map(pointer, views))
+    return KernelStep(kernel=kernel, pointers=pointers, operators=tuple(operators), bytes=2 * target.phantom.nbytes)
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:

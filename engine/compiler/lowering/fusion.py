@@ -6,106 +6,103 @@ already: of two kernels whose results are added, the later one adds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Number, Operand, is_moderate, substitute
-from engine.compiler.kernels.kernel import Epilogue
-from engine.compiler.lowering.rules.registry import FLOAT32, NotFusedError, NotLoweredError
-from engine.compiler.lowering.steps import Pointer, image_strides, pointer
+from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.passes import ACTIVATIONS, RESIDUALS
 from engine.tensor import Array
 
-if TYPE_CHECKING:
-    from engine.compiler.lowering.lowering import Lowering
+ImageOf = Callable[[Array], Array]
+"""Shows an array of a result's shape as (n, c, h, w), as the kernel that makes it counts."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Fused:
     """A kernel's result with the element-wise operators that follow it.
 
     Args:
         operand: what is finally stored.
         tree: operand 0 is the kernel's own result, operand k is ``views[k - 1]``.
-        operators: names of what was absorbed.
+        operators: names of all, the one that gave the kernel its kind first.
+        fusions: names of what joined it, by the name of the pass.
     """
 
     operand: RuntimeOperand
     tree: Expr
-    views: list[View]
-    operators: list[str]
+    views: tuple[View, ...]
+    operators: tuple[str, ...]
+    fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def absorb(lowering: Lowering, op: RuntimeOperator) -> Fused:
-    """The result of ``op`` with the element-wise operators after it, as far as one kernel can hold them."""
-    fused = Fused(op.outputs[0], Operand(0), [], [op.name])
-    absorb_all(lowering, fused)
+def alone(op: RuntimeOperator) -> Fused:
+    """The result of an operator as its kernel computes it."""
+    return Fused(op.outputs[0], Operand(0), (), (op.name,))
+
+
+def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
+    """The result with the element-wise operators after it, as far as one kernel can hold them."""
+    following = None if fused.operators[0] in lowering.alone else _with_next(lowering, fused, as_image)
+    while following is not None:
+        fused, following = following, _with_next(lowering, following, as_image)
     return fused
 
 
-def absorb_all(lowering: Lowering, fused: Fused) -> None:
-    """Let ``fused`` take in the element-wise operators after it, one by one."""
-    if fused.operators[0] in lowering.alone:
-        return
-    while _absorb_next(lowering, fused):
-        pass
-
-
-def _absorb_next(lowering: Lowering, fused: Fused) -> bool:
-    operand = fused.operand
-    users = list({id(op): op for op in operand.consumers}.values())
+def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | None:
+    """The result with the operator that follows it, or the two that do, such as x * sigmoid(x)."""
+    users = list({id(op): op for op in fused.operand.consumers}.values())
     if not users or any(op.layer is None or len(op.outputs) != 1 for op in users) or len(users) > 2:
-        return False
-    known: dict[str, Expr] = {operand.name: fused.tree}
-    views, names = list(fused.views), []
+        return None
     if len(users) == 2:
         first, last = users if users[0].outputs[0] in users[1].inputs else reversed(users)
-        if first.outputs[0].consumers != [last] or not extend(lowering, first, known, views):
-            return False
-        names.append(first.name)
-        users = [last]
-    if not extend(lowering, users[0], known, views):
-        return False
-    names.append(users[0].name)
-    kind = ACTIVATIONS if len(views) == len(fused.views) else RESIDUALS
-    if kind in lowering.options.passes_off:
-        return False
-    lowering.fusions.setdefault(kind, []).extend(names)
-    fused.operand, fused.views = users[0].outputs[0], views
-    fused.tree = known[fused.operand.name]
-    fused.operators += names
-    lowering.absorbed.update(dict.fromkeys(names))
-    return True
+        if first.outputs[0].consumers != [last]:
+            return None
+        users = [first, last]
+    known, views = {fused.operand.name: fused.tree}, list(fused.views)
+    if not all(extend(lowering, op, known, views) for op in users):
+        return None
+    added, result = views[len(fused.views) :], users[-1].outputs[0]
+    kind = RESIDUALS if added else ACTIVATIONS
+    sizes = () if (spec := lowering.spec(result)) is None else spec.sizes
+    if kind in lowering.options.passes_off or any(image_of(view, sizes, as_image) is None for view in added):
+        return None
+    names = tuple(op.name for op in users)
+    fusions = {**fused.fusions, kind: (*fused.fusions.get(kind, ()), *names)}
+    return Fused(result, known[result.name], tuple(views), (*fused.operators, *names), fusions)
+
+
+def image_of(view: View, sizes: tuple[int, ...], as_image: ImageOf) -> View | None:
+    """A view broadcast to the sizes of a result, as the kernel sees that; None if it does not lie in its order."""
+    return view.derive(as_image(np.broadcast_to(view.phantom, sizes)))
 
 
 def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
     """Add an operator's result to the known trees; views of further operands are appended."""
-    lowered = lowering.elementwise(op)
+    term = lowering.term(op)
     spec = lowering.spec(op.outputs[0])
     carried = [lowering.spec(each) for each in op.inputs if each.name in known]
-    if lowered is None or spec is None or any(each is None or each.shape != spec.shape for each in carried):
+    if term is None or spec is None or any(each is None or each.shape != spec.shape for each in carried):
         return False
     arguments: list[Expr] = []
-    added = list(views)
-    for each in lowered.inputs:
+    for each in term.inputs:
         if isinstance(each, int) and op.inputs[each].name in known:
             arguments.append(known[op.inputs[each].name])
             continue
-        argument = _operand(lowering, op, each, added)
+        argument = _operand(lowering, op, each, views)
         if argument is None:
             return False
         arguments.append(argument)
-    tree = substitute(lowered.tree, arguments)
+    tree = substitute(term.tree, arguments)
     if not is_moderate(tree):
         return False
     known[op.outputs[0].name] = tree
-    views[:] = added
     return True
 
 
@@ -122,21 +119,8 @@ def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: 
             return Number(float(value.reshape(())))
         if value.dtype != FLOAT32:
             return None
-        value = lowering.view_of(value)
+        value = lowering.stored(value)
     if not isinstance(value, View) or value.dtype != FLOAT32:
         return None
     views.append(value)
     return Operand(len(views))
-
-
-def epilogue(lowering: Lowering, fused: Fused, as_image: Callable[[Array], Array]) -> tuple[Epilogue, list[Pointer]]:
-    """The epilogue and its pointers; ``as_image`` shows an array of the result's shape as (n, c, h, w)."""
-    shape = lowering.float_spec(fused.operand).sizes
-    strides, pointers = [], []
-    for view in fused.views:
-        spread = view.derive(as_image(np.broadcast_to(view.phantom, shape)))
-        if spread is None:
-            raise NotFusedError("an operand of the epilogue does not lie in the result's order")
-        strides.append(image_strides(spread))
-        pointers.append(pointer(spread))
-    return Epilogue(fused.tree, tuple(strides)), pointers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.compiler.storage import Storage, View
@@ -49,6 +50,21 @@ class ReferenceStep:
 
 
 Step = KernelStep | ReferenceStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What becomes of an operator, and of those after it that its kernels compute along.
+
+    Args:
+        views: where results lie, by the operand's name.
+        steps: what computes them, in order.
+        fusions: by the name of a pass, what joined: operators, or parts of a concatenation.
+    """
+
+    views: Mapping[str, View]
+    steps: Sequence[Step] = ()
+    fusions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def pointer(view: View) -> Pointer:

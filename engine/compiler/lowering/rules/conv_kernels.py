@@ -12,14 +12,14 @@ from engine.compiler.kernels.winograd.blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
-from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.geometry import Geometry
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.tensor import Array
 
 
 def choose_kernel(
-    lowering: Lowering,
-    geometry: Geometry,
+    context: Context,
+    parameters: ConvParameters,
     weight: Array,
     source: Strides,
     target: Strides,
@@ -29,30 +29,30 @@ def choose_kernel(
     """The kernel that computes an output of this shape fastest.
 
     Args:
-        weight: of ``geometry.kernel`` taps.
+        weight: of ``parameters.kernel`` taps.
         source, target: strides of the image with its border and of the output.
     """
     n, channels, rows, columns = shape
-    if len(weight) == geometry.groups and weight.shape[1] == 1 and geometry.groups > 1:
+    if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
         return Depthwise(
             batch=n,
             rows=rows,
             columns=columns,
             channels=channels,
-            kernel=geometry.kernel,
-            stride=geometry.stride,
-            dilation=geometry.dilation,
+            kernel=parameters.kernel,
+            stride=parameters.stride,
+            dilation=parameters.dilation,
             source=source,
             target=target,
             tile=choose_depthwise_tile(
-                lowering.host, rows, columns, geometry.kernel, geometry.stride, geometry.dilation
+                context.host, rows, columns, parameters.kernel, parameters.stride, parameters.dilation
             ),
-            host=lowering.host,
+            host=context.host,
             epilogue=epilogue,
         )
-    filtering = _filtering(lowering, geometry, weight, shape)
+    filtering = _filtering(context, parameters, weight, shape)
     if filtering is not None:
-        size = _of_one_phase(shape, geometry.dilation[0])
+        size = _of_one_phase(shape, parameters.dilation[0])
         return Winograd(
             batch=n,
             rows=rows,
@@ -62,21 +62,21 @@ def choose_kernel(
             source=source,
             target=target,
             filtering=filtering,
-            blocking=choose_blocking(lowering.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
-            dilation=geometry.dilation[0],
-            host=lowering.host,
+            blocking=choose_blocking(context.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
+            dilation=parameters.dilation[0],
+            host=context.host,
             epilogue=epilogue,
         )
-    is_pointwise = geometry.kernel == (1, 1) and geometry.stride == (1, 1)
+    is_pointwise = parameters.kernel == (1, 1) and parameters.stride == (1, 1)
     if is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns):
         n, rows, columns = 1, 1, n * rows * columns
     return direct(
-        lowering,
+        context,
         n=n,
         rows=rows,
         columns=columns,
         weight=weight,
-        geometry=geometry,
+        parameters=parameters,
         source=source,
         target=target,
         epilogue=epilogue,
@@ -84,20 +84,20 @@ def choose_kernel(
 
 
 def _filtering(
-    lowering: Lowering, geometry: Geometry, weight: Array, shape: tuple[int, int, int, int]
+    context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, int, int, int]
 ) -> Filtering | None:
     """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
-    is_plain = geometry.kernel == (3, 3) and geometry.groups == 1
-    if not is_plain or lowering.options.winograd == "off":
+    is_plain = parameters.kernel == (3, 3) and parameters.groups == 1
+    if not is_plain or context.lowering.options.winograd == "off":
         return None
-    (stride, dilation), channels = (geometry.stride[0], geometry.dilation[0]), shape[1]
-    if geometry.stride != (stride, stride) or geometry.dilation != (dilation, dilation):
+    (stride, dilation), channels = (parameters.stride[0], parameters.dilation[0]), shape[1]
+    if parameters.stride != (stride, stride) or parameters.dilation != (dilation, dilation):
         return None
     # Dilated, it is one of all images of every d-th pixel, which must be of one size.
     if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
         return None
     n, rows, columns = _of_one_phase(shape, dilation)
-    return choose_winograd(lowering.host, stride, rows, columns, weight.shape[1], channels, n)
+    return choose_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n)
 
 
 def _of_one_phase(shape: tuple[int, int, int, int], dilation: int) -> tuple[int, int, int]:
@@ -107,13 +107,13 @@ def _of_one_phase(shape: tuple[int, int, int, int], dilation: int) -> tuple[int,
 
 
 def direct(
-    lowering: Lowering,
+    context: Context,
     *,
     n: int,
     rows: int,
     columns: int,
     weight: Array,
-    geometry: Geometry,
+    parameters: ConvParameters,
     source: Strides,
     target: Strides,
     epilogue: Epilogue,
@@ -123,25 +123,25 @@ def direct(
     """The direct kernel for an output of n images of rows x columns.
 
     Args:
-        weight: of which ``geometry.kernel`` taps are multiplied, from ``first_tap`` on.
+        weight: of which ``parameters.kernel`` taps are multiplied, from ``first_tap`` on.
         sizes: vectors that a panel may have.
     """
-    out_channels, in_channels = len(weight) // geometry.groups, weight.shape[1]
-    taps = in_channels * geometry.kernel[0] * geometry.kernel[1]
+    out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
+    taps = in_channels * parameters.kernel[0] * parameters.kernel[1]
     return Conv(
         batch=n,
         rows=rows,
         columns=columns,
         in_channels=in_channels,
         out_channels=out_channels,
-        groups=geometry.groups,
-        kernel=geometry.kernel,
-        stride=geometry.stride,
-        dilation=geometry.dilation,
+        groups=parameters.groups,
+        kernel=parameters.kernel,
+        stride=parameters.stride,
+        dilation=parameters.dilation,
         source=source,
         target=target,
-        tile=choose_tile(lowering.host, rows, columns, out_channels, taps, sizes),
-        host=lowering.host,
+        tile=choose_tile(context.host, rows, columns, out_channels, taps, sizes),
+        host=context.host,
         epilogue=epilogue,
         packed_kernel=(weight.shape[2], weight.shape[3]),
         first_tap=first_tap,

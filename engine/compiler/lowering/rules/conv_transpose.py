@@ -12,13 +12,13 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.lowering.fusion import absorb, epilogue
-from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.conv_kernels import direct
-from engine.compiler.lowering.rules.geometry import Geometry, bearable
-from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, lowers
-from engine.compiler.lowering.steps import Pointer, pointer
+from engine.compiler.lowering.rules.conv_parameters import ConvParameters, bearable
+from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.conv_transpose import ConvTranspose
@@ -98,37 +98,38 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[ConvTranspose] = _wanted_border
 
 
-@lowers(ConvTranspose, image=True, spatial_ranks=(2,))
-def lower_conv_transpose(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(ConvTranspose, image=True, spatial_ranks=(2,))
+def lower_conv_transpose(context: Context) -> Made:
     """A transposed convolution of images with the element-wise operators after it."""
-    layer = lowering.layer(op, ConvTranspose)
-    weight, bias = lowering.weight(op, 1), lowering.weight(op, 2, optional=True)
-    x, spec = lowering.tensor(op, 0), lowering.float_spec(op.outputs[0])
-    if weight is None or len(x.shape) != 4:
+    layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
+    x, sizes = context.tensor(0), context.spec.sizes
+    if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel without a batch dimension")
-    rows, columns = _axes(layer, weight.shape[2:], spec.sizes[2:])
-    source = lowering.image(op, x, _border(rows, columns, x.shape[2:]))
-    fused = absorb(lowering, op)
-    target = lowering.place(fused.operand, is_image=True)
+    rows, columns = _axes(layer, weight.shape[2:], sizes[2:])
+    image, copies = context.image(x, _border(rows, columns, x.shape[2:]))
+    result = context.fused(as_image, is_image=True)
     stride = spread(layer.stride, 2, "stride")
+    source = _strides(image)
+    steps = []
     for row, column in product(rows, columns):
-        view = target.derive(_pixels(target.phantom, row, column, stride))
-        if view is None:
-            raise NotLoweredError("its phases do not lie in place")
-        tail, operands = epilogue(lowering, fused, partial(_pixels, row=row, column=column, stride=stride))
-        _emit_phase(
-            lowering,
-            source,
-            view,
-            (row, column),
-            _bank(weight, layer.groups, row, column),
-            bias,
-            layer.groups,
-            tail,
-            operands,
-            fused.operators,
+        part = result.part(partial(_pixels, row=row, column=column, stride=stride))
+        bank = _bank(weight, layer.groups, row, column)
+        kernel = direct(
+            context,
+            n=part.image.shape[0],
+            rows=row.count,
+            columns=column.count,
+            weight=bank,
+            parameters=ConvParameters(
+                kernel=bank.shape[2:], stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=layer.groups
+            ),
+            source=source,
+            target=_strides(part.image),
+            epilogue=part.epilogue,
         )
-    lowering.define(fused.operand, target)
+        origin = 4 * (row.begin * source.h + column.begin * source.w)
+        steps.append(part.step(kernel, [image, constant(kernel.pack(bank, bias))], origin=origin))
+    return result.made(*copies, *steps)
 
 
 def _pixels(array: Array, row: Phase, column: Phase, stride: tuple[int, ...]) -> Array:
@@ -144,35 +145,7 @@ def _bank(weight: Array, groups: int, row: Phase, column: Phase) -> Array:
     return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, t, u))
 
 
-def _emit_phase(
-    lowering: Lowering,
-    x: View,
-    y: View,
-    phase: tuple[Phase, Phase],
-    bank: Array,
-    bias: Array | None,
-    groups: int,
-    epilogue: Epilogue,
-    operands: list[Pointer],
-    operators: list[str],
-) -> None:
-    n, _, rows, columns = y.shape
-    size = x.phantom.itemsize
-    source = Strides(*(x.phantom.strides[axis] // size for axis in (0, 2, 3)))
-    target = Strides(*(y.phantom.strides[axis] // size for axis in (0, 2, 3)))
-    begin = phase[0].begin * source.h + phase[1].begin * source.w
-    geometry = Geometry(kernel=bank.shape[2:], stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=groups)
-    kernel = direct(
-        lowering,
-        n=n,
-        rows=rows,
-        columns=columns,
-        weight=bank,
-        geometry=geometry,
-        source=source,
-        target=target,
-        epilogue=epilogue,
-    )
-    packed = constant(kernel.pack(bank, bias))
-    pointers = [Pointer(x.storage, x.offset + size * begin), pointer(packed), pointer(y), *operands]
-    lowering.emit(kernel, pointers, operators, x.phantom.nbytes + y.phantom.size * size + packed.phantom.nbytes)
+def _strides(image: View) -> Strides:
+    """Strides as they are, even along a dimension of one element: its border lies there."""
+    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
+    return Strides(n, h, w)

@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.fusion import Fused, absorb_all, extend
-from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.registry import NotLoweredError, lowers
-from engine.compiler.lowering.steps import pointer
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Fused, absorb, extend, image_of
+from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
-from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.layer import Layer
+from engine.tensor import Array
 
 
-@lowers(Layer)
-def lower_map(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(Layer)
+def lower_map(context: Context) -> Made:
     """An element-wise operator and those after it."""
-    fused = _begin(lowering, op)
-    absorb_all(lowering, fused)
-    shape = lowering.float_spec(fused.operand).sizes
-    spread = [_spread(view, shape) for view in fused.views]
-    first = max(spread, key=lambda view: len({*view.strides} - {0}), default=None)
-    is_image = first is not None and len(shape) in (3, 4) and first.is_channels_last and not first.is_row_major
-    target = lowering.place(fused.operand, is_image or (first is None and lowering.is_image(fused.operand)))
-    tree = _shifted(fused.tree)
-    kernel = make_map(shape, target.strides, [view.strides for view in spread], tree, lowering.host)
-    pointers = [pointer(target), *(pointer(view) for view in spread)]
-    traffic = target.phantom.nbytes + sum(view.phantom.nbytes for view in fused.views)
-    lowering.emit(kernel, pointers, fused.operators, traffic)
-    lowering.define(fused.operand, target)
+    lowering, sizes = context.lowering, context.spec.sizes
+    fused = absorb(lowering, _alone(context), _as_it_is)
+    operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
+    first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
+    is_image = first is not None and len(sizes) in (3, 4) and first.is_channels_last and not first.is_row_major
+    is_made_up = first is None and lowering.placement.is_image(fused.operand)
+    target = lowering.placement.place(fused.operand, is_image or is_made_up)
+    result = Result(fused, target, target, operands, lowering.alarm)
+    strides = [view.strides for view in operands]
+    kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)
+    return result.made(result.step(kernel))
 
 
-def _begin(lowering: Lowering, op: RuntimeOperator) -> Fused:
+def _alone(context: Context) -> Fused:
     """The operator alone; operand 0 of its tree does not exist."""
     known: dict[str, Expr] = {}
     views: list[View] = []
-    if not extend(lowering, op, known, views):
+    if not extend(context.lowering, context.op, known, views):
         raise NotLoweredError("an operand is no float32 tensor in memory, or its expression too large")
-    return Fused(op.outputs[0], known[op.outputs[0].name], views, [op.name])
+    (operand,) = context.op.outputs
+    return Fused(operand, known[operand.name], tuple(views), (context.op.name,))
 
 
-def _spread(view: View, shape: tuple[int, ...]) -> View:
-    spread = view.derive(np.broadcast_to(view.phantom, shape))
-    if spread is None:
-        raise NotLoweredError("an operand cannot be broadcast in place")
-    return spread
+def _as_it_is(array: Array) -> Array:
+    return array
 
 
 def _shifted(tree: Expr) -> Expr:

@@ -8,71 +8,53 @@ from functools import partial
 import numpy as np
 
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Kernel
-from engine.compiler.lowering.fusion import absorb, epilogue
-from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, lowers
-from engine.compiler.lowering.rules.rows import as_rows, in_rows
-from engine.compiler.lowering.steps import pointer
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import constant
-from engine.graph.operator import RuntimeOperator
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
 from engine.tensor import Array
 
 
-@lowers(LayerNorm, rows=True)
-def lower_layer_norm(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(LayerNorm, rows=True)
+def lower_layer_norm(context: Context) -> Made:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions."""
-    layer = lowering.layer(op, LayerNorm)
-    scales = [lowering.weight(op, index, optional=True) for index in (1, 2)]
-    _emit(lowering, op, layer.normalized_shape, scales, eps=layer.eps, is_centred=True)
+    layer = context.layer(LayerNorm)
+    scales = [context.optional_weight(index) for index in (1, 2)]
+    return _normalised(context, layer.normalized_shape, scales, eps=layer.eps, is_centred=True)
 
 
-@lowers(RMSNorm, rows=True)
-def lower_rms_norm(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(RMSNorm, rows=True)
+def lower_rms_norm(context: Context) -> Made:
     """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
-    layer = lowering.layer(op, RMSNorm)
+    layer = context.layer(RMSNorm)
     eps = float(np.finfo(FLOAT32).eps) if layer.eps is None else layer.eps
-    scales = [lowering.weight(op, 1, optional=True), None]
-    _emit(lowering, op, layer.normalized_shape, scales, eps=eps, is_centred=False)
+    scales = [context.optional_weight(1), None]
+    return _normalised(context, layer.normalized_shape, scales, eps=eps, is_centred=False)
 
 
-def _emit(
-    lowering: Lowering,
-    op: RuntimeOperator,
-    normalized_shape: tuple[int, ...],
-    scales: list[Array | None],
-    *,
-    eps: float,
-    is_centred: bool,
-) -> None:
-    x = lowering.tensor(op, 0)
-    lowering.float_spec(op.outputs[0])
-    columns, count = math.prod(normalized_shape), len(normalized_shape)
+def _normalised(
+    context: Context, normalized_shape: tuple[int, ...], scales: list[Array | None], *, eps: float, is_centred: bool
+) -> Made:
+    x, columns = context.tensor(0), math.prod(normalized_shape)
     if any(scale is not None and scale.size != columns for scale in scales):
         raise NotLoweredError("its weight or bias has an unusual shape")
-    rows = in_rows(lowering, op, x, count)
-    fused = absorb(lowering, op)
-    target = lowering.place(fused.operand, is_image=False)
-    result = as_rows(target, count)
-    if result is None:
-        raise NotLoweredError("its result does not lie in rows")
-    tail, operands = epilogue(lowering, fused, partial(_as_image, columns=columns))
+    rows, copies = context.rows(x, len(normalized_shape))
+    result = context.fused(partial(_as_image, columns=columns), is_image=False)
     kernel = Kernel(
         rows=rows.shape[0],
         columns=columns,
         source=rows.strides[0],
-        target=result.strides[0],
+        target=result.image.strides[2],
         eps=eps,
         is_centred=is_centred,
         has_weight=scales[0] is not None,
         has_bias=scales[1] is not None,
-        host=lowering.host,
-        epilogue=tail,
+        host=context.host,
+        epilogue=result.epilogue,
     )
-    packed = [pointer(constant(scale.reshape(-1))) for scale in scales if scale is not None]
-    pointers = [pointer(rows), pointer(result), *packed, *operands]
-    lowering.emit(kernel, pointers, fused.operators, x.phantom.nbytes + target.phantom.nbytes)
-    lowering.define(fused.operand, target)
+    stored = [constant(scale.reshape(-1)) for scale in scales if scale is not None]
+    return result.made(*copies, result.step(kernel, [rows], after=stored))
 
 
 def _as_image(array: Array, columns: int) -> Array:

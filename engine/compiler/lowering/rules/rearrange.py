@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.registry import SEE_THROUGH, NotLoweredError, lowers
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.placement import slice_of
+from engine.compiler.lowering.rules.registry import SEE_THROUGH, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
-from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import identity
 from engine.layers.indexing import slicing
@@ -43,65 +44,58 @@ VIEWS = (
 SEE_THROUGH.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, split.TensorSplit))
 
 
-@lowers(*VIEWS)
-def lower_view(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(*VIEWS)
+def lower_view(context: Context) -> Made:
     """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
-    layer, arguments = lowering.layer(op, Layer), lowering.arguments(op)
+    layer, arguments, outputs = context.layer(Layer), context.arguments(), context.op.outputs
     x = arguments[0]
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
     results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
-    if len(several) != len(op.outputs):
+    if len(several) != len(outputs):
         raise NotLoweredError("its results come as a list")
-    views = [x.derive(each) for each in several]
-    if None in views:
-        views = [_reshaped(lowering, op, x)]
-    for operand, view in zip(op.outputs, views, strict=True):
-        if view is not None:
-            lowering.define(operand, view)
-
-
-def _reshaped(lowering: Lowering, op: RuntimeOperator, x: View) -> View:
-    if not isinstance(op.definition, RESHAPES):
+    views = [view for each in several if (view := x.derive(each)) is not None]
+    if len(views) == len(outputs):
+        return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+    if not isinstance(layer, RESHAPES):
         raise NotLoweredError("there is no kernel for this rearrangement")
-    sizes = lowering.float_spec(op.outputs[0]).sizes
-    target = lowering.place(op.outputs[0], lowering.is_image(op.outputs[0]))
+    return _reshaped(context, x)
+
+
+def _reshaped(context: Context, x: View) -> Made:
+    sizes = context.spec.sizes
+    target = context.place(is_image=context.lowering.placement.is_image(context.op.outputs[0]))
     seen = target.derive(target.phantom.reshape(x.shape))
     if seen is not None:
-        lowering.copy(x, seen, [op.name])
-        return target
+        return context.made(target, context.copy(x, seen))
     flat = row_major(x.shape, x.dtype)
-    lowering.copy(x, flat, [op.name])
     result = flat.derive(flat.phantom.reshape(sizes))
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
-    return result
+    return context.made(result, context.copy(x, flat))
 
 
-@lowers(join.Cat)
-def lower_cat(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(join.Cat)
+def lower_cat(context: Context) -> Made:
     """A concatenation; parts that were computed in their place need no copy."""
-    spec = lowering.float_spec(op.outputs[0])
-    parts = [lowering.tensor(op, index) for index, _ in enumerate(lowering.arguments(op))]
-    axis = lowering.layer(op, join.Cat).dim % spec.rank
-    together = _together(parts, axis)
-    if together is not None and not lowering.is_begun(op.outputs[0]):
-        lowering.define(op.outputs[0], together)
-        return
-    target, first = lowering.joined(op.outputs[0]), 0
-    for index, part in enumerate(parts):
-        slices = [slice(None)] * spec.rank
-        slices[axis] = slice(first, first + part.shape[axis])
-        place = target.derive(target.phantom[tuple(slices)])
+    rank = context.spec.rank
+    parts = [context.tensor(index) for index, _ in enumerate(context.arguments())]
+    axis, target = context.layer(join.Cat).dim % rank, context.lowering.placement.joined(context.op.outputs[0])
+    steps, in_place, first = [], [], 0
+    for operand, part in zip(context.op.inputs, parts, strict=True):
+        place = slice_of(target, axis, first, part.shape[axis])
         if place is None:
             raise NotLoweredError("its parts have no place")
         if _is_same(place, part):
-            lowering.fusions.setdefault(JOINS, []).append(op.inputs[index].name)
+            in_place.append(operand.name)
         else:
-            lowering.copy(part, place, [op.name])
+            steps.append(context.copy(part, place))
         first += part.shape[axis]
-    lowering.define(op.outputs[0], target)
+    together = None if in_place else _together(parts, axis)
+    if together is not None:
+        return context.made(together)
+    return Made(views={context.op.outputs[0].name: target}, steps=steps, fusions={JOINS: in_place} if in_place else {})
 
 
 def _is_same(a: View, b: View) -> bool:
@@ -125,13 +119,13 @@ def _together(parts: list[View], axis: int) -> View | None:
     return view if view is None or axis != 1 else View(view.storage, view.phantom, first.border)
 
 
-@lowers(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
-def lower_shuffle(lowering: Lowering, op: RuntimeOperator) -> None:
+@kernels_for(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
+def lower_shuffle(context: Context) -> Made:
     """Channels to other channels or to pixels: a copy between two views of six dimensions."""
-    x, layer = lowering.tensor(op, 0), lowering.layer(op, Layer)
+    x, layer = context.tensor(0), context.layer(Layer)
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for this rank")
-    target = lowering.place(op.outputs[0], is_image=True)
+    target = context.place(is_image=True)
     n, c, h, w = x.shape
     order: tuple[int, ...]
     if isinstance(layer, shuffle.ChannelShuffle):
@@ -148,5 +142,4 @@ def lower_shuffle(lowering: Lowering, op: RuntimeOperator) -> None:
     seen, place = x.derive(moved), target.derive(target.phantom.reshape(moved.shape))
     if seen is None or place is None:
         raise NotLoweredError("the tensor's dimensions cannot be split in place")
-    lowering.copy(seen, place, [op.name])
-    lowering.define(op.outputs[0], target)
+    return context.made(target, context.copy(seen, place))

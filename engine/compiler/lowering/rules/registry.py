@@ -1,4 +1,4 @@
-"""Which layers have a lowering rule, and what such a rule wants of the operands around it."""
+"""Which layers have a rule that makes kernels of them, and what such a rule wants of the operands around it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.compiler.lowering.steps import Made
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.layer import Layer
-from engine.tensor import TensorSpec
+from engine.tensor import TensorSpec, dtype_name
 
 if TYPE_CHECKING:
-    from engine.compiler.lowering.lowering import Lowering
+    from engine.compiler.lowering.context import Context
 
 FLOAT32 = np.dtype(np.float32)
 Border = tuple[int, int, int, int]
@@ -23,14 +24,11 @@ class NotLoweredError(Exception):
     """A rule declines an operator; the text is the reason users read."""
 
 
-class NotFusedError(NotLoweredError):
-    """A rule declines an operator together with a tensor that its epilogue would read; alone it may take it."""
-
-
-Rule = Callable[["Lowering", RuntimeOperator], None]
+KernelRule = Callable[["Context"], Made]
+"""From an operator and what is known around it to what becomes of it; a rule changes nothing."""
 Wish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 """The zeros an operator wants around its first operand; given the static specs of that and of its first result."""
-RULES: dict[type[Layer], Rule] = {}
+KERNEL_RULES: dict[type[Layer], KernelRule] = {}
 BORDERS: dict[type[Layer], Wish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
@@ -41,9 +39,9 @@ ROW_LAYERS: set[type[Layer]] = set()
 _SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
 
 
-def lowers(
+def kernels_for(
     *layers: type[Layer], image: bool = False, rows: bool = False, spatial_ranks: tuple[int, ...] | None = None
-) -> Callable[[Rule], Rule]:
+) -> Callable[[KernelRule], KernelRule]:
     """Decorator: the rule of these very classes, not of those derived from them.
 
     Args:
@@ -52,8 +50,8 @@ def lowers(
         spatial_ranks: of all that such layers may have, those the rule knows; None for all.
     """
 
-    def add(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(layers, rule))
+    def add(rule: KernelRule) -> KernelRule:
+        KERNEL_RULES.update(dict.fromkeys(layers, rule))
         if image:
             IMAGE_LAYERS.update(layers)
         if rows:
@@ -75,3 +73,18 @@ def check_spatial_rank(layer: Layer) -> None:
     rank: int | None = getattr(layer, "spatial_rank", None)
     if known is not None and rank is not None and rank not in known:
         raise NotLoweredError(f"there is no kernel for {_SPATIAL[rank]}")
+
+
+def computable(spec: TensorSpec | None) -> TensorSpec:
+    """The spec of a tensor kernels can compute with.
+
+    Raises:
+        NotLoweredError: it is none of float32 and static shape, or has no elements.
+    """
+    if spec is None:
+        raise NotLoweredError("its shape is known only in a run")
+    if spec.dtype != FLOAT32:
+        raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
+    if spec.size == 0:
+        raise NotLoweredError("it has no elements")
+    return spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.compiler.kernels.expr import Expr, apply
-from engine.compiler.lowering.terms.registry import Argument, lowers, per_channel, prepares
+from engine.compiler.lowering.terms.registry import Argument, expression_for, per_channel, prepares
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import activation, identity, piecewise
 
@@ -27,62 +27,62 @@ _PLAIN: dict[type[Layer], str] = {
 }
 
 
-@lowers(*_PLAIN)
+@expression_for(*_PLAIN)
 def plain(layer: Layer, x: Expr) -> Expr:
     """A function of its own name."""
     return apply(_PLAIN[type(layer)], x)
 
 
-@lowers(identity.Dropout, identity.Identity, identity.RawIdentity)
+@expression_for(identity.Dropout, identity.Identity, identity.RawIdentity)
 def unchanged(layer: Layer, x: Expr, *hints: Expr | None) -> Expr:
     """x"""
     return x
 
 
-@lowers(activation.Softplus)
+@expression_for(activation.Softplus)
 def softplus(layer: activation.Softplus, x: Expr) -> Expr | None:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
     # Above, the layer's exponential overflows before its threshold is met, and the kernel's does not.
     return apply("softplus", x, layer.beta, layer.threshold) if layer.threshold <= EXP_OVERFLOWS else None
 
 
-@lowers(activation.GELU)
+@expression_for(activation.GELU)
 def gelu(layer: activation.GELU, x: Expr) -> Expr:
     """Exact, or by PyTorch's tanh approximation."""
     return apply("gelu_tanh" if layer.approximate == "tanh" else "gelu", x)
 
 
-@lowers(activation.ELU)
+@expression_for(activation.ELU)
 def elu(layer: activation.ELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     return apply("elu", x, layer.alpha) if abs(layer.alpha) <= LARGEST else None
 
 
-@lowers(activation.CELU)
+@expression_for(activation.CELU)
 def celu(layer: activation.CELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
     return apply("celu", x, layer.alpha) if 0 < layer.alpha <= LARGEST else None
 
 
-@lowers(piecewise.Hardtanh)
+@expression_for(piecewise.Hardtanh)
 def hardtanh(layer: piecewise.Hardtanh, x: Expr) -> Expr:
     """min(max(x, min_val), max_val)"""
     return apply("clip", x, layer.min_val, layer.max_val)
 
 
-@lowers(piecewise.Threshold)
+@expression_for(piecewise.Threshold)
 def threshold(layer: piecewise.Threshold, x: Expr) -> Expr:
     """x where x > threshold, else value."""
     return apply("threshold", x, layer.threshold, layer.value)
 
 
-@lowers(piecewise.LeakyReLU)
+@expression_for(piecewise.LeakyReLU)
 def leaky_relu(layer: piecewise.LeakyReLU, x: Expr) -> Expr:
     """x where x > 0, else negative_slope * x."""
     return apply("leaky_relu", x, layer.negative_slope)
 
 
-@lowers(piecewise.RReLU)
+@expression_for(piecewise.RReLU)
 def rrelu(layer: piecewise.RReLU, x: Expr) -> Expr:
     """Leaky ReLU with the mean slope."""
     return apply("leaky_relu", x, (layer.lower + layer.upper) / 2)
@@ -98,19 +98,19 @@ def prelu_arguments(layer: piecewise.PReLU, x: Argument, weight: Argument) -> Se
     return None if weight_ is None else (x, weight_)
 
 
-@lowers(piecewise.PReLU)
+@expression_for(piecewise.PReLU)
 def prelu(layer: piecewise.PReLU, x: Expr, weight: Expr) -> Expr:
     """x where x > 0, else weight * x."""
     return apply("prelu", x, weight)
 
 
-@lowers(piecewise.Hardshrink)
+@expression_for(piecewise.Hardshrink)
 def hardshrink(layer: piecewise.Hardshrink, x: Expr) -> Expr:
     """0 where |x| <= lambd, else x."""
     return apply("hardshrink", x, layer.lambd)
 
 
-@lowers(piecewise.Softshrink)
+@expression_for(piecewise.Softshrink)
 def softshrink(layer: piecewise.Softshrink, x: Expr) -> Expr:
     """x moved towards 0 by lambd."""
     return apply("softshrink", x, layer.lambd)

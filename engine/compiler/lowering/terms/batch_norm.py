@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, apply
-from engine.compiler.lowering.terms.registry import Argument, lowers, per_channel, prepares
+from engine.compiler.lowering.terms.registry import Argument, expression_for, per_channel, prepares
 from engine.layers.normalisation.norm import BatchNorm
 from engine.tensor import Array
 
@@ -27,7 +27,7 @@ def batch_norm_arguments(
     return None if parts[0] is None or parts[1] is None else (x, parts[0], parts[1])
 
 
-@lowers(BatchNorm)
+@expression_for(BatchNorm)
 def batch_norm(layer: BatchNorm, x: Expr, scale: Expr, shift: Expr) -> Expr:
     """x * scale + shift"""
     return apply("fma", x, scale, shift)

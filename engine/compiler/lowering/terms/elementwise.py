@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
 from engine.compiler.lowering.terms import activations, batch_norm, expressions, pointwise, ternary
-from engine.compiler.lowering.terms.registry import PREPARATIONS, RULES, Argument, lowers
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, Argument, expression_for
 from engine.layers.definition.binding import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce
@@ -21,13 +21,13 @@ from engine.promotion import cast
 from engine.tensor import Array, TensorSpec, is_known, known_value
 
 __all__ = [
-    "RULES",
+    "EXPRESSION_RULES",
     "Lowered",
     "activations",
     "batch_norm",
     "expression_of",
     "expressions",
-    "lowers",
+    "expression_for",
     "pointwise",
     "settled",
     "ternary",
@@ -61,7 +61,7 @@ def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None
         EngineError: the operands do not fit the layer.
     """
     layer = settled(bound, inputs)
-    if layer is None or type(layer) not in RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
+    if layer is None or type(layer) not in EXPRESSION_RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
         return None
     given = [Argument(source.value(inputs), source.index) for source in bound.positional]
     prepare = PREPARATIONS.get(type(layer))
@@ -107,7 +107,7 @@ def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
             terms.append(Operand(len(inputs) - 1))
         else:
             return None
-    tree = RULES[type(layer)](layer, *terms)
+    tree = EXPRESSION_RULES[type(layer)](layer, *terms)
     used = [] if tree is None else sorted(operands_of(tree))
     if tree is None or not used:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.compiler.kernels.expr import Expr, Number, is_moderate
 from engine.compiler.lowering.terms.pointwise import function
-from engine.compiler.lowering.terms.registry import lowers
+from engine.compiler.lowering.terms.registry import expression_for
 from engine.errors import EngineError
 from engine.expression import Call, Input, Literal, Node, evaluate, postorder
 from engine.layers.creation.container import Expression
@@ -14,7 +14,7 @@ from engine.layers.creation.container import Expression
 _CASTS = ("torch.float", "torch.float32")
 
 
-@lowers(Expression)
+@expression_for(Expression)
 def expression(layer: Expression, *operands: Expr | None) -> Expr | None:
     """Its tree, where every part is a number or a float32 tensor and every call a function of such."""
     done: dict[Node, Expr] = {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, apply
-from engine.compiler.lowering.terms.registry import lowers
+from engine.compiler.lowering.terms.registry import expression_for
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, cast, functions, mathematics
 
@@ -96,7 +96,7 @@ _CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
     *functions.Unary.__subclasses__(),
     *functions.Binary.__subclasses__(),
 )
-lowers(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
+expression_for(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 
 
 def _times(x: Expr, factor: complex) -> Expr | None:
@@ -105,28 +105,28 @@ def _times(x: Expr, factor: complex) -> Expr | None:
     return x if factor == 1 else apply("mul", x, factor)
 
 
-@lowers(arithmetic.Add)
+@expression_for(arithmetic.Add)
 def add(layer: arithmetic.Add, x: Expr, other: Expr) -> Expr | None:
     """x + alpha * y"""
     scaled = _times(other, layer.alpha)
     return None if scaled is None else apply("add", x, scaled)
 
 
-@lowers(arithmetic.Sub)
+@expression_for(arithmetic.Sub)
 def sub(layer: arithmetic.Sub, x: Expr, other: Expr) -> Expr | None:
     """x - alpha * y"""
     scaled = _times(other, layer.alpha)
     return None if scaled is None else apply("sub", x, scaled)
 
 
-@lowers(arithmetic.RSub)
+@expression_for(arithmetic.RSub)
 def rsub(layer: arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
     """y - alpha * x"""
     scaled = _times(x, layer.alpha)
     return None if scaled is None else apply("sub", other, scaled)
 
 
-@lowers(arithmetic.Div)
+@expression_for(arithmetic.Div)
 def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
     """x / y, rounded down or towards zero where the mode says so."""
     if layer.rounding_mode == "floor":
@@ -135,13 +135,13 @@ def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
     return ratio if layer.rounding_mode is None else function("trunc", ratio)
 
 
-@lowers(cast.To, cast.TypeAs)
+@expression_for(cast.To, cast.TypeAs)
 def same_dtype(layer: cast.To | cast.TypeAs, x: Expr, *other: Expr) -> Expr:
     """x: a map gets float32 and gives float32."""
     return x
 
 
-@lowers(mathematics.Logit)
+@expression_for(mathematics.Logit)
 def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
     """log(x / (1 - x)), x first brought into eps to 1 - eps where eps is given."""
     if layer.eps is not None:

@@ -44,18 +44,18 @@ class Argument:
         return self.value if isinstance(self.value, np.ndarray) else None
 
 
-Rule: TypeAlias = Callable[..., Expr | None]
+ExpressionRule: TypeAlias = Callable[..., Expr | None]
 Preparation: TypeAlias = Callable[..., Sequence[Argument] | None]
 
-RULES: dict[type[Layer], Rule] = {}
+EXPRESSION_RULES: dict[type[Layer], ExpressionRule] = {}
 PREPARATIONS: dict[type[Layer], Preparation] = {}
 
 
-def lowers(*layers: type[Layer]) -> Callable[[Rule], Rule]:
+def expression_for(*layers: type[Layer]) -> Callable[[ExpressionRule], ExpressionRule]:
     """Decorator: the rule of these very classes, not of those derived from them."""
 
-    def add(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(layers, rule))
+    def add(rule: ExpressionRule) -> ExpressionRule:
+        EXPRESSION_RULES.update(dict.fromkeys(layers, rule))
         return rule
 
     return add

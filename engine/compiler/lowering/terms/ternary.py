@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from engine.compiler.kernels.expr import Expr, apply
-from engine.compiler.lowering.terms.registry import lowers
+from engine.compiler.lowering.terms.registry import expression_for
 from engine.layers.elementwise import mathematics, ternary
 
 _LARGEST = 3.4028234663852886e38
 
 
-@lowers(ternary.Clamp)
+@expression_for(ternary.Clamp)
 def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
     """min(max(x, min), max)"""
     if low is not None and high is not None:
@@ -19,37 +19,37 @@ def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | N
     return x if high is None else apply("min", x, high)
 
 
-@lowers(ternary.ClampMin)
+@expression_for(ternary.ClampMin)
 def clamp_min(layer: ternary.ClampMin, x: Expr, low: Expr) -> Expr:
     """max(x, min)"""
     return apply("max", x, low)
 
 
-@lowers(ternary.ClampMax)
+@expression_for(ternary.ClampMax)
 def clamp_max(layer: ternary.ClampMax, x: Expr, high: Expr) -> Expr:
     """min(x, max)"""
     return apply("min", x, high)
 
 
-@lowers(ternary.Lerp)
+@expression_for(ternary.Lerp)
 def lerp(layer: ternary.Lerp, start: Expr, end: Expr, weight: Expr) -> Expr:
     """start + weight * (end - start)"""
     return apply("lerp", start, end, weight)
 
 
-@lowers(ternary.AddCMul)
+@expression_for(ternary.AddCMul)
 def addcmul(layer: ternary.AddCMul, x: Expr, a: Expr, b: Expr, factor: Expr) -> Expr:
     """x + value * tensor1 * tensor2"""
     return apply("addcmul", x, a, b, factor)
 
 
-@lowers(ternary.AddCDiv)
+@expression_for(ternary.AddCDiv)
 def addcdiv(layer: ternary.AddCDiv, x: Expr, a: Expr, b: Expr, factor: Expr) -> Expr:
     """x + value * tensor1 / tensor2"""
     return apply("addcdiv", x, a, b, factor)
 
 
-@lowers(mathematics.NanToNum)
+@expression_for(mathematics.NanToNum)
 def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
     """x with NaN and the infinities replaced."""
     infinite = (

@@ -16,7 +16,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply
 from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.terms.elementwise import RULES, Lowered, expression_of
+from engine.compiler.lowering.terms.elementwise import EXPRESSION_RULES, Lowered, expression_of
 from engine.graph.building.inference import split_outputs
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.binding import BoundLayer, bind
@@ -87,7 +87,7 @@ def test_expressions_compute_what_the_layers_do(level: str) -> None:
 
 def test_every_rule_is_met_in_a_sample() -> None:
     met = {type(each.operator.definition) for each in recorded() if each.operator.layer is not None}
-    ours = {layer for layer in RULES if layer.__module__.startswith("engine.")}
+    ours = {layer for layer in EXPRESSION_RULES if layer.__module__.startswith("engine.")}
     assert ours - met <= {RSub, To, TypeAs}
 
 

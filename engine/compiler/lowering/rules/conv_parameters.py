@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from engine.compiler.lowering.rules.registry import Border, NotLoweredError
 from engine.compiler.lowering.rules.taps import Axis, Span, spans
 from engine.layers.convolution import conv
-from engine.tensor import Array
 
 # How many times as many pixels an image within its border may have, and so many more.
 MOST_GROWTH = 16
@@ -15,7 +14,7 @@ FEW_PIXELS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Geometry:
+class ConvParameters:
     """A convolution as its parameters give it, with a height of one where there is none."""
 
     kernel: tuple[int, int]
@@ -25,8 +24,8 @@ class Geometry:
     groups: int
 
 
-def geometry_of(layer: conv.Conv, kernel: tuple[int, ...]) -> Geometry:
-    """The geometry of a layer of these kernel sizes.
+def parameters_of(layer: conv.Conv, kernel: tuple[int, ...]) -> ConvParameters:
+    """The parameters of a layer of these kernel sizes.
 
     Raises:
         NotLoweredError: its padding is not zeros.
@@ -35,7 +34,7 @@ def geometry_of(layer: conv.Conv, kernel: tuple[int, ...]) -> Geometry:
         raise NotLoweredError(f"there is no kernel for padding_mode {layer.padding_mode}")
     windows = layer.windows_of(kernel)
     (top, bottom), (left, right) = [(0, 0), *layer.padding_of(kernel)][-2:]
-    return Geometry(
+    return ConvParameters(
         kernel=_pair([window.kernel for window in windows]),
         stride=_pair([window.stride for window in windows]),
         dilation=_pair([window.dilation for window in windows]),
@@ -49,7 +48,9 @@ def _pair(numbers: list[int]) -> tuple[int, int]:
     return first, second
 
 
-def spans_of(geometry: Geometry, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Span], list[Span]]:
+def spans_of(
+    parameters: ConvParameters, sizes: tuple[int, ...], counts: tuple[int, ...]
+) -> tuple[list[Span], list[Span]]:
     """The spans that the rows and columns of the output fall into.
 
     Args:
@@ -60,12 +61,12 @@ def spans_of(geometry: Geometry, sizes: tuple[int, ...], counts: tuple[int, ...]
             Axis(
                 size=_pair(list(sizes))[k],
                 count=_pair(list(counts))[k],
-                kernel=geometry.kernel[k],
-                stride=geometry.stride[k],
-                dilation=geometry.dilation[k],
-                before=geometry.border[k],
+                kernel=parameters.kernel[k],
+                stride=parameters.stride[k],
+                dilation=parameters.dilation[k],
+                before=parameters.border[k],
             ),
-            can_split=geometry.groups == 1,
+            can_split=parameters.groups == 1,
         )
         for k in (0, 1)
     )
@@ -93,8 +94,3 @@ def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
     if (height + top + bottom) * (width + left + right) > MOST_GROWTH * height * width + FEW_PIXELS:
         raise NotLoweredError("there is no kernel for so much padding")
     return border
-
-
-def as_image(array: Array) -> Array:
-    """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know."""
-    return array[:, :, None, :] if array.ndim == 3 else array

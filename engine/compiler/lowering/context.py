@@ -1,0 +1,163 @@
+"""What a rule is given: an operator, and what is known around it. It asks; what it makes it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.lowering.copying import copy
+from engine.compiler.lowering.fusion import ImageOf, absorb, alone
+from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.result import Result, as_image
+from engine.compiler.lowering.rules.registry import FLOAT32, NO_BORDER, Border, NotLoweredError, computable
+from engine.compiler.lowering.steps import KernelStep, Made, pointer
+from engine.compiler.lowering.terms.elementwise import settled
+from engine.compiler.storage import View, channels_last, row_major
+from engine.graph.operator import RuntimeOperator
+from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.layer import Layer
+from engine.tensor import Array, TensorSpec, dtype_name
+
+L = TypeVar("L", bound=Layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """An operator to be lowered.
+
+    Args:
+        op: the operator.
+        bound: its layer, with where each argument comes from.
+        lowering: what is known so far, for reading only.
+
+    All that is asked of it raises NotLoweredError where the operator is not for kernels.
+    """
+
+    op: RuntimeOperator
+    bound: BoundLayer
+    lowering: Lowering
+
+    @property
+    def host(self) -> Host:
+        """The processor to make kernels for."""
+        return self.lowering.host
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype of the first result."""
+        return computable(self.lowering.spec(self.op.outputs[0]))
+
+    def layer(self, kind: type[L]) -> L:
+        """The layer, the parameters that arrive as operands filled in."""
+        layer = settled(self.bound, self.lowering.known(self.op))
+        if layer is None:
+            raise NotLoweredError("one of its parameters is known only in a run")
+        assert isinstance(layer, kind)
+        return layer
+
+    def argument(self, index: int) -> View | object:
+        """The view of a tensor argument of forward; the value itself where it is known now."""
+        if index >= len(self.bound.positional):
+            return None
+        source = self.bound.positional[index]
+        return source.constant if source.index is None else self.lowering.value(self.op.inputs[source.index])
+
+    def arguments(self) -> list[View | object]:
+        """All arguments of forward, each as ``argument`` has it."""
+        return [self.argument(index) for index, _ in enumerate(self.bound.positional)]
+
+    def tensor(self, index: int) -> View:
+        """A float32 tensor argument, in memory."""
+        value = self.argument(index)
+        if isinstance(value, np.ndarray):
+            value = self.lowering.stored(value)
+        if not isinstance(value, View):
+            raise NotLoweredError("an operand is no tensor")
+        if value.dtype != FLOAT32:
+            raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
+        if value.phantom.size == 0:
+            raise NotLoweredError("an operand has no elements")
+        return value
+
+    def weight(self, index: int) -> Array:
+        """A float32 argument whose value is known now."""
+        value = self.argument(index)
+        if not isinstance(value, np.ndarray):
+            raise NotLoweredError("its weights are computed")
+        if value.dtype != FLOAT32:
+            raise NotLoweredError(f"its weights are {value.dtype.name}")
+        return value
+
+    def optional_weight(self, index: int) -> Array | None:
+        """The same, None where it is left out."""
+        return None if self.argument(index) is None else self.weight(index)
+
+    def image(self, x: View, border: Border = NO_BORDER) -> tuple[View, Sequence[KernelStep]]:
+        """A tensor as (n, c, h, w) channels-last with at least these zeros around it, and the copy this may take."""
+        has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
+        is_one = has_room and (x.strides[1] == 1 or x.shape[1] == 1)
+        source = x if is_one else channels_last(x.shape, border)
+        image = source.derive(as_image(source.phantom))
+        if image is None:
+            raise NotLoweredError("its operand is no image")
+        return image, () if is_one else [self.copy(x, source)]
+
+    def rows(self, x: View, count: int = 1) -> tuple[View, Sequence[KernelStep]]:
+        """A tensor as (rows, elements of the last ``count`` dimensions) side by side, and the copy this may take."""
+        rows = as_rows(x, count)
+        if rows is not None:
+            return rows, ()
+        target = row_major(x.shape, x.dtype)
+        copied = as_rows(target, count)
+        assert copied is not None
+        return copied, [self.copy(x, target)]
+
+    def copy(self, source: View, target: View) -> KernelStep:
+        """A copy between views of one shape."""
+        return copy(source, target, [self.op.name], self.host)
+
+    def place(self, *, is_image: bool) -> View:
+        """Memory for the first result."""
+        return self.lowering.placement.place(self.op.outputs[0], is_image)
+
+    def step(self, kernel: Kernel, *views: View) -> KernelStep:
+        """A kernel that computes this operator alone, and the views it takes, in its order."""
+        alarm = [self.lowering.alarm] if kernel.sets_alarm else []
+        return KernelStep(
+            kernel=kernel,
+            pointers=tuple(map(pointer, (*views, *alarm))),
+            operators=(self.op.name,),
+            bytes=sum(view.phantom.nbytes for view in views),
+        )
+
+    def made(self, result: View, *steps: KernelStep) -> Made:
+        """What these steps make: the first result."""
+        return Made(views={self.op.outputs[0].name: result}, steps=steps)
+
+    def fused(self, image_of: ImageOf, *, is_image: bool) -> Result:
+        """The result with the element-wise operators that join the kernel, and memory for it.
+
+        Args:
+            image_of: shows an array of the result's shape as (n, c, h, w), as the kernel counts.
+            is_image: whether it shall lie channels-last.
+        """
+        fused = absorb(self.lowering, alone(self.op), image_of)
+        target = self.lowering.placement.place(fused.operand, is_image)
+        result = Result.seen(fused, target, image_of, self.lowering.alarm)
+        if result.image.strides[1] > 1:
+            raise NotLoweredError("its result does not lie in rows")
+        return result
+
+
+def as_rows(x: View, count: int = 1) -> View | None:
+    """A view as (rows, elements of the last ``count`` dimensions), elements side by side; None if it lies otherwise."""
+    size = int(np.prod(x.shape[len(x.shape) - count :]))
+    result = x.derive(x.phantom.reshape(-1, size))
+    if result is None or (size > 1 and result.strides[1] != 1):
+        return None
+    return result
