@@ -16,7 +16,7 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.registry import FLOAT32, NO_BORDER, Border, NotLoweredError, computable
 from engine.compiler.lowering.steps import KernelStep, Made, pointer
-from engine.compiler.lowering.terms.elementwise import settled
+from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.binding import BoundLayer
@@ -48,7 +48,7 @@ class Context:
         return self.lowering.host
 
     @property
-    def spec(self) -> TensorSpec:
+    def result_spec(self) -> TensorSpec:
         """Shape and dtype of the first result."""
         return computable(self.lowering.spec(self.op.outputs[0]))
 
@@ -121,8 +121,8 @@ class Context:
         """A copy between views of one shape."""
         return copy(source, target, [self.op.name], self.host)
 
-    def place(self, *, is_image: bool) -> View:
-        """Memory for the first result."""
+    def place(self, *, is_image: bool | None = None) -> View:
+        """Memory for the first result; channels-last where those around it are, unless the caller says."""
         return self.lowering.placement.place(self.op.outputs[0], is_image)
 
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
@@ -139,7 +139,7 @@ class Context:
         """What these steps make: the first result."""
         return Made(views={self.op.outputs[0].name: result}, steps=steps)
 
-    def fused(self, image_of: ImageOf, *, is_image: bool) -> Result:
+    def fuse(self, image_of: ImageOf, *, is_image: bool) -> Result:
         """The result with the element-wise operators that join the kernel, and memory for it.
 
         Args:

@@ -9,7 +9,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import Step
-from engine.compiler.lowering.terms.elementwise import Lowered, expression_of
+from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -100,9 +100,9 @@ class Lowering:
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
         return replace(value) if isinstance(value, TensorSpec) else value
 
-    def term(self, op: RuntimeOperator) -> Lowered | None:
+    def term(self, op: RuntimeOperator) -> Term | None:
         """The expression an operator stands for, if it is a float32 map."""
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or op.name in self.refused or spec is None or spec.dtype != FLOAT32 or not spec.size:
             return None
-        return expression_of(op.layer, self.known(op))
+        return term_of(op.layer, self.known(op))

@@ -73,13 +73,17 @@ class Placement:
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
 
-    def place(self, operand: RuntimeOperand, is_image: bool) -> View:
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
+
+        Args:
+            is_image: whether it shall lie channels-last; None for as those around it do.
 
         Raises:
             NotLoweredError: it is no float32 tensor of static shape.
         """
         shape = computable(self.spec_of(operand)).sizes
+        is_image = self.is_image(operand) if is_image is None else is_image
         if operand.name in self.places:
             place = self.places[operand.name]
             view = slice_of(self.joined(place.joined), place.axis, place.first, shape[place.axis])
@@ -94,7 +98,7 @@ class Placement:
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result, in which its parts find their places."""
         if operand.name not in self._joined:
-            self._joined[operand.name] = self.place(operand, self.is_image(operand))
+            self._joined[operand.name] = self.place(operand)
         return self._joined[operand.name]
 
     def is_image(self, operand: RuntimeOperand) -> bool:

@@ -18,7 +18,7 @@ from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError, check_spatial_rank
 from engine.compiler.lowering.steps import Made, ReferenceStep
-from engine.compiler.lowering.terms.elementwise import EXPRESSION_RULES
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
@@ -138,7 +138,7 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
     if spec is None or (spec.dtype in QUANTISED and _quantises(lowering)):
         return None
     if spec.dtype == FLOAT32 and spec.size:
-        return lowering.placement.place(operand, lowering.placement.is_image(operand))
+        return lowering.placement.place(operand)
     return row_major(spec.sizes, spec.dtype)
 
 

@@ -46,9 +46,9 @@ def lower_conv(context: Context) -> Made:
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     parameters = parameters_of(layer, weight.shape[2:])
-    rows, columns = spans_of(parameters, x.shape[2:], context.spec.sizes[2:])
+    rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
-    result = context.fused(as_image, is_image=True)
+    result = context.fuse(as_image, is_image=True)
     compute = _whole if len(rows) == len(columns) == 1 else _parts
     steps = compute(context, image, result, parameters, [*product(rows, columns)], as_image(weight), bias)
     return result.made(*copies, *steps)
@@ -69,13 +69,10 @@ def _whole(
 ) -> Iterator[KernelStep]:
     """The kernel that suits a convolution best, from an image that has its border."""
     ((row, column),) = parts
-    source, image = raw_strides(x.phantom), result.image
+    source = raw_strides(x)
     weight = weight[:, :, row.first : row.first + row.taps, column.first : column.first + column.taps]
     parameters = replace(parameters, kernel=(row.taps, column.taps))
-    n, channels, rows, columns = image.shape
-    kernel = choose_kernel(
-        context, parameters, weight, source, raw_strides(image.phantom), result.epilogue, (n, channels, rows, columns)
-    )
+    kernel = choose_kernel(context, result, parameters, weight, source)
     packed = constant(kernel.pack(weight, bias))
     yield result.step(kernel, [x, packed], origin=_origin(source, row, column))
 
@@ -90,7 +87,7 @@ def _parts(
     bias: Array | None,
 ) -> Iterator[KernelStep]:
     """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
-    source = raw_strides(x.phantom)
+    source = raw_strides(x)
     packed: View | None = None
     sizes: Sequence[int] = PANEL_SIZES
     for row, column in sorted(parts, key=lambda part: -part[0].count * part[1].count):
@@ -103,7 +100,7 @@ def _parts(
             weight=weight,
             parameters=replace(parameters, kernel=(row.taps, column.taps)),
             source=source,
-            target=raw_strides(part.image.phantom),
+            target=raw_strides(part.image),
             epilogue=part.epilogue,
             first_tap=(row.first, column.first),
             sizes=sizes,

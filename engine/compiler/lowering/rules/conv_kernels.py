@@ -13,26 +13,23 @@ from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
+from engine.compiler.storage import View
 from engine.tensor import Array
 
 
 def choose_kernel(
-    context: Context,
-    parameters: ConvParameters,
-    weight: Array,
-    source: Strides,
-    target: Strides,
-    epilogue: Epilogue,
-    shape: tuple[int, int, int, int],
+    context: Context, result: Result, parameters: ConvParameters, weight: Array, source: Strides
 ) -> Convolution:
-    """The kernel that computes an output of this shape fastest.
+    """The kernel that computes a result fastest.
 
     Args:
         weight: of ``parameters.kernel`` taps.
-        source, target: strides of the image with its border and of the output.
+        source: strides of the image with its border.
     """
-    n, channels, rows, columns = shape
+    n, channels, rows, columns = shape = result.image.shape
+    target, epilogue = raw_strides(result.image), result.epilogue
     if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
         return Depthwise(
             batch=n,
@@ -83,9 +80,7 @@ def choose_kernel(
     )
 
 
-def _filtering(
-    context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, int, int, int]
-) -> Filtering | None:
+def _filtering(context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]) -> Filtering | None:
     """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
     is_plain = parameters.kernel == (3, 3) and parameters.groups == 1
     if not is_plain or context.lowering.options.winograd == "off":
@@ -100,7 +95,7 @@ def _filtering(
     return choose_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n)
 
 
-def _of_one_phase(shape: tuple[int, int, int, int], dilation: int) -> tuple[int, int, int]:
+def _of_one_phase(shape: tuple[int, ...], dilation: int) -> tuple[int, int, int]:
     """Number, rows and columns of the images of every d-th pixel of some images."""
     n, _, rows, columns = shape
     return n * dilation**2, rows // dilation, columns // dilation
@@ -155,7 +150,7 @@ def _is_flat(strides: tuple[Strides, ...], n: int, rows: int, columns: int) -> b
     )
 
 
-def raw_strides(image: Array) -> Strides:
+def raw_strides(image: View) -> Strides:
     """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
-    n, _, h, w = (stride // image.itemsize for stride in image.strides)
+    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
     return Strides(n if image.shape[0] > 1 else 0, h, w)

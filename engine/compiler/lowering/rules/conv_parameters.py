@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.compiler.lowering.rules.registry import Border, NotLoweredError
-from engine.compiler.lowering.rules.taps import Axis, Span, spans
+from engine.compiler.lowering.rules.taps import ConvAxis, Span, spans
 from engine.layers.convolution import conv
 
 # How many times as many pixels an image within its border may have, and so many more.
@@ -58,7 +58,7 @@ def spans_of(
     """
     rows, columns = (
         spans(
-            Axis(
+            ConvAxis(
                 size=_pair(list(sizes))[k],
                 count=_pair(list(counts))[k],
                 kernel=parameters.kernel[k],

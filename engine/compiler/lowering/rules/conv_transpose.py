@@ -102,12 +102,12 @@ BORDERS[ConvTranspose] = _wanted_border
 def lower_conv_transpose(context: Context) -> Made:
     """A transposed convolution of images with the element-wise operators after it."""
     layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
-    x, sizes = context.tensor(0), context.spec.sizes
+    x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel without a batch dimension")
     rows, columns = _axes(layer, weight.shape[2:], sizes[2:])
     image, copies = context.image(x, _border(rows, columns, x.shape[2:]))
-    result = context.fused(as_image, is_image=True)
+    result = context.fuse(as_image, is_image=True)
     stride = spread(layer.stride, 2, "stride")
     source = _strides(image)
     steps = []

@@ -22,7 +22,7 @@ def lower_linear(context: Context) -> Made:
     if weight.ndim != 2 or (bias is not None and bias.shape != (len(weight),)):
         raise NotLoweredError("its weight or bias has an unusual shape")
     rows, copies = context.rows(context.tensor(0))
-    result = context.fused(_rows_as_image, is_image=False)
+    result = context.fuse(_rows_as_image, is_image=False)
     filters = weight[:, :, None, None]
     kernel = direct(
         context,

@@ -17,7 +17,7 @@ from engine.tensor import Array
 @kernels_for(Layer)
 def lower_map(context: Context) -> Made:
     """An element-wise operator and those after it."""
-    lowering, sizes = context.lowering, context.spec.sizes
+    lowering, sizes = context.lowering, context.result_spec.sizes
     fused = absorb(lowering, _alone(context), _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)

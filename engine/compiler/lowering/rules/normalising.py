@@ -40,7 +40,7 @@ def _normalised(
     if any(scale is not None and scale.size != columns for scale in scales):
         raise NotLoweredError("its weight or bias has an unusual shape")
     rows, copies = context.rows(x, len(normalized_shape))
-    result = context.fused(partial(_as_image, columns=columns), is_image=False)
+    result = context.fuse(partial(_as_image, columns=columns), is_image=False)
     kernel = Kernel(
         rows=rows.shape[0],
         columns=columns,

@@ -27,7 +27,7 @@ def lower_pool(context: Context) -> Made:
     layer = context.layer(Pool)
     if len(context.op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
         raise NotLoweredError("there is no kernel for the indices of maxima")
-    x, out = _operand(context, layer.spatial_rank), context.spec.sizes[2:]
+    x, out = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
     axes = [
         Axis(
             size=size,
@@ -51,7 +51,7 @@ def lower_pool(context: Context) -> Made:
 def lower_adaptive(context: Context) -> Made:
     """The mean of windows that cover an image evenly."""
     layer = context.layer(AdaptiveAvgPool)
-    x, sizes = _operand(context, layer.spatial_rank), context.spec.sizes[2:]
+    x, sizes = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
     if set(sizes) == {1}:
         return mean_of_pixels(context, x, is_image=True)
     axes = [Axis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
@@ -75,7 +75,7 @@ def _pooled(
     divisor: int | None = None,
 ) -> Made:
     image, copies = context.image(x)
-    result = context.fused(as_image, is_image=True)
+    result = context.fuse(as_image, is_image=True)
     n, channels = image.shape[:2]
     down, across = [Axis(size=1, count=1), *axes][-2:]
     kernel = PoolKernel(
@@ -97,7 +97,7 @@ def _pooled(
 def mean_of_pixels(context: Context, x: View, *, is_image: bool) -> Made:
     """The mean over all pixels, to (N, C), (N, C, 1) or (N, C, 1, 1)."""
     image, copies = context.image(x)
-    result = context.fused(_with_pixels, is_image=is_image)
+    result = context.fuse(_with_pixels, is_image=is_image)
     n, channels, rows, columns = image.shape
     kernel = GlobalAverage(
         batch=n,

@@ -64,8 +64,8 @@ def lower_view(context: Context) -> Made:
 
 
 def _reshaped(context: Context, x: View) -> Made:
-    sizes = context.spec.sizes
-    target = context.place(is_image=context.lowering.placement.is_image(context.op.outputs[0]))
+    sizes = context.result_spec.sizes
+    target = context.place()
     seen = target.derive(target.phantom.reshape(x.shape))
     if seen is not None:
         return context.made(target, context.copy(x, seen))
@@ -79,7 +79,7 @@ def _reshaped(context: Context, x: View) -> Made:
 @kernels_for(join.Cat)
 def lower_cat(context: Context) -> Made:
     """A concatenation; parts that were computed in their place need no copy."""
-    rank = context.spec.rank
+    rank = context.result_spec.rank
     parts = [context.tensor(index) for index, _ in enumerate(context.arguments())]
     axis, target = context.layer(join.Cat).dim % rank, context.lowering.placement.joined(context.op.outputs[0])
     steps, in_place, first = [], [], 0

@@ -26,10 +26,10 @@ class NotLoweredError(Exception):
 
 KernelRule = Callable[["Context"], Made]
 """From an operator and what is known around it to what becomes of it; a rule changes nothing."""
-Wish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 """The zeros an operator wants around its first operand; given the static specs of that and of its first result."""
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
-BORDERS: dict[type[Layer], Wish] = {}
+BORDERS: dict[type[Layer], BorderWish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
 SEE_THROUGH: set[type[Layer]] = set()

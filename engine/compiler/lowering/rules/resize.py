@@ -21,7 +21,7 @@ MOST_TAPS = 64
 @kernels_for(Interpolate, Antialiased, image=True)
 def lower_resample(context: Context) -> Made:
     """An image resampled along both axes with the element-wise operators after it."""
-    layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.spec.shape[2:]
+    layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.shape[2:]
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for signals and volumes")
     (_, down), (_, across) = sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])
@@ -29,7 +29,7 @@ def lower_resample(context: Context) -> Made:
         raise NotLoweredError("there is no kernel for taps of varying number")
     if len(down.indices) * len(across.indices) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for so many taps")
-    result = context.fused(as_image, is_image=True)
+    result = context.fuse(as_image, is_image=True)
     if len(result.fused.operators) == 1 and _repeats(down, x.shape[2]) and _repeats(across, x.shape[3]):
         return result.made(_repeated(context, x, result.target))
     image, copies = context.image(x)

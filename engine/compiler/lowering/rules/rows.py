@@ -28,7 +28,7 @@ def lower_softmax(context: Context) -> Made:
     """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
     layer: Any = context.layer(Layer)
     x = context.tensor(0)
-    if not context.spec.shape:
+    if not context.result_spec.shape:
         raise NotLoweredError("its operand is a single number")
     axis = layer.axis(len(x.shape))
     steps: list[KernelStep] = []
@@ -91,7 +91,7 @@ def _rows(x: View, axis: int) -> View | None:
 @kernels_for(*MODES)
 def lower_reduction(context: Context) -> Made:
     """A reduction of the last dimensions, or the mean over the pixels of images."""
-    layer, x, rank = context.layer(Reduction), context.tensor(0), context.spec.rank
+    layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
     if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
         return mean_of_pixels(context, x, is_image=rank > 2)

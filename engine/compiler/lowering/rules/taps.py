@@ -19,7 +19,7 @@ MOST_TAPS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class ConvAxis:
     """One spatial axis of a convolution.
 
     Args:
@@ -82,7 +82,7 @@ class Span:
     after: int
 
     @classmethod
-    def of(cls, axis: Axis, start: int, count: int, taps: range) -> Span:
+    def of(cls, axis: ConvAxis, start: int, count: int, taps: range) -> Span:
         """The span of ``count`` pixels from ``start`` that sum over ``taps``."""
         origin = start * axis.stride + taps.start * axis.dilation - axis.before
         last = origin + (count - 1) * axis.stride + (len(taps) - 1) * axis.dilation
@@ -101,7 +101,7 @@ class Span:
         return max(0, -self.origin)
 
 
-def spans(axis: Axis, *, can_split: bool) -> list[Span]:
+def spans(axis: ConvAxis, *, can_split: bool) -> list[Span]:
     """The output of an axis in spans, one of all pixels unless it pays to split."""
     if axis.kernel > MOST_TAPS:
         return [Span.of(axis, 0, axis.count, range(axis.kernel))]
@@ -133,7 +133,7 @@ def _is_worth(runs: Sequence[tuple[int, range]], whole: range) -> bool:
     return products <= (1 - WORTH) * pixels * len(whole)
 
 
-def _split(axis: Axis, runs: Sequence[tuple[int, range]]) -> list[Span]:
+def _split(axis: ConvAxis, runs: Sequence[tuple[int, range]]) -> list[Span]:
     result, start = [], 0
     for count, taps in runs:
         result.append(Span.of(axis, start, count, taps))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine import RuntimeGraph, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.lowering.rules.taps import FEWEST, Axis, spans
+from engine.compiler.lowering.rules.taps import FEWEST, ConvAxis, spans
 from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -25,7 +25,7 @@ def test_every_product_with_a_pixel_is_computed_once(
     reach = size + 2 * before - (kernel - 1) * dilation
     assume(reach >= 1)
     count = (reach - 1) // stride + 1
-    axis = Axis(size=size, count=count, kernel=kernel, stride=stride, dilation=dilation, before=before)
+    axis = ConvAxis(size=size, count=count, kernel=kernel, stride=stride, dilation=dilation, before=before)
     found = spans(axis, can_split=can_split)
     assert [k for span in found for k in range(span.start, span.start + span.count)] == list(range(count))
     for span in found:

@@ -16,7 +16,8 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply
 from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.terms.elementwise import EXPRESSION_RULES, Lowered, expression_of
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
+from engine.compiler.lowering.terms.term import Term, term_of
 from engine.graph.building.inference import split_outputs
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.binding import BoundLayer, bind
@@ -38,7 +39,7 @@ class Recorded:
     id: str
     operator: RuntimeOperator
     inputs: list[object]
-    lowered: Lowered
+    lowered: Term
 
 
 @lru_cache(maxsize=1)
@@ -55,14 +56,14 @@ def _lowered_in(sample: Sample) -> Iterator[Recorded]:
             if op.layer is None:
                 continue
             inputs = [values[each.name] for each in op.inputs]
-            lowered = expression_of(op.layer, [known.get(each.name, UNKNOWN) for each in op.inputs])
+            lowered = term_of(op.layer, [known.get(each.name, UNKNOWN) for each in op.inputs])
             if lowered is not None:
                 yield Recorded(sample.id, op, inputs, lowered)
             results = split_outputs(op, op.layer.forward(inputs))
             values.update(zip((each.name for each in op.outputs), results, strict=True))
 
 
-def evaluated(lowered: Lowered, inputs: list[object], shape: tuple[int, ...], level: str) -> Array:
+def evaluated(lowered: Term, inputs: list[object], shape: tuple[int, ...], level: str) -> Array:
     """The tree over every element, its operands broadcast."""
     given = [inputs[each] if isinstance(each, int) else each for each in lowered.inputs]
     arrays = [np.array(each, np.float32, order="C") for each in given]
@@ -110,7 +111,7 @@ def bound(type: str, n_inputs: int = 1, attributes: dict[str, Array] | None = No
 
 
 def tree_of(layer: BoundLayer, *inputs: object) -> Expr | None:
-    lowered = expression_of(layer, inputs or [SPEC])
+    lowered = term_of(layer, inputs or [SPEC])
     return None if lowered is None else lowered.tree
 
 
@@ -171,7 +172,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_float32_map_is_refused(case: str) -> None:
     layer, inputs = REFUSED[case]
-    assert expression_of(layer, inputs) is None
+    assert term_of(layer, inputs) is None
 
 
 def test_a_weight_for_every_channel_is_broadcast_along_axis_1() -> None:
@@ -179,25 +180,25 @@ def test_a_weight_for_every_channel_is_broadcast_along_axis_1() -> None:
         (bound("nn.PReLU", attributes={"weight": CHANNELS}), [SPEC]),
         (bound("F.prelu", 2), [SPEC, CHANNELS]),
     ):
-        lowered = expression_of(layer, inputs)
+        lowered = term_of(layer, inputs)
         assert lowered is not None and lowered.tree == apply("prelu", X, Y)
         assert lowered.inputs[0] == 0 and np.shape(lowered.inputs[1]) == (3, 1, 1)
 
 
 def test_constant_operands_keep_their_index() -> None:
-    lowered = expression_of(bound("torch.add", 2), [SPEC, np.ones((4, 5), np.float32)])
+    lowered = term_of(bound("torch.add", 2), [SPEC, np.ones((4, 5), np.float32)])
     assert lowered is not None and lowered.inputs == (0, 1)
 
 
 def test_equal_specs_are_two_operands() -> None:
-    lowered = expression_of(bound("torch.sub", 2), [SPEC, SPEC])
+    lowered = term_of(bound("torch.sub", 2), [SPEC, SPEC])
     assert lowered is not None and lowered.inputs == (0, 1)
 
 
 def test_batch_norm_is_a_scale_and_a_shift() -> None:
     attributes = dict(zip(("running_mean", "running_var", "weight", "bias"), (CHANNELS,) * 4, strict=True))
     layer = bound("nn.BatchNorm2d", attributes=attributes, num_features=3, affine=True, eps=1e-5)
-    lowered = expression_of(layer, [SPEC])
+    lowered = term_of(layer, [SPEC])
     x = np.linspace(-3, 3, 120, dtype=np.float32).reshape(2, 3, 4, 5)
     assert lowered is not None
     np.testing.assert_allclose(evaluated(lowered, [x], x.shape, LEVELS[0]), layer.forward([x]), rtol=1e-5, atol=1e-6)

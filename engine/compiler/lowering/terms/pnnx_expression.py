@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.compiler.kernels.expr import Expr, Number, is_moderate
-from engine.compiler.lowering.terms.pointwise import function
+from engine.compiler.lowering.terms.functions import function
 from engine.compiler.lowering.terms.registry import expression_for
 from engine.errors import EngineError
 from engine.expression import Call, Input, Literal, Node, evaluate, postorder

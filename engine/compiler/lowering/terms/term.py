@@ -12,32 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
-from engine.compiler.lowering.terms import activations, batch_norm, expressions, pointwise, ternary
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, Argument, expression_for
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, Argument
 from engine.layers.definition.binding import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec, is_known, known_value
 
-__all__ = [
-    "EXPRESSION_RULES",
-    "Lowered",
-    "activations",
-    "batch_norm",
-    "expression_of",
-    "expressions",
-    "expression_for",
-    "pointwise",
-    "settled",
-    "ternary",
-]
-
 _FLOAT32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lowered:
+class Term:
     """What an operator computes of every element.
 
     Args:
@@ -50,7 +36,7 @@ class Lowered:
     inputs: tuple[int | Array, ...]
 
 
-def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None:
+def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
     """The expression an operator stands for; None when it is no float32 map or reads no tensor.
 
     Args:
@@ -66,14 +52,14 @@ def expression_of(bound: BoundLayer, inputs: Sequence[object]) -> Lowered | None
     given = [Argument(source.value(inputs), source.index) for source in bound.positional]
     prepare = PREPARATIONS.get(type(layer))
     arguments = given if prepare is None else prepare(layer, *given)
-    return None if arguments is None else _lowered(layer, arguments)
+    return None if arguments is None else _term(layer, arguments)
 
 
 def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     """The layer with the parameters that arrive as operands filled in; None if only a run can tell them.
 
     Args:
-        inputs: what is known of each operand of the operator, as ``expression_of`` takes it.
+        inputs: what is known of each operand of the operator, as ``term_of`` takes it.
 
     Raises:
         EngineError: a parameter is not what the layer takes.
@@ -88,7 +74,7 @@ def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     return dataclasses.replace(bound.layer, **fields)
 
 
-def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
+def _term(layer: Layer, arguments: Sequence[Argument]) -> Term | None:
     inputs: dict[int, int | Array] = {}  # by operand of the tree
     numbers: dict[int, int] = {}  # operand of the operator -> of the tree
     terms: list[Expr | None] = []
@@ -112,7 +98,7 @@ def _lowered(layer: Layer, arguments: Sequence[Argument]) -> Lowered | None:
     if tree is None or not used:
         return None
     renumbered = [Operand(used.index(number)) if number in used else Number(0.0) for number in inputs]
-    return Lowered(_rounded(substitute(tree, renumbered)), tuple(inputs[number] for number in used))
+    return Term(_rounded(substitute(tree, renumbered)), tuple(inputs[number] for number in used))
 
 
 def _is_float32(value: object) -> bool:
