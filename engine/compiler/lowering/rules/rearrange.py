@@ -83,12 +83,12 @@ def lower_cat(context: Context) -> Made:
     parts = [context.tensor(index) for index, _ in enumerate(context.arguments())]
     axis, target = context.layer(join.Cat).dim % rank, context.lowering.placement.joined(context.op.outputs[0])
     steps, in_place, first = [], [], 0
-    for operand, part in zip(context.op.inputs, parts, strict=True):
+    for index, part in enumerate(parts):
         place = slice_of(target, axis, first, part.shape[axis])
         if place is None:
             raise NotLoweredError("its parts have no place")
         if _is_same(place, part):
-            in_place.append(operand.name)
+            in_place.append(context.op.inputs[index].name)
         else:
             steps.append(context.copy(part, place))
         first += part.shape[axis]
