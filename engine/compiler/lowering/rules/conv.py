@@ -94,16 +94,13 @@ def _parts(
         part = result.part(partial(_pixels, row=row, column=column))
         kernel = direct(
             context,
-            n=part.image.shape[0],
-            rows=row.count,
-            columns=column.count,
-            weight=weight,
-            parameters=replace(parameters, kernel=(row.taps, column.taps)),
-            source=source,
-            target=raw_strides(part.image),
-            epilogue=part.epilogue,
+            part,
+            replace(parameters, kernel=(row.taps, column.taps)),
+            weight,
+            source,
+            raw_strides(part.image),
             first_tap=(row.first, column.first),
-            sizes=sizes,
+            panel_sizes=sizes,
         )
         if packed is None:  # all parts read the same weights
             packed, sizes = constant(kernel.pack(weight, bias)), (kernel.tile.vectors,)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.kernel import Convolution, Epilogue, Strides
+from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
@@ -49,7 +49,7 @@ def choose_kernel(
         )
     filtering = _filtering(context, parameters, weight, shape)
     if filtering is not None:
-        size = _of_one_phase(shape, parameters.dilation[0])
+        phase = _of_one_phase(shape, parameters.dilation[0])
         return Winograd(
             batch=n,
             rows=rows,
@@ -59,25 +59,15 @@ def choose_kernel(
             source=source,
             target=target,
             filtering=filtering,
-            blocking=choose_blocking(context.host, filtering, *size[1:], weight.shape[1], channels, size[0]),
+            blocking=choose_blocking(context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0]),
             dilation=parameters.dilation[0],
             host=context.host,
             epilogue=epilogue,
         )
     is_pointwise = parameters.kernel == (1, 1) and parameters.stride == (1, 1)
-    if is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns):
-        n, rows, columns = 1, 1, n * rows * columns
-    return direct(
-        context,
-        n=n,
-        rows=rows,
-        columns=columns,
-        weight=weight,
-        parameters=parameters,
-        source=source,
-        target=target,
-        epilogue=epilogue,
-    )
+    is_flat = is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns)
+    size = (1, 1, n * rows * columns) if is_flat else None
+    return direct(context, result, parameters, weight, source, target, size=size)
 
 
 def _filtering(context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]) -> Filtering | None:
@@ -103,24 +93,26 @@ def _of_one_phase(shape: tuple[int, ...], dilation: int) -> tuple[int, int, int]
 
 def direct(
     context: Context,
-    *,
-    n: int,
-    rows: int,
-    columns: int,
-    weight: Array,
+    result: Result,
     parameters: ConvParameters,
+    weight: Array,
     source: Strides,
     target: Strides,
-    epilogue: Epilogue,
+    *,
+    size: tuple[int, int, int] | None = None,
     first_tap: tuple[int, int] = (0, 0),
-    sizes: Sequence[int] = PANEL_SIZES,
+    panel_sizes: Sequence[int] = PANEL_SIZES,
 ) -> Conv:
-    """The direct kernel for an output of n images of rows x columns.
+    """The direct kernel for a result.
 
     Args:
         weight: of which ``parameters.kernel`` taps are multiplied, from ``first_tap`` on.
-        sizes: vectors that a panel may have.
+        source, target: strides of the image with its border, and of the result.
+        size: images, rows and columns, where they are not the result's own.
+        panel_sizes: vectors that a panel may have.
     """
+    batch, _, height, width = result.image.shape
+    n, rows, columns = size or (batch, height, width)
     out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
     taps = in_channels * parameters.kernel[0] * parameters.kernel[1]
     return Conv(
@@ -135,9 +127,9 @@ def direct(
         dilation=parameters.dilation,
         source=source,
         target=target,
-        tile=choose_tile(context.host, rows, columns, out_channels, taps, sizes),
+        tile=choose_tile(context.host, rows, columns, out_channels, taps, panel_sizes),
         host=context.host,
-        epilogue=epilogue,
+        epilogue=result.epilogue,
         packed_kernel=(weight.shape[2], weight.shape[3]),
         first_tap=first_tap,
     )

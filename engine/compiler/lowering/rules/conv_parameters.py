@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.compiler.lowering.rules.registry import Border, NotLoweredError
+from engine.compiler.lowering.rules.registry import NO_BORDER, Border, NotLoweredError
 from engine.compiler.lowering.rules.taps import ConvAxis, Span, spans
 from engine.layers.convolution import conv
 
@@ -18,10 +18,10 @@ class ConvParameters:
     """A convolution as its parameters give it, with a height of one where there is none."""
 
     kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    border: Border
-    groups: int
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    border: Border = NO_BORDER
+    groups: int = 1
 
 
 def parameters_of(layer: conv.Conv, kernel: tuple[int, ...]) -> ConvParameters:

@@ -114,19 +114,8 @@ def lower_conv_transpose(context: Context) -> Made:
     for row, column in product(rows, columns):
         part = result.part(partial(_pixels, row=row, column=column, stride=stride))
         bank = _bank(weight, layer.groups, row, column)
-        kernel = direct(
-            context,
-            n=part.image.shape[0],
-            rows=row.count,
-            columns=column.count,
-            weight=bank,
-            parameters=ConvParameters(
-                kernel=bank.shape[2:], stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=layer.groups
-            ),
-            source=source,
-            target=_strides(part.image),
-            epilogue=part.epilogue,
-        )
+        parameters = ConvParameters(kernel=bank.shape[2:], groups=layer.groups)
+        kernel = direct(context, part, parameters, bank, source, _strides(part.image))
         origin = 4 * (row.begin * source.h + column.begin * source.w)
         steps.append(part.step(kernel, [image, constant(kernel.pack(bank, bias))], origin=origin))
     return result.made(*copies, *steps)

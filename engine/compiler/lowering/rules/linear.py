@@ -8,7 +8,7 @@ from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.conv_kernels import direct
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
-from engine.compiler.lowering.rules.registry import NO_BORDER, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made, dense_strides
 from engine.compiler.storage import constant
 from engine.layers.linear.linear import Linear
@@ -24,17 +24,8 @@ def lower_linear(context: Context) -> Made:
     rows, copies = context.rows(context.tensor(0))
     result = context.fuse(_rows_as_image, is_image=False)
     filters = weight[:, :, None, None]
-    kernel = direct(
-        context,
-        n=1,
-        rows=1,
-        columns=rows.shape[0],
-        weight=filters,
-        parameters=ConvParameters(kernel=(1, 1), stride=(1, 1), dilation=(1, 1), border=NO_BORDER, groups=1),
-        source=Strides(0, 0, rows.strides[0]),
-        target=dense_strides(result.image),
-        epilogue=result.epilogue,
-    )
+    source = Strides(0, 0, rows.strides[0])
+    kernel = direct(context, result, ConvParameters(kernel=(1, 1)), filters, source, dense_strides(result.image))
     return result.made(*copies, result.step(kernel, [rows, constant(kernel.pack(filters, bias))]))
 
 
