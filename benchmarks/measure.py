@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers import ALLOWED_SHARE
+from app.measuring.answers import ALLOWED_SHARE
+from app.measuring.timing import turns
 from benchmarks.record import OURS, Record
 from benchmarks.team import BusyCore, Member
 
@@ -51,13 +52,6 @@ def measure(plan: Plan, network: str, threads: int, batch: int) -> list[Record]:
                 members[record.engine] = member
         _take_turns(plan, [record for record in records if not record.failure], members, cores)
     return records
-
-
-def turns(engines: Sequence[str], rounds: int) -> Iterator[str]:
-    """Who runs when: everybody once a round, every round begun by the next, so that nobody always follows the same."""
-    for index in range(rounds if engines else 0):
-        first = index % len(engines)
-        yield from (*engines[first:], *engines[:first])
 
 
 @contextmanager

@@ -15,8 +15,11 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
+
+from app.measuring.timing import turn
 
 FIRST_ANSWERS = 2
 
@@ -64,7 +67,7 @@ class _Worker:
     def __init__(self, options: argparse.Namespace) -> None:
         import numpy as np
 
-        from benchmarks.answers import error_share
+        from app.measuring.answers import error_share
         from benchmarks.files import Files
         from benchmarks.networks import NETWORKS
         from benchmarks.rivals import ENGINES, Job
@@ -72,32 +75,25 @@ class _Worker:
         files, network = Files(options.folder), NETWORKS[options.network]
         engine = ENGINES[options.engine]
         engine.load_library()
-        self._x = np.load(files.input(options.batch))
+        inputs = [np.load(files.input(options.batch))]
         job = Job(
             network=network.name, files=files, batch=options.batch, threads=options.threads, backend=options.backend
         )
         start = time.perf_counter()
-        self._run = engine.make(job)
-        answer = self._run(self._x)
+        self._run = partial(engine.make(job), inputs)
+        answer = self._run()
         build_s = time.perf_counter() - start
         for _ in range(FIRST_ANSWERS - 1):
-            answer = self._run(self._x)
+            answer = self._run()
         # Before anything is read that only the comparison needs.
         memory = _memory()
-        expected = np.load(files.output(options.batch))
+        expected = [np.load(files.output(options.batch))]
         self._error = lambda answer: error_share(answer, expected, has_columns=network.has_columns)
         self.first_reply = {"build_s": build_s, **memory, "error_share": self._error(answer)}
 
     def measure(self, seconds: float, least: int) -> dict[str, Any]:
         """Run for so long and at least so often; the first run, which finds cold caches, is not counted."""
-        run, x, clock = self._run, self._x, time.perf_counter
-        run(x)
-        times: list[float] = []
-        end = clock() + seconds
-        while len(times) < least or clock() < end:
-            start = clock()
-            answer = run(x)
-            times.append(clock() - start)
+        times, answer = turn(self._run, seconds, least)
         return {"times_s": times, "error_share": self._error(answer)}
 
 

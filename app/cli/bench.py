@@ -13,11 +13,12 @@ import numpy as np
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
-from app.cli.measuring import figures, rivals
-from app.cli.measuring.contest import Contest
-from app.cli.measuring.rivals import Array
-from app.cli.measuring.timing import fastest_kernels
 from app.cli.verbs import RIVALS
+from app.cli.wording import figures
+from app.measuring import rivals
+from app.measuring.contest import Contest
+from app.measuring.rivals import Array
+from app.measuring.timing import fastest_kernels
 from app.models.model import Model
 from app.models.sessions import open_session
 from app.progress import compiling, progress, rounds

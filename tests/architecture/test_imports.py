@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
+    "app.measuring": set(),
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from app.cli import bench, main
-from app.cli.measuring import rivals
-from app.cli.measuring.contest import Contest
-from app.cli.measuring.rivals import Rival, RivalError
-from app.cli.measuring.timing import error_share, fastest_kernels, summary, take_turns
 from app.cli.verbs import RIVALS
+from app.measuring import rivals
+from app.measuring.answers import error_share
+from app.measuring.contest import Contest
+from app.measuring.rivals import Rival, RivalError
+from app.measuring.timing import fastest_kernels, summary, take_turns
 from tests.app.cli.conftest import BIAS, WEIGHT, write
 
 Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -191,9 +192,9 @@ def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:
     engines = {name: lambda name=name: calls.append(name) for name in "ab"}
     told: list[tuple[int, int]] = []
     times = take_turns(engines, 1e-9, lambda done, of: told.append((done, of)))
-    assert "".join(calls) == "aabb" * 10
+    assert "".join(calls) == "aabbbbaa" * 5
     assert [times[name].runs for name in "ab"] == [10, 10]
-    assert told == [(number, 10) for number in range(10)]
+    assert told == [(number // 2, 10) for number in range(20)]
 
 
 def test_figures_are_nearest_ranks() -> None:

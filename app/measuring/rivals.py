@@ -76,11 +76,11 @@ def _openvino(module: Any, path: Path, threads: int) -> Run:
     # Where the processor has bfloat16 instructions, the default would use them.
     hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     compiled = module.Core().compile_model(str(path), "CPU", hints)
-    request = compiled.create_infer_request()
+    request, outputs = compiled.create_infer_request(), range(len(compiled.outputs))
 
     def run(inputs: Sequence[Array]) -> list[Array]:
         found = request.infer(list(inputs), share_inputs=True, share_outputs=True)
-        return [found[index] for index in range(len(compiled.outputs))]
+        return [found[index] for index in outputs]
 
     return run
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import engine
-from app.cli.measuring.timing import Times
+from app.measuring.timing import Times
 from app.render.columns import aligned
 from app.render.spelling import count_text, counted, percent_text, time_text
 from app.wording import printable

@@ -1,1 +1,0 @@
-"""Engines that take turns, and what they took."""

@@ -1,0 +1,1 @@
+"""Engines that answer the same inputs and take turns: for ``pnnx-serve bench`` and for benchmarks/. Nothing of ours."""

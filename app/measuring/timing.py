@@ -1,0 +1,77 @@
+"""Times of engines that take turns, and what they amount to."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+ROUNDS: Final = 10
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What runs took, in seconds: the fastest, the median, and what 99 of 100 do not exceed."""
+
+    least_s: float
+    median_s: float
+    p99_s: float
+    runs: int
+
+
+def take_turns(
+    engines: Mapping[str, Callable[[], object]], seconds: float, tell: Callable[[int, int], None]
+) -> dict[str, Times]:
+    """Run every engine for so many seconds in all, a tenth of them in turn.
+
+    So whatever else the machine does meanwhile hits all of them alike.
+
+    Args:
+        tell: given the number of the round and of all rounds.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in engines}
+    for number, name in enumerate(turns(list(engines), ROUNDS)):
+        tell(number // len(engines), ROUNDS)
+        spent[name] += turn(engines[name], seconds / ROUNDS)[0]
+    return {name: summary(times) for name, times in spent.items()}
+
+
+def turns(engines: Sequence[str], rounds: int) -> Iterator[str]:
+    """Who runs when: everybody once a round, every round begun by the next, so that nobody always follows the same."""
+    for index in range(rounds if engines else 0):
+        first = index % len(engines)
+        yield from (*engines[first:], *engines[:first])
+
+
+def turn(run: Callable[[], Answer], seconds: float, least: int = 1) -> tuple[list[float], Answer]:
+    """Run for so long and at least so often: the times in seconds, and the last answer.
+
+    The first run, which finds the caches as others left them, does not count.
+    """
+    answer, clock = run(), time.perf_counter
+    times: list[float] = []
+    end = clock() + seconds
+    while len(times) < least or clock() < end:
+        start = clock()
+        answer = run()
+        times.append(clock() - start)
+    return times, answer
+
+
+def summary(times: Sequence[float]) -> Times:
+    """The figures of at least one time."""
+    ordered = sorted(times)
+    ranks = (math.ceil(len(ordered) * share) - 1 for share in (0.5, 0.99))
+    median, p99 = (ordered[rank] for rank in ranks)
+    return Times(least_s=ordered[0], median_s=median, p99_s=p99, runs=len(ordered))
+
+
+def fastest_kernels(profiles: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The kernels of several profiled runs, each with the least of its times."""
+    return [
+        {**each, "time_us": min(profile[place]["time_us"] for profile in profiles)}
+        for place, each in enumerate(profiles[0])
+    ]
