@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+from app.threads import BLAS_VARIABLES
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """1 when an answer was wrong."""
     options = parser().parse_args(arguments)
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
     from benchmarks import machine  # these import numpy, which reads the variables
     from benchmarks.layers import catalogue, measure, report
 

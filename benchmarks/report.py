@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.render.spelling import counted
 from benchmarks.record import OURS, Record
 
 NOTHING = "–"
@@ -35,7 +36,7 @@ def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
     parts = [_header(machine)]
     for threads, batch in sorted({(record.threads, record.batch) for record in records}):
         chosen = [record for record in records if (record.threads, record.batch) == (threads, batch)]
-        parts += [f"## {_count(threads, 'thread')}, batch {batch}", _times(chosen, titles)]
+        parts += [f"## {counted(threads, 'thread')}, batch {batch}", _times(chosen, titles)]
     parts += ["## From files to the first answer, and memory after it", _building(records, titles)]
     if any(record.busy_times_s for record in records):
         parts += ["## One core kept busy by another process", _busy(records, titles)]
@@ -47,9 +48,14 @@ def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
 
 def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> None:
     """Write the report as PATH.md and PATH.json."""
+    write(path, markdown(machine, records), machine, [record.to_json() for record in records])
+
+
+def write(path: Path, text: str, machine: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
+    """A report as PATH.md, and what it was made from as PATH.json."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f"{path.name}.md").write_text(markdown(machine, records), encoding="utf-8")
-    data = {"machine": dict(machine), "records": [record.to_json() for record in records]}
+    path.with_name(f"{path.name}.md").write_text(text, encoding="utf-8")
+    data = {"machine": dict(machine), "records": records}
     path.with_name(f"{path.name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
@@ -70,8 +76,8 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 def _header(machine: Mapping[str, Any]) -> str:
     return (
         f"# Networks, measured {machine['date']} UTC\n\n"
-        f"{machine['processor']}, {_count(machine['cores'], 'core')}; {machine['system']}, Python {machine['python']}, "
-        f"commit {machine['commit']}.\nTimes are ms, fastest run / median; float32. "
+        f"{machine['processor']}, {counted(machine['cores'], 'core')}; {machine['system']}, "
+        f"Python {machine['python']}, commit {machine['commit']}.\nTimes are ms, fastest run / median; float32. "
         "Columns are defined in benchmarks/README.md."
     )
 
@@ -124,7 +130,7 @@ def _busy(records: Sequence[Record], titles: Mapping[str, str]) -> str:
 def _failures(records: Sequence[Record], titles: Mapping[str, str]) -> Iterator[str]:
     for record in records:
         if record.failure:
-            where = f"{record.network}, {_count(record.threads, 'thread')}, batch {record.batch}"
+            where = f"{record.network}, {counted(record.threads, 'thread')}, batch {record.batch}"
             yield f"- {titles[record.engine]} ({where}): {record.failure}"
 
 
@@ -145,7 +151,3 @@ def _mb(size: int | None) -> float | None:
 
 def _number(value: float | None, form: str) -> str:
     return NOTHING if value is None else form.format(value)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from app.threads import BLAS_VARIABLES
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 TIMEOUT_S: Final = 600.0
 
@@ -88,5 +90,4 @@ class BusyCore:
 
 def environment(before: Mapping[str, str], threads: int, cache: Path) -> dict[str, str]:
     """The environment of a worker."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**before, **dict.fromkeys(names, str(threads)), "XDG_CACHE_HOME": str(cache)}
+    return {**before, **dict.fromkeys(BLAS_VARIABLES, str(threads)), "XDG_CACHE_HOME": str(cache)}

@@ -12,7 +12,7 @@ from app.cli.arguments import models
 from app.errors import ConfigError, ServiceError
 from app.models.repository import ModelFiles, VersionFiles
 from app.progress import compiling
-from app.render.spelling import count_text, time_text
+from app.render.spelling import count_text, counted, time_text
 from app.settings import Settings
 from app.wording import printable
 
@@ -59,11 +59,7 @@ def _outcome(made: dict[str, Any]) -> str:
     time = time_text(made["compile_ms"] * 1e3)
     parts = [f"found in the cache, loaded in {time}" if made["is_cached"] else f"compiled in {time}"]
     parts.append(count_text(made["entry_bytes"], "B") if made["entry_bytes"] else "not kept: the cache takes nothing")
-    parts.append(_count(made["kernels"], "kernel"))
+    parts.append(counted(made["kernels"], "kernel"))
     if made["fallbacks"]:
-        parts.append(f"{_count(made['fallbacks'], 'operator')} on the reference")
+        parts.append(f"{counted(made['fallbacks'], 'operator')} on the reference")
     return " · ".join(parts)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

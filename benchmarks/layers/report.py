@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.layers.measure import Record
-from benchmarks.report import table
+from benchmarks.report import table, write
 
 # More than this many processes that want to run are not ours alone.
 QUIET: Final = 1.2
@@ -25,10 +24,7 @@ def line(record: Record) -> str:
 
 def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> None:
     """Write PATH.md and PATH.json."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f"{path.name}.md").write_text(markdown(machine, records), encoding="utf-8")
-    data = {"machine": dict(machine), "records": [record.to_json() for record in records]}
-    path.with_name(f"{path.name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write(path, markdown(machine, records), machine, [record.to_json() for record in records])
 
 
 def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
