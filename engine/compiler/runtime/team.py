@@ -83,11 +83,8 @@ def _walk(module: Module, pause: _Pause) -> None:
     bounds = f.at(segments, f.binary("shl", segment, _ONE), 8)
     first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
 
-    step, begin, look, current, take, work, stamp, count, check, finished, call, wait, advance, leave = map(
-        f.block,
-        ("step", "begin", "look", "current", "take", "work", "stamp")
-        + ("count", "check", "finished", "call", "wait", "advance", "leave"),
-    )
+    labels = "step begin look current take work count check finished wait advance leave"
+    step, begin, look, current, take, work, count, check, finished, wait, advance, leave = map(f.block, labels.split())
     following = _later(f, "i64")
     _go(f, step)
 
@@ -119,10 +116,8 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(work)
     f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
-    _branch(f, untimed, count, stamp)
-
-    f.start(stamp)
-    f.store(f.call("now", [], "i64"), f.at(times, number, 8), 8)
+    with f.unless(untimed):
+        f.store(f.call("now", [], "i64"), f.at(times, number, 8), 8)
     _go(f, count)
 
     f.start(count)
@@ -134,11 +129,9 @@ def _walk(module: Module, pause: _Pause) -> None:
     _branch(f, f.compare("eq", counted, chunks), finished, look)
 
     f.start(finished)
-    _branch(f, f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY), call, wait)
-
-    f.start(call)
-    _access(f, "call", wake)
-    f.call("wake_all", [wake])
+    with f.when(f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY)):
+        _access(f, "call", wake)
+        f.call("wake_all", [wake])
     _go(f, wait)
 
     f.start(wait)
@@ -171,7 +164,7 @@ def _run(module: Module) -> None:
     team, generation, times = f.parameters
     f.store(times, f.at(team, protocol.TIMES, 1), 8)
     idle = _at(f, team, protocol.IDLE)
-    timed, go, call, walk = map(f.block, ("timed", "go", "call", "walk"))
+    timed, go = f.block("timed"), f.block("go")
     _branch(f, f.compare("eq", times, _NULL), go, timed)
 
     f.start(timed)
@@ -181,13 +174,8 @@ def _run(module: Module) -> None:
     f.start(go)
     began = _phi(f, (_ZERO, "entry"), (now, timed))
     _access(f, "publish", team, generation)
-    _branch(f, f.compare("ne", _access(f, "find idle", idle), _NOBODY), call, walk)
-
-    f.start(call)
-    f.call("wake_all", [team])
-    _go(f, walk)
-
-    f.start(walk)
+    with f.when(f.compare("ne", _access(f, "find idle", idle), _NOBODY)):
+        f.call("wake_all", [team])
     f.call("walk", [team, generation])
     _give(f, began)
 
@@ -264,7 +252,7 @@ def _await(
         bed, ticket: the word to sleep on, and the value it must have had before the last look.
     """
     look_row, down_row, last_row, up_row = rows
-    look, idle, again, doze, sleep, slept = map(f.block, ("look", "idle", "again", "doze", "sleep", "slept"))
+    look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
     next_turn = _later(f, "i64")
     _go(f, look)
 
@@ -284,10 +272,8 @@ def _await(
     f.start(doze)
     _access(f, down_row, sleepers)
     drawn = ticket()
-    _branch(f, came(_access(f, last_row, word)), slept, sleep)
-
-    f.start(sleep)
-    f.call("sleep_on", [bed, drawn])
+    with f.unless(came(_access(f, last_row, word))):
+        f.call("sleep_on", [bed, drawn])
     _go(f, slept)
 
     f.start(slept)
