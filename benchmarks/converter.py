@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.files import Files
+from benchmarks.memory import resident_bytes
 from exporter.conversion import arguments, find_converter, telling_line
 from exporter.inputs import InputSpec
 
@@ -61,7 +61,7 @@ def _run_watched(command: Sequence[str], folder: Path) -> str:
         end = time.monotonic() + TIMEOUT_S
         while child.poll() is None:
             reason = "it ran for too long" if time.monotonic() > end else ""
-            if _resident_bytes(child.pid) > MEMORY_BYTES:
+            if resident_bytes(child.pid) > MEMORY_BYTES:
                 reason = "it took too much memory"
             if reason:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -70,11 +70,3 @@ def _run_watched(command: Sequence[str], folder: Path) -> str:
             time.sleep(0.1)
         said.seek(0)
         return said.read().decode(errors="replace")
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return 0
-    return int(found[1]) * 1024 if found else 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from app.measuring.timing import turn
+from benchmarks.memory import proportional_bytes, resident_bytes
 
 FIRST_ANSWERS = 2
 
@@ -86,7 +86,7 @@ class _Worker:
         for _ in range(FIRST_ANSWERS - 1):
             answer = self._run()
         # Before anything is read that only the comparison needs.
-        memory = _memory()
+        memory = {"rss_bytes": resident_bytes(), "pss_bytes": proportional_bytes()}
         expected = [np.load(files.output(options.batch))]
         self._error = lambda answer: error_share(answer, expected, has_columns=network.has_columns)
         self.first_reply = {"build_s": build_s, **memory, "error_share": self._error(answer)}
@@ -95,13 +95,6 @@ class _Worker:
         """Run for so long and at least so often; the first run, which finds cold caches, is not counted."""
         times, answer = turn(self._run, seconds, least)
         return {"times_s": times, "error_share": self._error(answer)}
-
-
-def _memory() -> dict[str, int]:
-    resident = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
-    proportional = re.search(r"^Pss:\s+(\d+)", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
-    found = {"rss_bytes": resident, "pss_bytes": proportional}
-    return {name: int(match[1]) * 1024 for name, match in found.items() if match is not None}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.memory import resident_bytes
+
 
 @dataclass
 class Answers:
@@ -42,7 +44,7 @@ class Usage:
         """Take the values of now, where they are larger; a process that is gone has none."""
         try:
             status = Path(f"/proc/{pid}/status").read_text()
-            self.memory_mb = max(self.memory_mb, int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024)
+            self.memory_mb = max(self.memory_mb, resident_bytes(pid) / 2**20)
             self.threads = max(self.threads, int(re.findall(r"Threads:\s+(\d+)", status)[0]))
             self.files = max(self.files, len(os.listdir(f"/proc/{pid}/fd")))
         except (OSError, IndexError):
