@@ -6,11 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from app.measuring.answers import error_share
-from app.measuring.timing import turns
 from benchmarks.bench_graph import main, parser, plan_from
 from benchmarks.files import Files
 from benchmarks.networks import NETWORKS, select
@@ -77,27 +74,6 @@ def test_every_file_is_missing_from_an_empty_folder(tmp_path: Path) -> None:
         "model.state.pt", "model.pnnx.param", "model.pnnx.bin", "input.npy", "output.npy",
         "model_b8.onnx", "input_b8.npy", "output_b8.npy",
     }  # fmt: skip
-
-
-def test_error_is_a_share_of_the_largest_magnitude() -> None:
-    assert error_share([np.array([1.0, -8.0])], [np.array([1.5, -8.0])]) == pytest.approx(0.5 / 8)
-
-
-def test_columns_are_held_against_their_own_magnitude() -> None:
-    expected = np.array([[1000.0, 0.5], [500.0, 0.25]])
-    found = expected + [[1.0, 0.0], [0.0, 0.125]]
-    assert error_share([found], [expected]) == pytest.approx(0.001)
-    assert error_share([found], [expected], has_columns=True) == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("found", [np.ones(3), np.array([1.0, np.nan]), np.ones((1, 2))], ids=["longer", "nan", "rank"])
-def test_answer_of_another_shape_or_with_nan_is_wrong_without_limit(found: np.ndarray) -> None:
-    assert error_share([found], [np.ones(2)]) == float("inf")
-
-
-def test_nobody_always_follows_the_same_engine() -> None:
-    assert list(turns(["a", "b", "c"], 3)) == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
-    assert list(turns([], 3)) == []
 
 
 @pytest.mark.parametrize("how", [["-m", "benchmarks.bench_graph"], ["benchmarks/bench_graph.py"]], ids=" ".join)

@@ -13,10 +13,7 @@ import pytest
 from app.cli import bench, main
 from app.cli.verbs import RIVALS
 from app.measuring import rivals
-from app.measuring.answers import error_share
-from app.measuring.contest import Contest
-from app.measuring.rivals import Rival, RivalError
-from app.measuring.timing import fastest_kernels, summary, take_turns
+from app.measuring.rivals import Rival
 from tests.app.cli.conftest import BIAS, WEIGHT, write
 
 Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -185,51 +182,3 @@ def test_a_model_that_answers_wrongly_is_not_measured(
     status, lines, error = measured("linear", capsys=capsys)
     assert (status, lines) == (1, [])
     assert "the model's answer is not the reference's" in error
-
-
-def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:
-    calls: list[str] = []
-    engines = {name: lambda name=name: calls.append(name) for name in "ab"}
-    told: list[tuple[int, int]] = []
-    times = take_turns(engines, 1e-9, lambda done, of: told.append((done, of)))
-    assert "".join(calls) == "aabbbbaa" * 5
-    assert [times[name].runs for name in "ab"] == [10, 10]
-    assert told == [(number // 2, 10) for number in range(20)]
-
-
-def test_figures_are_nearest_ranks() -> None:
-    found = summary([float(n) for n in range(200, 0, -1)])
-    assert (found.least_s, found.median_s, found.p99_s, found.runs) == (1, 100, 198, 200)
-    assert summary([2.0]) == type(found)(least_s=2, median_s=2, p99_s=2, runs=1)
-
-
-def test_kernels_are_shown_at_their_fastest() -> None:
-    profiles = [[{"kernel": "a", "time_us": 3.0}, {"kernel": "b", "time_us": 1.0}]] + [
-        [{"kernel": "a", "time_us": 2.0}, {"kernel": "b", "time_us": 4.0}]
-    ]
-    assert [each["time_us"] for each in fastest_kernels(profiles)] == [2, 1]
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "share"),
-    [
-        ([[1.0, 2.0]], [[1.0, 2.5]], 0.2),
-        ([[1.0, np.nan]], [[1.0, 2.0]], np.inf),
-        ([[1.0, np.nan]], [[1.0, np.nan]], 0.0),
-        ([[1.0, 2.0]], [[1.0, np.nan]], np.inf),
-        ([[1, 2]], [[1, 9]], 0.0),
-        ([[0.0]], [[0.0]], 0.0),
-        ([[1.0]], [[1.0, 1.0]], np.inf),
-        ([], [[1.0]], np.inf),
-    ],
-)
-def test_error_is_the_largest_difference_by_the_largest_magnitude(found: Any, expected: Any, share: float) -> None:
-    assert error_share([np.array(each) for each in found], [np.array(each) for each in expected]) == share
-
-
-def test_only_right_answers_enter_a_contest() -> None:
-    contest = Contest([np.ones((1, 3), np.float32)], [np.ones(2)])
-    contest.enter("right", lambda _: [np.ones(2)])
-    with pytest.raises(RivalError):
-        contest.enter("wrong", lambda _: [np.zeros(2)])
-    assert list(contest.measure(1e-9, lambda *_: None)) == ["right"]
