@@ -130,10 +130,10 @@ class Thread(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything there is: shared words by address, threads, and whatever the observer keeps."""
+    """Everything there is: shared words, threads as the machine numbers them, and whatever the observer keeps."""
 
     memory: tuple[int, ...]
-    threads: tuple[Thread, ...]
+    threads: tuple[int, ...]
     ledger: Any
 
 
@@ -154,7 +154,9 @@ class Machine:
     observe: Callable[[Any, str, tuple[int, ...]], Any]
     may_wake: bool = False
     reached: set[tuple[str, int]] = field(default_factory=set)
-    _known: dict[tuple[Thread, int], tuple[Thread, int]] = field(default_factory=dict)
+    _threads: list[Thread] = field(default_factory=list)
+    _numbers: dict[Thread, int] = field(default_factory=dict)
+    _known: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def start(self, threads: Iterable[tuple[str, str, *tuple[int, ...]]], ledger: Any) -> State:
         """The first state, all shared words zero.
@@ -162,49 +164,60 @@ class Machine:
         Args:
             threads: of each its name, its function, and what that is given.
         """
-        made = [self._enter(Thread(name, ()), call, given) for name, call, *given in threads]
-        return State((0,) * len(self.shared), tuple(sorted(made)), ledger)
+        made = (self._enter(Thread(name, ()), call, given) for name, call, *given in threads)
+        return State((0,) * len(self.shared), tuple(sorted(map(self._number, made))), ledger)
+
+    def threads(self, state: State) -> list[Thread]:
+        """The threads of a state."""
+        return [self._threads[number] for number in state.threads]
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Who may go on, and the state after that. Threads of one name are alike, whichever goes."""
-        for place, thread in enumerate(state.threads):
-            if not thread.frames or (place and state.threads[place - 1] == thread):
-                continue
-            if not thread.asleep:
-                yield thread.name, self._step(state, place)
-            elif self.may_wake:
-                yield "nobody", _with(state, place, thread._replace(asleep=0))
+        for number in set(state.threads):
+            thread = self._threads[number]
+            if thread.frames and not thread.asleep:
+                yield thread.name, self._step(state, number)
+            elif thread.frames and self.may_wake:
+                yield "nobody", _with(state, number, self._number(thread._replace(asleep=0)))
 
-    def _step(self, state: State, place: int) -> State:
+    def _number(self, thread: Thread) -> int:
+        number = self._numbers.setdefault(thread, len(self._threads))
+        if number == len(self._threads):
+            self._threads.append(thread)
+        return number
+
+    def _step(self, state: State, number: int) -> State:
         """One step of a thread that others can see, and its own business up to the next."""
-        thread = state.threads[place]
+        thread = self._threads[number]
         name, at, kept = thread.frames[-1]
         line, values = self.functions[name].lines[at], dict(kept)
         if line.form != "call":
             word = self.shared.index(_value(line.parts["a"], values))
-            after, value = self._access(thread, state.memory[word])
-            memory = (*state.memory[:word], value, *state.memory[word + 1 :])
-            return _with(state, place, after)._replace(memory=memory)
+            after, value = self._access(number, state.memory[word])
+            return _with(state, number, after, memory=(*state.memory[:word], value, *state.memory[word + 1 :]))
         callee, arguments = line.parts["callee"], _arguments(line, values)
         if callee[0] == "%" and not thread.kernel:
             kernel = (_value(callee, values), arguments[1])
-            began = _with(state, place, thread._replace(kernel=kernel))
-            return began._replace(ledger=self.observe(state.ledger, "begin", kernel))
-        after, _ = self._access(thread, 0)
+            began = self._number(thread._replace(kernel=kernel))
+            return _with(state, number, began, ledger=self.observe(state.ledger, "begin", kernel))
+        after, _ = self._access(number, 0)
         if callee == "@sleep_on":
-            word = self.shared.index(arguments[0])
-            is_same = state.memory[word] & _MASK["i32"] == arguments[1]
-            return _with(state, place, after._replace(asleep=arguments[0] if is_same else 0))
+            if state.memory[self.shared.index(arguments[0])] & _MASK["i32"] == arguments[1]:
+                after = self._number(self._threads[after]._replace(asleep=arguments[0]))
+            return _with(state, number, after)
         if callee == "@wake_all":
-            woken = (each._replace(asleep=0) if each.asleep == arguments[0] else each for each in state.threads)
-            return _with(state._replace(threads=tuple(woken)), place, after)
+            asleep = [each for each in state.threads if self._threads[each].asleep == arguments[0]]
+            for each in asleep:
+                state = _with(state, each, self._number(self._threads[each]._replace(asleep=0)))
+            return _with(state, number, after)
         event = ("tell", arguments) if callee == "@tell" else ("end", thread.kernel)
-        return _with(state, place, after)._replace(ledger=self.observe(state.ledger, *event))
+        return _with(state, number, after, ledger=self.observe(state.ledger, *event))
 
-    def _access(self, thread: Thread, value: int) -> tuple[Thread, int]:
+    def _access(self, number: int, value: int) -> tuple[int, int]:
         """The thread after its step on a word of this value, and the word's value then; worked out once."""
-        if (thread, value) in self._known:
-            return self._known[thread, value]
+        if (number, value) in self._known:
+            return self._known[number, value]
+        thread = self._threads[number]
         name, at, kept = thread.frames[-1]
         line, values = self.functions[name].lines[at], dict(kept)
         self.reached.add((name, at))
@@ -219,8 +232,8 @@ class Machine:
             if line.form == "modify":
                 after = _ARITHMETIC[parts["how"]](value, int(parts["b"])) & _MASK[parts["type"]]
         frames = (*thread.frames[:-1], (name, at + 1, tuple(values.items())))
-        found = self._own_business(thread._replace(frames=frames, kernel=()))
-        self._known[thread, value] = found, after
+        found = self._number(self._own_business(thread._replace(frames=frames, kernel=())))
+        self._known[number, value] = found, after
         return found, after
 
     def _enter(self, thread: Thread, name: str, arguments: Iterable[int]) -> Thread:
@@ -270,10 +283,10 @@ class Machine:
         return a & _MASK[parts.get("type", "i64")]
 
 
-def _with(state: State, place: int, thread: Thread) -> State:
+def _with(state: State, number: int, after: int, **changed: Any) -> State:
     threads = list(state.threads)
-    threads[place] = thread
-    return state._replace(threads=tuple(sorted(threads)))
+    threads[threads.index(number)] = after
+    return state._replace(threads=tuple(sorted(threads)), **changed)
 
 
 def _value(text: str, values: Mapping[str, int]) -> int:

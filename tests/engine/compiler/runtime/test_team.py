@@ -111,11 +111,11 @@ def check(code: str, workers: int, segments: tuple[int, ...], **how: Any) -> Mac
     states, edges = explore(machine, first_state(machine, workers, is_dismissed=how.get("is_dismissed", False)))
     generation = machine.shared.index(TEAM + protocol.GENERATION.offset)
     for state, following in zip(states, edges, strict=True):
-        if not following and any(thread.frames for thread in state.threads):
+        if not following and any(thread.frames for thread in machine.threads(state)):
             raise Broken("a thread sleeps, and nobody is left to wake it")
         is_resting = state.ledger[0] == RESTING and state.memory[generation] & STOP != STOP
         if is_resting and {name for name, _ in following} <= {"leader", "dismisser", "nobody"}:
-            beds = {thread.asleep for thread in state.threads if thread.name == "worker"}
+            beds = {thread.asleep for thread in machine.threads(state) if thread.name == "worker"}
             if beds != {TEAM + protocol.GENERATION.offset}:
                 raise Broken("a worker that has nothing to do does not sleep until the next run")
     if not comes_to_an_end(edges):
