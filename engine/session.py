@@ -284,9 +284,7 @@ class Session:
             problem = f"the graph takes no other batch ({self.batching.reason})"
             raise InputError(problem, found=format_shape(specs[0].shape))
         batch = specs[0].shape[self.batching.inputs[0]] or 0
-        if compiling:
-            self._settle_parts(batch)
-        if self.batching.graph is not None and not self._prefers_parts(batch):
+        if self.batching.graph is not None and not self._prefers_parts(batch, compiling):
             return self.batching.graph, self.batching.specs(specs, batch)
         return self.graph, self.batching.specs(specs, self.batching.exported)
 
@@ -296,21 +294,18 @@ class Session:
         first = ports[0].shape[:1] if ports and ports[0] is not None else ()
         return specs if first == (batch,) else self.batching.specs(specs, batch)
 
-    def _prefers_parts(self, batch: int) -> bool:
-        """Whether machine code runs a batch faster in parts of the exported size, as far as it is there to tell."""
-        own, parts = self._own, self._parts(batch)
-        return own is not None and parts > 0 and self._executor.prefers_parts(self.graph, own, parts)
+    def _prefers_parts(self, batch: int, compiling: bool) -> bool:
+        """Whether machine code runs a batch faster in parts of the exported size, where they can be joined.
 
-    def _parts(self, batch: int) -> int:
-        """How many runs of the exported batch, joined, may take the place of one; 0 where they cannot be joined."""
-        exported = self.batching.exported
-        is_whole = exported and batch % exported == 0 and self.batching.graph is not None and self._can_join
-        return batch // exported if exported and is_whole else 0
-
-    def _settle_parts(self, batch: int) -> None:
-        """Compile for the exported shapes, where that is what tells how a batch runs."""
-        if self._own is not None and not self._is_settled and self._parts(batch):
-            self._executor.prepare(self.graph, self._own)
+        Args:
+            compiling: whether to compile for the exported shapes, which tells; without it the answer is no until it is.
+        """
+        exported, own = self.batching.exported, self._own
+        if own is None or not exported or not batch or batch % exported or not self._can_join:
+            return False
+        if compiling and not self._is_settled:
+            self._executor.prepare(self.graph, own)
+        return self._executor.prefers_parts(self.graph, own, batch // exported)
 
     @property
     def _is_settled(self) -> bool:
@@ -359,11 +354,8 @@ class Session:
         if batching.mode == "fixed":
             raise refuse(batching, self.graph.inputs, arrays)
         arrays = aligned(batching, self.graph.inputs, arrays)
-        if batching.graph is not None:
-            batch = arrays[0].shape[batching.inputs[0]]
-            self._settle_parts(batch)
-            if not self._prefers_parts(batch):
-                return run_graph(batching.graph, arrays)
+        if batching.graph is not None and not self._prefers_parts(arrays[0].shape[batching.inputs[0]], compiling=True):
+            return run_graph(batching.graph, arrays)
         run_part: Callable[[Sequence[Array]], list[Array]] = lambda part: run_graph(self.graph, part)  # noqa: E731
         return split(arrays, batching.exported or 1, batching.inputs, batching.outputs or (), run_part)
 

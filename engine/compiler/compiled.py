@@ -73,13 +73,12 @@ class CompiledGraph:
             RunCancelledError: ``cancelled`` said so.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
-        instance = instance or self.instances.get(specs)
+        instance = instance or self.instances.get(_specs(inputs))
         times: list[tuple[Segment, Array]] | None = None if runs is None else []
         try:
             outputs = as_outputs(instance.run(inputs, times, cancelled))
         except NotFiniteError:
-            exact = self._without_winograd()
+            exact, specs = self._without_winograd(), _specs(inputs)
             found = exact.instances.find(specs)
             if found is not None or otherwise is None:
                 return exact.run(inputs, cancelled, found, None, runs)
@@ -194,3 +193,7 @@ def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
     if steps:
         return {"kernel": "fused", "fused_into": steps[-1].operators[0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
+
+
+def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
+    return [TensorSpec(array.shape, array.dtype) for array in inputs]

@@ -23,6 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 from engine.compiler.runtime.shelf import MOST_USES, SHELF
 from engine.errors import RunCancelledError
+from engine.progress import Progress
 from engine.tensor import TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
@@ -50,7 +51,7 @@ class Maker(Protocol):
 
     limit: int
 
-    def make(self, wish: Wish, progress: Callable[..., None], cancelled: Callable[[], bool]) -> None:
+    def make(self, wish: Wish, progress: Progress, cancelled: Callable[[], bool]) -> None:
         """Make an instance and keep it; says in the wish what it weighs where it is not kept.
 
         Raises:

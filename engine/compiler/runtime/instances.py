@@ -20,6 +20,7 @@ from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.shelf import SHELF, Kept, default_bytes, weight
 from engine.errors import CompileError, EngineError, RunCancelledError
+from engine.progress import Progress
 from engine.tensor import TensorSpec
 
 # Shapes that are remembered as too large.
@@ -44,7 +45,7 @@ class Make(Protocol):
         self,
         specs: Sequence[TensorSpec],
         *,
-        progress: Callable[[str, int, int], None] = ...,
+        progress: Progress = ...,
         cancelled: Callable[[], bool] | None = ...,
     ) -> Program: ...
 
@@ -130,7 +131,7 @@ class Instances:
         """These shapes were met: if that happens again, let their instance be made in the background."""
         BACKGROUND.wish(self, _key(specs), specs)
 
-    def make(self, wish: Wish, progress: Callable[..., None], cancelled: Callable[[], bool]) -> None:
+    def make(self, wish: Wish, progress: Progress, cancelled: Callable[[], bool]) -> None:
         """Make what is wished for; in the background.
 
         Raises:

@@ -10,6 +10,7 @@ import pytest
 import engine
 from engine import TensorSpec
 from engine.compiler.codegen import object_code
+from engine.compiler.runtime import instance
 from tests.engine.compiler.cache.keeping import SHAPE, X, convolution, sorting
 from tests.engine.graph.build import F32, INPUT, built, op
 
@@ -108,6 +109,15 @@ def test_a_program_is_made_once() -> None:
     made = session()
     first = made.prepare(specs=[TensorSpec(SHAPE, F32)])
     assert made.prepare() == first
+
+
+def test_what_would_not_be_kept_is_made_without_memory_to_run_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = session(instances_max_bytes=0)
+    made.prepare()
+    monkeypatch.setattr(instance, "allocate", None)
+    found = made.prepare(3)
+    assert found is not None and found["kernels"] > 0
+    assert made.compile_failure is None
 
 
 @pytest.mark.parametrize("doing", ["passes", "lowering", "assembling"])
