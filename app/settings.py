@@ -147,11 +147,6 @@ class Settings(BaseModel):
         except ValidationError as exc:
             raise SettingsError("; ".join(_problem(error) for error in exc.errors())) from None
 
-    def to_env(self) -> dict[str, str]:
-        """The variables from which ``from_env`` makes these settings again: for child processes."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        return {variable(name): _text(value) for name, value in values.items() if value not in (None, ())}
-
 
 def variable(name: str) -> str:
     """The environment variable of a setting."""
@@ -170,10 +165,6 @@ def _variables(environ: Mapping[str, str], known: Mapping[str, object]) -> dict[
         if text:
             values[name] = tuple(filter(None, map(str.strip, text.split(",")))) if name in _LISTS else text
     return values
-
-
-def _text(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _problem(error: Any) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,10 @@ from string import Template
 
 import numpy as np
 import numpy.typing as npt
-import pnnx
 import sklearn
 import torch
 import torch.nn.functional as F
+from pair import write_pair
 from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -168,17 +167,6 @@ def train(split: Split, epochs: int) -> Digits:
     return model.eval()
 
 
-def export(model: Digits, version: Path) -> nn.Module:
-    """Write the pair and return it as pnnx reads it back: what is measured is what is served."""
-    version.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        # pnnx leaves eight files beside this one; two of them are the model.
-        read_back: nn.Module = pnnx.export(model, str(Path(scratch, "model.pt")), torch.zeros(1, 1, SIZE, SIZE))
-        for name in ("model.pnnx.param", "model.pnnx.bin"):
-            version.joinpath(name).write_bytes(Path(scratch, name).read_bytes())
-    return read_back.eval()
-
-
 def to_pictures(ink: Tensor) -> Pictures:
     grey = (ink[:, 0] * 255).round().to(torch.uint8).numpy()
     return [Image.fromarray(pixels) for pixels in grey]
@@ -255,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     training, held_back = load_splits()
     model = train(training, options.epochs)
-    read_back = export(model, options.out / "1")
+    read_back = write_pair(model, options.out / "1", torch.zeros(1, 1, SIZE, SIZE))
     figures = measure(read_back, held_back)
 
     options.out.joinpath("config.toml").write_text(CONFIG, encoding="utf-8")

@@ -16,7 +16,6 @@ import argparse
 import json
 import math
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from string import Template
 
 import numpy as np
 import numpy.typing as npt
-import pnnx
 import torch
+from pair import write_pair
 from PIL import Image
 from shapes.drawing import LABELS, MOST_SHAPES, Scene, draw_scene
 from shapes.loss import Truth, detection_loss
@@ -172,19 +171,6 @@ def train(samples: Sequence[Sample], epochs: int) -> Detector:
     return trained
 
 
-def export(model: Detector, version: Path) -> nn.Module:
-    """Write the pair and return it as pnnx reads it back: what is measured is what is served."""
-    version.mkdir(parents=True, exist_ok=True)
-    # A second batch size, so that the graph leaves the batch open.
-    shapes = torch.zeros(1, 3, SIZE, SIZE), torch.zeros(3, 3, SIZE, SIZE)
-    with tempfile.TemporaryDirectory() as scratch:
-        # pnnx leaves eight files beside this one; two of them are the model.
-        read_back: nn.Module = pnnx.export(model, str(Path(scratch, "model.pt")), shapes[0], inputs2=shapes[1])
-        for name in ("model.pnnx.param", "model.pnnx.bin"):
-            version.joinpath(name).write_bytes(Path(scratch, name).read_bytes())
-    return read_back.eval()
-
-
 @torch.no_grad()
 def measure(model: nn.Module, samples: Sequence[Sample]) -> Figures:
     pictures = torch.from_numpy(np.stack([sample.canvas for sample in samples])).float() / 255
@@ -275,7 +261,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # What pnnx reads back says upsample where the network says interpolate.
     warnings.filterwarnings("ignore", message=".*upsample_nearest. is deprecated")
     model = train(draw_samples(0, options.pictures // 2, options.pictures // 2), options.epochs)
-    read_back = export(model, options.out / "1")
+    # A second batch size, so that the graph leaves the batch open.
+    shapes = torch.zeros(1, 3, SIZE, SIZE), torch.zeros(3, 3, SIZE, SIZE)
+    read_back = write_pair(model, options.out / "1", *shapes)
     unseen = draw_samples(1, UNSEEN, UNSEEN)
     figures = {
         "128×128": measure(read_back, unseen[:UNSEEN]),

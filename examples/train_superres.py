@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from string import Template
 
 import numpy as np
 import numpy.typing as npt
-import pnnx
 import skimage
 import sklearn
 import torch
 import torch.nn.functional as F
+from pair import write_pair
 from PIL import Image
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
@@ -193,19 +192,6 @@ def train(pairs: Sequence[Pair], steps: int) -> SuperResolution:
     return trained
 
 
-def export(model: SuperResolution, version: Path) -> nn.Module:
-    """Write the pair and return it as pnnx reads it back: what is measured is what is served."""
-    version.mkdir(parents=True, exist_ok=True)
-    # No side of the second shape is a side of the first, so that the graph leaves all of them open.
-    shapes = torch.zeros(1, 3, 24, 40), torch.zeros(2, 3, 37, 29)
-    with tempfile.TemporaryDirectory() as scratch:
-        # pnnx leaves eight files beside this one; two of them are the model.
-        read_back: nn.Module = pnnx.export(model, str(Path(scratch, "model.pt")), shapes[0], inputs2=shapes[1])
-        for name in ("model.pnnx.param", "model.pnnx.bin"):
-            version.joinpath(name).write_bytes(Path(scratch, name).read_bytes())
-    return read_back.eval()
-
-
 @torch.no_grad()
 def enlarge(model: nn.Module, small: Image.Image) -> Image.Image:
     """What the server does with a picture."""
@@ -313,7 +299,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # What pnnx reads back says upsample where the network above says interpolate.
     warnings.filterwarnings("ignore", message=".*upsample. is deprecated")
     model = train(load_training(), options.steps)
-    read_back = export(model, options.out / "1")
+    # No side of the second shape is a side of the first, so that the graph leaves all of them open.
+    shapes = torch.zeros(1, 3, 24, 40), torch.zeros(2, 3, 37, 29)
+    read_back = write_pair(model, options.out / "1", *shapes)
     scores = [measure(read_back, name) for name in HELD_BACK]
 
     options.out.joinpath("config.toml").write_text(CONFIG, encoding="utf-8")

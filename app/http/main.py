@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from app.http.edge import Edge
-from app.http.openapi import install_openapi
+from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
 from app.http.routes import graph, health, infer, models, pages
 from app.models.plugins import load_plugins

@@ -27,7 +27,7 @@ from app.http.main import create_app
 from app.log import configure_logging
 from app.memory.machine import keep_heap
 from app.process.banner import banner
-from app.process.limits import raise_file_limit
+from app.process.descriptors import raise_file_limit
 from app.process.standby import Readiness, Standing
 from app.process.workers import detach, supervise
 from app.serving.dataplane import DataPlane

@@ -20,6 +20,7 @@ import engine
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
 from tests.app.client import serving
+from tests.app.environment import environment
 from tests.app.http import test_connection
 from tests.app.pictures import npy, png
 from tests.app.process import test_server
@@ -50,7 +51,7 @@ def test_what_is_passed_wins_over_the_environment_and_none_passes_nothing() -> N
 
 def test_settings_survive_the_way_through_the_environment() -> None:
     settings = Settings(store=Path("s"), threads=3, cors_origins=("a", "b"), warmup=False, request_timeout_s=0.5)
-    assert Settings.from_env(settings.to_env()) == settings
+    assert Settings.from_env(environment(settings)) == settings
 
 
 @pytest.mark.parametrize(

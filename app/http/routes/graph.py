@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 import engine
 from app.errors import InvalidRequestError, ModelNotReadyError
+from app.http.openapi.schemas import ErrorBody
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
-from app.http.schemas import ErrorBody
 from app.models.version import Version
-from app.render import MEDIA_TYPES, render
+from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
 
 router = APIRouter(tags=["graph"])
@@ -102,10 +102,5 @@ def _text(version: Version, retry_after_s: int) -> bytes:
 def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:
     """The engine's description under the store's name, with the measured times."""
     assert version.model is not None  # Store.version returns ready versions only
-    description = version.model.session.describe()
-    measured = {row["index"]: row["time_us"] for row in times}
-    operators = [
-        operator | ({"time_us": measured[operator["index"]]} if operator["index"] in measured else {})
-        for operator in description["operators"]
-    ]
-    return {**description, "name": version.name, "version": version.number, "operators": operators}
+    description = with_times(version.model.session.describe(), times)
+    return {**description, "name": version.name, "version": version.number}

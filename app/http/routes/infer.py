@@ -24,7 +24,7 @@ from app.codec.parse import JSON, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
 from app.http.body import read_body, until_disconnect
-from app.http.inference import infer_documentation
+from app.http.openapi.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance

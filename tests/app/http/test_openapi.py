@@ -10,8 +10,8 @@ import pytest
 from starlette.routing import Match
 
 from app.http.main import create_app
+from app.http.openapi.schemas import infer_body
 from app.http.routes.infer import ROUTES
-from app.http.schemas import infer_body
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_classifier
@@ -89,8 +89,8 @@ def test_examples_of_a_store_of_one_need_no_name(tmp_path: Path) -> None:
 
 def test_the_document_is_written_once_for_all_who_ask(zoo: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     first = zoo.get("/openapi.json")
-    monkeypatch.setattr("app.http.openapi.dump_json", None)
-    monkeypatch.setattr("app.http.openapi.get_openapi", None)
+    monkeypatch.setattr("app.http.openapi.document.dump_json", None)
+    monkeypatch.setattr("app.http.openapi.document.get_openapi", None)
     again = zoo.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
     assert again.headers["content-type"] == "application/json"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from app.errors import DeadlineExceededError, RequestTooLargeError, ServiceError
@@ -93,6 +94,16 @@ def test_what_only_looks_like_a_picture_is_none(start: bytes) -> None:
     assert format_of(start[:12]) is None
 
 
+def check_that_little_is_decoded(data: bytes, expected: NDArray[np.uint8]) -> None:
+    tracemalloc.start()
+    try:
+        found = decode(data)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     "extra",
     [
@@ -107,14 +118,7 @@ def test_what_only_looks_like_a_picture_is_none(start: bytes) -> None:
     ids=["ztxt", "itxt", "text", "profile", "frames", "exif", "chunks"],
 )
 def test_chunks_that_show_nothing_are_not_handed_to_the_decoder(extra: list[bytes]) -> None:
-    data = png_with(*extra)
-    tracemalloc.start()
-    try:
-        found = decode(data)
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
-    np.testing.assert_array_equal(found, np.asarray(gradient(6, 4)))
+    check_that_little_is_decoded(png_with(*extra), np.asarray(gradient(6, 4)))
 
 
 @pytest.mark.parametrize(
@@ -130,14 +134,7 @@ def test_chunks_that_show_nothing_are_not_handed_to_the_decoder(extra: list[byte
     ids=["comments", "pictures", "exif", "xmp", "profile", "padding"],
 )
 def test_segments_that_show_nothing_are_not_handed_to_the_decoder(extra: list[bytes]) -> None:
-    data = jpeg_with(*extra)
-    tracemalloc.start()
-    try:
-        found = decode(data)
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
-    np.testing.assert_array_equal(found, decode(jpeg_with()))
+    check_that_little_is_decoded(jpeg_with(*extra), decode(jpeg_with()))
 
 
 def test_a_progressive_picture_is_decoded_as_ever() -> None:

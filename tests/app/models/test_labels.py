@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import engine
 from app.errors import ConfigError
 from app.models.labels import read_labels
-from app.signature import Signature
-from app.tasks.classification import ClassificationConfig, ClassificationTask
-from app.tasks.task import TaskContext
+from app.tasks.classification import ClassificationTask
+from tests.app.tasks.build import task_of
 
 
 def labels(folder: Path, content: bytes) -> tuple[str, ...] | None:
@@ -66,8 +64,7 @@ def test_a_label_is_its_line(tmp_path: Path, content: bytes, expected: tuple[str
 
 def test_the_best_classes_have_the_labels_of_their_lines(tmp_path: Path) -> None:
     read = labels(tmp_path, b"n01440764 tench\r\n\r\nn01484850 great white shark\r\n")
-    signature = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", spec=None),))
-    task = ClassificationTask(ClassificationConfig(), TaskContext(signature=signature, labels=read))
+    task = task_of(ClassificationTask, read)
     rows = task.predict({"out0": np.float32([[1, 3, 2]])}, (), task.options({}))[0]
     found = [(row["label"], row["index"]) for row in rows]
     assert found == [("1", 1), ("n01484850 great white shark", 2), ("n01440764 tench", 0)]

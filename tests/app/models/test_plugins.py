@@ -16,6 +16,7 @@ from app.cli import main
 from app.models.plugins import load_plugins
 from app.settings import Settings, SettingsError
 from tests.app.client import serving
+from tests.app.environment import environment
 from tests.app.sample_models import elementwise, through, write_model
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,7 @@ def test_the_command_line_takes_plugins(
 def test_plugins_come_from_the_environment_by_comma(twice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.from_env({"PNNX_SERVE_PLUGINS": f"{twice}, {PLUGIN}"})
     assert settings.plugins == (twice, PLUGIN)
-    assert Settings.from_env(settings.to_env()) == settings
+    assert Settings.from_env(environment(settings)) == settings
 
 
 def test_a_flag_may_be_repeated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,22 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-import engine
 from app.errors import ConfigError, InvalidRequestError
-from app.signature import Signature
 from app.tasks.activation import activate
-from app.tasks.classification import ClassificationConfig, ClassificationTask
-from app.tasks.task import TaskContext
+from app.tasks.classification import ClassificationTask
+from tests.app.tasks.build import task_of
 
-SIGNATURE = Signature(
-    inputs=(), outputs=tuple(engine.Port(name=f"out{i}", operand=str(i), spec=None) for i in range(2))
-)
 SCORES = arrays.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(-300, 300))
 
 
-def task(labels: tuple[str, ...] | None = None, **config: object) -> ClassificationTask:
-    section = ClassificationConfig.model_validate(config)
-    return ClassificationTask(section, TaskContext(signature=SIGNATURE, labels=labels))
+task = partial(task_of, ClassificationTask, outputs=2)
 
 
 def predict(made: ClassificationTask, scores: object, **parameters: object) -> list[list[dict[str, object]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -21,17 +22,11 @@ from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.settings import Settings
-from app.signature import Signature
-from app.tasks.image import ImageConfig, ImageTask
-from app.tasks.task import TaskContext
+from app.tasks.image import ImageTask
 from tests.app.pictures import encoded, gradient
+from tests.app.tasks.build import task_of
 
-SIGNATURE = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", spec=None),))
-
-
-def task(**config: Any) -> ImageTask:
-    section = ImageConfig.model_validate(config)
-    return ImageTask(section, TaskContext(signature=SIGNATURE, labels=None))
+task = partial(task_of, ImageTask)
 
 
 def predict(values: Any, placement: Placement | None = None, **config: Any) -> Image.Image:

@@ -7,23 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import engine
 from app.errors import ConfigError
 from app.images.placement import Placement
-from app.signature import Signature
 from app.tasks.detection.boxes import to_corners
-from app.tasks.detection.config import DetectionConfig
 from app.tasks.detection.task import DetectionTask
-from app.tasks.task import TaskContext
+from tests.app.tasks.build import task_of
 
-SIGNATURE = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", spec=None),))
 CANVAS = Placement.identity((100, 50))
 PETS = ("cat", "dog")
 
 
 def predict(output: Any, labels: tuple[str, ...] | None = PETS, **config: Any) -> list[dict[str, Any]]:
-    section = DetectionConfig.model_validate(config)
-    task = DetectionTask(section, TaskContext(signature=SIGNATURE, labels=labels))
+    task = task_of(DetectionTask, labels, **config)
     return task.predict({"out0": np.array([output], np.float32)}, [CANVAS], task.options({}))[0]
 
 
@@ -120,7 +115,7 @@ def test_many_anchors_are_found_as_a_plain_loop_finds_them(threshold: float, lim
     rows[:, 2:4] = rows[:, 2:4] * 90 + 10
     rows[:, 4] **= 2
     config = {"decoder": "yolov5", "score_threshold": threshold, "iou_threshold": 0.2, "max_detections": limit}
-    task = DetectionTask(DetectionConfig.model_validate(config), TaskContext(signature=SIGNATURE, labels=None))
+    task = task_of(DetectionTask, **config)
     found = task.predict({"out0": rows[None]}, [Placement.identity((640, 640))], task.options({}))[0]
     expected = slow(rows, threshold, 0.2, limit)
     assert [row["index"] for row in found] == [index for index, _, _ in expected]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,25 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-import engine
 from app.errors import ConfigError, InvalidRequestError
 from app.images.config import PreprocessConfig
 from app.images.placement import Placement, place
-from app.signature import Signature
-from app.tasks.detection.config import DetectionConfig
 from app.tasks.detection.task import DetectionTask
-from app.tasks.task import TaskContext
+from tests.app.tasks.build import task_of
 
-SIGNATURE = Signature(
-    inputs=(), outputs=tuple(engine.Port(name=f"out{i}", operand=str(i), spec=None) for i in range(2))
-)
 FLOATS = st.floats(width=32) | st.sampled_from([0.0, 0.5, 0.9, 1.0, 30.0, np.nan, np.inf, -np.inf])
 CANVAS = Placement.identity((100, 50))
 
 
-def task(labels: tuple[str, ...] | None = None, **config: Any) -> DetectionTask:
-    section = DetectionConfig.model_validate(config)
-    return DetectionTask(section, TaskContext(signature=SIGNATURE, labels=labels))
+task = partial(task_of, DetectionTask, outputs=2)
 
 
 def predict(

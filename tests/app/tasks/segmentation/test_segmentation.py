@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-import engine
 from app.errors import ConfigError, InvalidRequestError
 from app.images.palette import generated
 from app.images.placement import Placement
-from app.signature import Signature
-from app.tasks.segmentation.config import SegmentationConfig
 from app.tasks.segmentation.task import SegmentationTask
-from app.tasks.task import TaskContext
+from tests.app.tasks.build import task_of
 
-SIGNATURE = Signature(inputs=(), outputs=(engine.Port(name="out0", operand="0", spec=None),))
 PETS = ("background", "cat", "dog")
 FLOATS = st.floats(width=32) | st.sampled_from([0.0, 0.5, 1.0, np.nan, np.inf, -np.inf])
 
 
-def task(labels: tuple[str, ...] | None = None, **config: Any) -> SegmentationTask:
-    section = SegmentationConfig.model_validate(config)
-    return SegmentationTask(section, TaskContext(signature=SIGNATURE, labels=labels))
+task = partial(task_of, SegmentationTask)
 
 
 def predict(made: SegmentationTask, item: Any, placement: Placement | None = None, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
-from app.http.schemas import ErrorBody, infer_body
+from app.http.openapi.schemas import ErrorBody, infer_body
 from app.tasks.registry import TASKS
 
 _TENSOR: Final = {
