@@ -107,7 +107,7 @@ class Builder:
 
     def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
-        from engine.compiler.assembly.generation import RefusedError
+        from engine.compiler.assembly.objects import RefusedError
 
         # First by itself, without what it was fused with; then not at all.
         alone: set[str] = set()
@@ -161,7 +161,7 @@ def _known(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object
     values = {name: known_value(value) for name, value in graph.infer(specs).items()}
     known = {name: value for name, value in values.items() if is_known(value)}
     for op in graph.operators:
-        if op.layer is not None and isinstance(op.layer.layer, Constant):
+        if op.layer is not None and isinstance(op.definition, Constant):
             known[op.outputs[0].name] = op.layer.forward([])
     return known
 

@@ -6,13 +6,14 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine import CompileError, RuntimeGraph, Session
-from engine.compiler.assembly import generation
+from engine.compiler.assembly import generation, objects
 from engine.compiler.codegen import ir
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Epilogue
@@ -117,11 +118,14 @@ def test_a_kernel_that_is_too_large_with_what_follows_is_made_without_it(monkeyp
     assert [rows[name]["kernel"] for name in ("short", "relu", "long")] == ["pool", "map", "pool"]
 
 
-@pytest.mark.parametrize(("limit", "why"), [("PROGRAM_OPERATIONS", "too large"), ("PROGRAM_STEPS", "too many steps")])
+@pytest.mark.parametrize(
+    ("module", "limit", "why"),
+    [(objects, "PROGRAM_OPERATIONS", "too large"), (generation, "PROGRAM_STEPS", "too many steps")],
+)
 def test_a_program_that_outgrows_its_budget_is_not_compiled(
-    monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, limit: str, why: str
 ) -> None:
-    monkeypatch.setattr(generation, limit, 1)
+    monkeypatch.setattr(module, limit, 1)
     with pytest.raises(CompileError, match=why):
         Session(two_pools(), backend="compiled", cache=None).prepare()
     session = Session(two_pools(), backend="auto", cache=None)
