@@ -13,6 +13,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import KERNEL_RULES, KernelRule, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.layers.convolution.conv import Conv
+from tests.engine.graph.build import F32, INPUT, built, op
 from tests.engine.layers.samples import Sample, all_samples
 
 SAMPLES = all_samples("networks")[::4]
@@ -20,7 +21,11 @@ SAMPLES = all_samples("networks")[::4]
 
 def lowered(sample: Sample, folder: Path) -> Lowering:
     graph = engine.load(*sample.extract(folder))
-    values = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
+    return lowered_graph(graph, [engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
+
+
+def lowered_graph(graph: engine.RuntimeGraph, specs: list[engine.TensorSpec]) -> Lowering:
+    values = graph.infer(specs)
     ports = ([port.operand for port in ports] for ports in (graph.inputs, graph.outputs))
     lowering = Lowering(graph.operators, values, *ports, host=describe("avx2"))
     lower(lowering)
@@ -82,3 +87,17 @@ def test_nothing_remains_of_what_a_rule_made_before_it_declined(
             lowering = lowered(sample, tmp_path)
             found.append([made(lowering.steps), lowering.reasons, lowering.fusions, lowering.absorbed])
         assert found[0] == found[1]
+
+
+def test_a_concatenation_may_take_its_dimension_as_an_operand() -> None:
+    graph = built(
+        INPUT,
+        op("pnnx.Expression", "axis", "", "1", expr="1"),
+        op("nn.ReLU", "relu", "0", "2"),
+        op("torch.cat", "join", "0 2 1", "3", labels=(None, None, "dim")),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 3, 4, 4),
+    )
+    lowering = lowered_graph(graph, [engine.TensorSpec((1, 3, 4, 4), F32)])
+    assert not lowering.reasons
+    assert {step.operators for step in lowering.steps if isinstance(step, KernelStep)} == {("relu",), ("join",)}
