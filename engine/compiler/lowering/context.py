@@ -15,7 +15,7 @@ from engine.compiler.lowering.fusion import ImageOf, absorb, alone
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.registry import FLOAT32, NO_BORDER, Border, NotLoweredError, computable
-from engine.compiler.lowering.steps import KernelStep, Made, pointer
+from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
@@ -128,12 +128,7 @@ class Context:
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
         """A kernel that computes this operator alone, and the views it takes, in its order."""
         alarm = [self.lowering.alarm] if kernel.sets_alarm else []
-        return KernelStep(
-            kernel=kernel,
-            pointers=tuple(map(pointer, (*views, *alarm))),
-            operators=(self.op.name,),
-            bytes=sum(view.phantom.nbytes for view in views),
-        )
+        return kernel_step(kernel, (*views, *alarm), [self.op.name])
 
     def made(self, result: View, *steps: KernelStep) -> Made:
         """What these steps make: the first result."""

@@ -9,7 +9,7 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map, merge_loops
 from engine.compiler.kernels.transpose import Repeat, Transpose
-from engine.compiler.lowering.steps import KernelStep, pointer
+from engine.compiler.lowering.steps import KernelStep, kernel_step
 from engine.compiler.storage import View
 
 
@@ -20,8 +20,7 @@ def copy(source: View, target: View, operators: Sequence[str], host: Host) -> Ke
     if kernel is None:
         views = target, source
         kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), host)
-    pointers = tuple(map(pointer, views))
-    return KernelStep(kernel=kernel, pointers=pointers, operators=tuple(operators), bytes=2 * target.phantom.nbytes)
+    return kernel_step(kernel, views, operators)
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:

@@ -72,6 +72,12 @@ def pointer(view: View) -> Pointer:
     return Pointer(view.storage, view.offset)
 
 
+def kernel_step(kernel: Kernel, views: Sequence[View], operators: Sequence[str]) -> KernelStep:
+    """A kernel that reads or writes each of these views once, in its order."""
+    moved = sum(view.phantom.nbytes for view in views)
+    return KernelStep(kernel=kernel, pointers=tuple(map(pointer, views)), operators=tuple(operators), bytes=moved)
+
+
 def image_strides(view: View) -> Strides:
     """The strides of a view shaped (n, c, h, w)."""
     n, c, h, w = view.strides
