@@ -83,8 +83,7 @@ def _walk(module: Module, pause: _Pause) -> None:
     bounds = f.at(segments, f.binary("shl", segment, _ONE), 8)
     first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
 
-    labels = "step begin look current take work count check finished wait advance leave"
-    step, begin, look, current, take, work, count, check, finished, wait, advance, leave = map(f.block, labels.split())
+    step, begin, look, wait, advance, leave = map(f.block, ("step", "begin", "look", "wait", "advance", "leave"))
     following = _later(f, "i64")
     _go(f, step)
 
@@ -102,33 +101,11 @@ def _walk(module: Module, pause: _Pause) -> None:
     _go(f, look)
 
     f.start(look)
-    seen = _access(f, "look", taken)
-    seen_epoch = f.binary("lshr", seen, _BITS)
-    _branch(f, f.compare("ugt", seen_epoch, epoch), leave, current)
-
-    f.start(current)
-    chunk = _count(f, seen, seen_epoch, epoch)
-    _branch(f, f.compare("uge", chunk, chunks), wait, take)
-
-    f.start(take)
-    more = f.binary("or", base, f.binary("add", chunk, _ONE))
-    _branch(f, _access(f, "take", taken, seen, more), work, look)
-
-    f.start(work)
+    chunk = _take(f, taken, chunks, epoch, base, look, wait, leave)
     f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
     with f.unless(untimed):
         f.store(f.call("now", [], "i64"), f.at(times, number, 8), 8)
-    _go(f, count)
-
-    f.start(count)
-    seen = _access(f, "count", ended)
-    counted = f.binary("add", _count(f, seen, f.binary("lshr", seen, _BITS), epoch), _ONE)
-    _branch(f, _access(f, "end", ended, seen, f.binary("or", base, counted)), check, count)
-
-    f.start(check)
-    _branch(f, f.compare("eq", counted, chunks), finished, look)
-
-    f.start(finished)
+    _end(f, ended, chunks, epoch, base, look)
     with f.when(f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY)):
         _access(f, "call", wake)
         f.call("wake_all", [wake])
@@ -156,6 +133,40 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(leave)
     f.finish()
+
+
+def _take(
+    f: Function, taken: Value, chunks: Value, epoch: Value, base: Value, look: str, wait: str, leave: str
+) -> Value:
+    """Take a chunk of a step; else go on to a block around, which begins with ``look``."""
+    current, take, work = f.block("current"), f.block("take"), f.block("work")
+    found = _access(f, "look", taken)
+    its_epoch = f.binary("lshr", found, _BITS)
+    _branch(f, f.compare("ugt", its_epoch, epoch), leave, current)
+
+    f.start(current)
+    chunk = _count(f, found, its_epoch, epoch)
+    _branch(f, f.compare("uge", chunk, chunks), wait, take)
+
+    f.start(take)
+    more = f.binary("or", base, f.binary("add", chunk, _ONE))
+    _branch(f, _access(f, "take", taken, found, more), work, look)
+    f.start(work)
+    return chunk
+
+
+def _end(f: Function, ended: Value, chunks: Value, epoch: Value, base: Value, look: str) -> None:
+    """Count a chunk as ended; who counted the last one goes on here, others look for another chunk."""
+    count, counted, finished = f.block("count"), f.block("counted"), f.block("finished")
+    _go(f, count)
+    f.start(count)
+    found = _access(f, "count", ended)
+    number = f.binary("add", _count(f, found, f.binary("lshr", found, _BITS), epoch), _ONE)
+    _branch(f, _access(f, "end", ended, found, f.binary("or", base, number)), counted, count)
+
+    f.start(counted)
+    _branch(f, f.compare("eq", number, chunks), finished, look)
+    f.start(finished)
 
 
 def _run(module: Module) -> None:
