@@ -1,13 +1,13 @@
-"""Which version of the program this is."""
+"""Which version of the program, or of another one, is installed."""
 
 from __future__ import annotations
 
 from importlib import metadata
 
 
-def version() -> str:
-    """As the installed package says."""
+def version(distribution: str = "pnnx-serve", otherwise: str = "0") -> str:
+    """As the installed package says; ``otherwise`` where there is none, as when we run from a folder."""
     try:
-        return metadata.version("pnnx-serve")
-    except metadata.PackageNotFoundError:  # run from a folder that is not installed
-        return "0"
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return otherwise

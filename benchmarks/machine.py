@@ -8,10 +8,10 @@ import re
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from app.version import version
 from benchmarks.rivals import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def describe(engines: Sequence[str]) -> dict[str, Any]:
     """Processor, cores, versions, commit and date (UTC)."""
+    distributions = {name: ENGINES[name].distribution for name in engines}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "processor": _processor(),
@@ -26,15 +27,8 @@ def describe(engines: Sequence[str]) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "commit": _commit(),
-        "engines": {name: _version(ENGINES[name].distribution) for name in engines},
+        "engines": {name: f"{each} {version(each, '(not installed)')}" for name, each in distributions.items()},
     }
-
-
-def _version(distribution: str) -> str:
-    try:
-        return f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:
-        return f"{distribution} (not installed)"
 
 
 def _processor() -> str:
