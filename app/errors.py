@@ -2,6 +2,7 @@
 
 ServiceError                      status  code
 ├─ InvalidRequestError            400     invalid_request       the request itself is malformed
+├─ ForbiddenError                 403     forbidden             only for those who run the server
 ├─ NotFoundError                  404     not_found             no such route
 │  ├─ ModelNotFoundError          404     model_not_found       the message lists the names there are
 │  └─ VersionNotFoundError        404     version_not_found     the message lists the versions there are
@@ -78,6 +79,12 @@ class InvalidRequestError(ServiceError):
     """The request is malformed whatever the model is."""
 
     status, code = 400, "invalid_request"
+
+
+class ForbiddenError(ServiceError):
+    """The server does this only for those who run it."""
+
+    status, code = 403, "forbidden"
 
 
 class NotFoundError(ServiceError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +18,7 @@ from app.errors import (
     UnsupportedMediaTypeError,
 )
 from app.memory.budget import Allowance
+from app.wording import cut
 
 T = TypeVar("T")
 
@@ -46,11 +48,15 @@ class BodyNotNowError(_Unread, QueueFullError):
     """There is no memory for the body now."""
 
 
-async def read_body(request: Request, limit: int, deadline: float, allowance: Allowance) -> bytearray:
+async def read_body(
+    request: Request, limit: int, deadline: float, allowance: Allowance, encodings: Sequence[str] = ()
+) -> bytearray:
     """The whole body, if it comes before the deadline on time.monotonic()'s clock.
 
     A body announced as too large is refused before a byte of it is read, so that a client that waits for
     "100 Continue" sends none. Memory is charged as it arrives.
+
+    encodings: those it may be compressed with; it is not unpacked here.
 
     Raises:
         BodyTooLargeError: announced or found to be over the limit, or over all the memory there is for requests.
@@ -60,8 +66,11 @@ async def read_body(request: Request, limit: int, deadline: float, allowance: Al
         BodyTooLateError: it did not arrive in time.
     """
     encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise UnsupportedMediaTypeError(f"Content-Encoding: found '{encoding}', expected none", found=encoding)
+    if encoding not in ("identity", *encodings):
+        expected = " or ".join(encodings) or "none"
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding: found '{cut(encoding)}', expected {expected}", found=encoding
+        )
     announced = request.headers.get("content-length", "")
     length = int(announced.lstrip("0")[:_MAX_DIGITS] or 0) if announced.isdigit() else 0
     if length > limit:

@@ -12,6 +12,7 @@ from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
 from app.http.routes import graph, health, infer, models, pages
+from app.http.v2.app import V2App
 from app.models.plugins import load_plugins
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
@@ -39,7 +40,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.dataplane = DataPlane(settings)
-    app.router.routes.extend(infer.ROUTES)
+    app.router.routes.extend([V2App(app.state.dataplane), *infer.ROUTES])
     for router in (health.router, infer.make_router(), models.router, graph.router, pages.router):
         app.include_router(router)
     install_error_handlers(app)

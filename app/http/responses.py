@@ -28,9 +28,15 @@ class ChargedResponse(Response):
         pieces: its body, whole or cut anywhere.
     """
 
-    def __init__(self, pieces: Sequence[bytes], allowance: Allowance, media_type: str) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[bytes],
+        allowance: Allowance,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         length = sum(map(len, pieces))
-        super().__init__(headers={"content-length": str(length)}, media_type=media_type)
+        super().__init__(headers={**(headers or {}), "content-length": str(length)}, media_type=media_type)
         self._pieces = pieces
         self._allowance = allowance
 

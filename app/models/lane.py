@@ -52,6 +52,7 @@ class Lane:
 
     def __init__(self, name: str, *, threads: int, queue: int, retry_after_s: int) -> None:
         self.name = name
+        self.threads = threads
         self._limit = threads + queue
         self._retry_after_s = retry_after_s
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")

@@ -34,11 +34,13 @@ class InferRequest:
     outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
     none for pictures.
     draw: whether the predictions are wanted as a picture as well.
+    predict: whether predictions are wanted at all.
     """
 
     decode: Callable[[Signature], Inputs]
     outputs: tuple[str, ...] | bool | None = None
     draw: bool = False
+    predict: bool = True
     parameters: Mapping[str, Any]
 
 
@@ -116,7 +118,9 @@ class Model:
         timing.infer_s = time.perf_counter() - start
         outputs = dict(zip(result.names, result, strict=True))
         start = time.perf_counter()
-        predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
+        predictions = None
+        if request.predict:
+            predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
         if wanted is None:
             wanted = () if placements else tuple(outputs)
         drawing = self._draw(inputs, predictions) if request.draw and predictions else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +23,11 @@ class Timing:
         """The sum of the parts."""
         return self.queue_s + self.decode_s + self.preprocess_s + self.infer_s + self.postprocess_s
 
+    def add(self, other: Timing) -> None:
+        """Add another one's times to these."""
+        for name in Timing.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     def as_ms(self) -> dict[str, float]:
         """Milliseconds with three digits after the point, as answers have them."""
         parts = {name: getattr(self, f"{name}_s") for name in PARTS}
@@ -30,18 +35,31 @@ class Timing:
 
 
 PARTS = ("queue", "decode", "preprocess", "infer", "postprocess", "total")
+# Batch sizes that are counted by themselves; a client may send any.
+_MAX_SIZES: Final = 64
+
+
+@dataclass(slots=True)
+class Batches:
+    """How many requests had so many items, and where their time went."""
+
+    count: int = 0
+    sums: Timing = field(default_factory=Timing)
 
 
 @dataclass(slots=True)
 class Statistics:
     """Counts and sums since the version was loaded.
 
-    requests that were answered and items (pictures or rows of a batch) in them; failures by error code.
+    requests that were answered and items (pictures or rows of a batch) in them; failures by error code, and the time
+    they took; batches by their size, of those that came first.
     """
 
     requests: int = 0
     items: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    failed_s: float = 0.0
+    batches: dict[int, Batches] = field(default_factory=dict)
     sums: Timing = field(default_factory=Timing)
     last_request_at: float | None = None
 
@@ -50,12 +68,16 @@ class Statistics:
         self.requests += 1
         self.items += items
         self.last_request_at = time.time()
-        for name in Timing.__slots__:
-            setattr(self.sums, name, getattr(self.sums, name) + getattr(timing, name))
+        self.sums.add(timing)
+        if items in self.batches or len(self.batches) < _MAX_SIZES:
+            batches = self.batches.setdefault(items, Batches())
+            batches.count += 1
+            batches.sums.add(timing)
 
-    def failed(self, code: str) -> None:
-        """Count a request that got an error instead."""
+    def failed(self, code: str, seconds: float) -> None:
+        """Count a request that got an error instead, after so long."""
         self.failures[code] += 1
+        self.failed_s += seconds
 
     def as_dict(self) -> dict[str, Any]:
         """For /models."""

@@ -156,7 +156,16 @@ class DataPlane:
         Raises:
             ServiceError: as its tree says.
         """
-        version = self.store.version(name, number)
+        return await self.infer_version(self.store.version(name, number), request, encode, deadline)
+
+    async def infer_version(
+        self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
+    ) -> T:
+        """The same of a version that is ready.
+
+        Raises:
+            ServiceError: as its tree says.
+        """
         waiting_since = time.perf_counter()
 
         def work(model: Model, ticket: Ticket) -> tuple[T, InferResult]:
@@ -177,19 +186,20 @@ class DataPlane:
         model = version.model
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
+        start = time.perf_counter()
         try:
             return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)
         except (engine.EngineError, ConfigError) as exc:
             error = from_engine(exc, version.name)
             if error.status >= 500:
                 log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
-            version.statistics.failed(error.code)
+            version.statistics.failed(error.code, time.perf_counter() - start)
             raise error from exc
         except ServiceError as error:
-            version.statistics.failed(error.code)
+            version.statistics.failed(error.code, time.perf_counter() - start)
             raise
         except asyncio.CancelledError:
-            version.statistics.failed(CANCELLED)
+            version.statistics.failed(CANCELLED, time.perf_counter() - start)
             raise
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -59,7 +59,9 @@ ALLOWED: dict[str, set[str]] = {
     "app.render": BASICS,
     "app.models": BASICS | {"app.images", "app.importing", "app.memory", "app.progress", "app.signature", "app.tasks"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
-    "app.http": BASICS | {"app.codec", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.tasks"},
+    "app.protocol": BASICS | {"app.codec", "app.images", "app.memory", "app.models", "app.signature"},
+    "app.http": BASICS
+    | {"app.protocol", "app.codec", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.tasks"},
     "app.process": BASICS
     | {"app.codec", "app.http", "app.log", "app.memory", "app.models", "app.render", "app.serving", "app.signature"},
     "app": {"engine"},
@@ -75,7 +77,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
-    "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec"),
+    "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec", "app.protocol"),
 }
 
 

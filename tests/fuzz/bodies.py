@@ -54,7 +54,7 @@ def attempt(case: dict[str, Any]) -> str:
         assert isinstance(error["code"], str) and len(error["message"]) < 5000
     elif answer.headers["content-type"] == "application/json":
         json.loads(answer.content)
-    _settle(client)
+    settle(client)
     return str(answer.status_code)
 
 
@@ -82,7 +82,7 @@ def _client() -> Any:
 _kept: list[Any] = []
 
 
-def _settle(client: Any) -> None:
+def settle(client: Any) -> None:
     """Nothing is charged once the last thread is done."""
     end = time.monotonic() + 60
     while (client.plane.is_busy or client.plane.memory.used) and time.monotonic() < end:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from app.codec.answers import dump_json
 from app.codec.parse import JSON
+from app.http.v2.openapi import v2_paths
 from app.models.model import Model
 from app.models.version import Version
 from app.serving.dataplane import DataPlane
@@ -60,6 +61,7 @@ def _document(app: FastAPI, ready: list[Version]) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
     )
+    document["paths"] |= v2_paths()
     paths = document["paths"]
     _drop_validation_errors(document)
     _add_examples(paths["/infer"], ready[:_MAX_EXAMPLE_MODELS], named=True)

@@ -1,0 +1,130 @@
+"""POST routes that would change the server: repository, logging, tracing, shared memory."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.json_text import parse_json
+from app.errors import ForbiddenError, ModelNotReadyError, NotFoundError
+from app.http.body import read_body
+from app.http.responses import json_response
+from app.http.routes.state import dataplane
+from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.metadata import repository_index
+from app.protocol.v2.request import read_flag
+from app.protocol.v2.settings import ChangingSettings
+from app.wording import brief, cut
+
+_MAX_BYTES: Final = 1 << 20
+
+
+async def index(request: Request) -> Response:
+    """All models of the store, or those that are ready."""
+    only_ready = read_flag(await _object(request), "ready") or False
+    return json_response(repository_index(dataplane(request).store, only_ready=only_ready))
+
+
+async def load(request: Request) -> Response:
+    """Not on demand: what lies in the store is served."""
+    return await _refuse_control(request)
+
+
+async def unload(request: Request) -> Response:
+    """Not on demand either."""
+    return await _refuse_control(request)
+
+
+async def _refuse_control(request: Request) -> Response:
+    await _object(request)
+    plane = dataplane(request)
+    plane.store.entry(request.path_params["name"])
+    raise ModelNotReadyError(
+        "explicit model load / unload is not allowed: files of the store that change are loaded by themselves",
+        retry_after_s=plane.settings.retry_after_s,
+    )
+
+
+async def show_logging(request: Request) -> Response:
+    """The logging extension's settings."""
+    return json_response(_settings(request).logging.show())
+
+
+async def set_logging(request: Request) -> Response:
+    """Change some; all are answered."""
+    _check_local(request)
+    _settings(request).logging.change(await _object(request))
+    return json_response(_settings(request).logging.show())
+
+
+async def show_trace(request: Request) -> Response:
+    """The trace extension's settings, of a model or of all."""
+    return json_response(_settings(request).trace.show(_model(request)))
+
+
+async def set_trace(request: Request) -> Response:
+    """Change some; all are answered."""
+    _check_local(request)
+    name = _model(request)
+    _settings(request).trace.change(await _object(request), name)
+    return json_response(_settings(request).trace.show(name))
+
+
+async def memory_status(request: Request) -> Response:
+    """There are no regions."""
+    if "region" in request.path_params:
+        raise NotFoundError(f"no shared memory region '{cut(request.path_params['region'])}' is registered")
+    return json_response([])
+
+
+async def register_memory(request: Request) -> Response:
+    """Memory of other processes is not mapped for whoever asks."""
+    raise RefusedError(
+        f"failed to register shared memory region '{cut(request.path_params['region'])}': not enabled on this server"
+    )
+
+
+async def unregister_memory(_: Request) -> Response:
+    """Nothing is registered, so nothing is left to do: clients ask for it before they begin."""
+    return Response()
+
+
+def _model(request: Request) -> str | None:
+    name = request.path_params.get("name")
+    return None if name is None else dataplane(request).store.entry(name).name
+
+
+def _check_local(request: Request) -> None:
+    """Settings are changed by who sits at the machine."""
+    host = "" if request.client is None else request.client.host
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a unix socket has no address, and belongs to somebody on this machine
+        is_local = not host
+    if not is_local:
+        raise ForbiddenError("settings are changed from the machine itself only")
+
+
+async def _object(request: Request) -> Mapping[str, Any]:
+    """The body's JSON object; an empty one for an empty body."""
+    plane = dataplane(request)
+    allowance = plane.memory.open()
+    try:
+        with allowance:
+            body = await read_body(request, _MAX_BYTES, plane.deadline(), allowance)
+            document = parse_json(body, max_depth=plane.settings.max_json_depth) if body.strip() else {}
+    finally:
+        allowance.close()
+    if not isinstance(document, dict):
+        raise RefusedError(f"the body: found {brief(document)}, expected a JSON object")
+    return document
+
+
+def _settings(request: Request) -> ChangingSettings:
+    settings = request.app.state.changing
+    assert isinstance(settings, ChangingSettings)
+    return settings

@@ -1,0 +1,135 @@
+"""POST /v2/models/{name}[/versions/{version}]/infer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.errors import InvalidRequestError, RequestTooLargeError
+from app.http.body import read_body, until_disconnect
+from app.http.responses import ChargedResponse
+from app.http.routes.state import dataplane
+from app.http.v2.metadata import asked
+from app.memory.budget import Allowance, charge
+from app.models.model import InferRequest, Model
+from app.models.version import Version
+from app.protocol.v2.inputs import Decoder
+from app.protocol.v2.outputs import Encoded, encode, plan_outputs
+from app.protocol.v2.ports import wire_ports
+from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_count, read_header_length
+from app.serving.dataplane import Answer, DataPlane
+from app.settings import Settings
+
+# Smaller JSON is parsed where it arrives: a thread costs more.
+_INLINE_BYTES: Final = 64 * 1024
+_PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
+_LEVEL: Final = 1
+
+
+async def infer(request: Request) -> Response:
+    """Run a model."""
+    plane = dataplane(request)
+    _, version, model = asked(request)
+    allowance = plane.memory.open()
+    try:
+        with allowance:
+            encoded, packing = await _encoded(request, plane, version, model, allowance)
+    except BaseException:
+        allowance.close()
+        raise
+    headers = {} if packing is None else {"content-encoding": packing}
+    if encoded.header_length is None:
+        return ChargedResponse(encoded.pieces, allowance, "application/json", headers)
+    headers[HEADER_LENGTH] = str(encoded.header_length)
+    return ChargedResponse(encoded.pieces, allowance, "application/octet-stream", headers)
+
+
+async def _encoded(
+    request: Request, plane: DataPlane, version: Version, model: Model, allowance: Allowance
+) -> tuple[Encoded, str | None]:
+    """An answer, and what it is packed with."""
+    deadline = plane.deadline()
+    body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance, tuple(_PACKED))
+    said = await _said(request, plane, body, deadline)
+    ports = wire_ports(model)
+    plan = plan_outputs(said, ports, model.name)
+    decoder = Decoder(model.name, ports, model.signature, plane.settings)
+    run = InferRequest(decode=lambda _: decoder.decode(said), outputs=plan.names, predict=False, parameters={})
+    trace = request.app.state.changing.trace
+    packing = _packing(request)
+
+    def write(answer: Answer) -> Encoded:
+        trace.saw(answer.model, answer.version, said.id, answer.result.timing)
+        encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
+        return encoded if packing is None else _packed(encoded, packing)
+
+    answer = asyncio.create_task(plane.infer_version(version, run, write, _earlier(deadline, said)))
+    return await until_disconnect(request, answer), packing
+
+
+async def _said(request: Request, plane: DataPlane, body: bytearray, deadline: float) -> V2Request:
+    """What a body says; a long text is read in a thread."""
+    encoding = request.headers.get("content-encoding", "identity")
+    given = request.headers.get(HEADER_LENGTH)
+    work = partial(_parsed, body, encoding, given, plane.settings)
+    is_short = encoding == "identity" and (read_header_length(given, len(body)) <= _INLINE_BYTES)
+    return work() if is_short else await plane.offload(work, deadline)
+
+
+def _parsed(body: bytearray, encoding: str, given: str | None, settings: Settings) -> V2Request:
+    if encoding in _PACKED:
+        body = _unpacked(body, encoding, settings.max_body_bytes)
+    if not body:
+        raise InvalidRequestError("the body is empty")
+    return parse_request(body, read_header_length(given, len(body)), settings)
+
+
+def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
+    """A compressed body, as far as it may be long."""
+    unpacker = zlib.decompressobj(_PACKED[encoding])
+    found, rest = bytearray(), bytes(body)
+    try:
+        while rest and not unpacker.eof:
+            piece = unpacker.decompress(rest, _INLINE_BYTES)
+            charge(len(piece))
+            found += piece
+            rest = unpacker.unconsumed_tail
+            if len(found) > limit:
+                raise RequestTooLargeError(
+                    f"the body is too large: found more than {limit} bytes unpacked, expected at most {limit}",
+                    limit=limit,
+                )
+    except zlib.error as exc:
+        raise InvalidRequestError(f"the body is not {encoding}: {exc}") from None
+    if not unpacker.eof:
+        raise InvalidRequestError(f"the body is not {encoding}: it ends early")
+    return found
+
+
+def _earlier(deadline: float, said: V2Request) -> float:
+    """The request's own ``timeout``, in microseconds, where that is sooner; of ``priority`` only the kind is looked at.
+
+    Raises:
+        RefusedError: one of them is no whole number.
+    """
+    read_count(said.parameters, "priority")
+    timeout = read_count(said.parameters, "timeout")
+    return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline
+
+
+def _packing(request: Request) -> str | None:
+    """What an answer is packed with. Most clients say that they take anything; who names one kind alone means it."""
+    packing = request.headers.get("accept-encoding", "").strip().lower()
+    return packing if packing in _PACKED else None
+
+
+def _packed(encoded: Encoded, packing: str) -> Encoded:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _PACKED[packing])
+    pieces = [*(packer.compress(piece) for piece in encoded.pieces), packer.flush()]
+    return Encoded(pieces=pieces, header_length=encoded.header_length)

@@ -1,0 +1,93 @@
+"""GET routes of the protocol: health, metadata, configuration, statistics."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.message import read_version
+from app.errors import ModelNotReadyError, VersionNotFoundError
+from app.http.responses import json_response
+from app.http.routes.state import dataplane
+from app.models.model import Model
+from app.models.version import Entry, State, Version
+from app.protocol.v2.figures import model_stats
+from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
+
+
+async def server(_: Request) -> Response:
+    """Name, version, extensions."""
+    return json_response(server_metadata())
+
+
+async def live(_: Request) -> Response:
+    """True as long as the server can answer at all."""
+    return json_response({"live": True})
+
+
+async def ready(request: Request) -> Response:
+    """Whether every model that should be served runs."""
+    plane = dataplane(request)
+    reason = plane.unready_reason()
+    if reason is None:
+        return json_response({"ready": True, "live": True})
+    error = ModelNotReadyError(f"not ready: {reason}", retry_after_s=plane.settings.retry_after_s)
+    return json_response({"ready": False, "reason": reason, "error": error.message}, error.status, error.headers)
+
+
+async def models(request: Request) -> Response:
+    """The names of all models that are served."""
+    entries = dataplane(request).store.entries
+    return json_response({"models": [entry.name for entry in entries if entry.state is State.READY]})
+
+
+async def model(request: Request) -> Response:
+    """Inputs, outputs, versions."""
+    entry, _, found = asked(request)
+    return json_response(model_metadata(entry, found))
+
+
+async def model_ready(request: Request) -> Response:
+    """Whether a model, or one version of it, can be run."""
+    entry, _, _ = asked(request)
+    return json_response({"name": entry.name, "ready": True})
+
+
+async def config(request: Request) -> Response:
+    """The model configuration extension."""
+    return json_response(model_config(*asked(request)))
+
+
+async def statistics(request: Request) -> Response:
+    """Those of a model's versions, or of the one that is named."""
+    entry = dataplane(request).store.entry(request.path_params["name"])
+    number = _number(request)
+    rows = [model_stats(entry, each) for each in entry.versions if number in (None, each.number)]
+    if number is not None and not rows:
+        raise VersionNotFoundError(f"model '{entry.name}' has no version {number}")
+    return json_response({"model_stats": rows})
+
+
+async def all_statistics(request: Request) -> Response:
+    """Those of all models."""
+    entries = dataplane(request).store.entries
+    return json_response({"model_stats": [model_stats(entry, each) for entry in entries for each in entry.versions]})
+
+
+def asked(request: Request) -> tuple[Entry, Version, Model]:
+    """The model that a path names, in a version that is ready.
+
+    Raises:
+        ModelNotFoundError, VersionNotFoundError: there is none.
+        ModelNotReadyError: it is loading, or has failed to.
+    """
+    store = dataplane(request).store
+    entry = store.entry(request.path_params["name"])
+    version = store.version(entry.name, _number(request))
+    if version.model is None:  # Store.version returns those that are ready
+        raise ModelNotReadyError(f"model '{entry.name}' is not loaded", retry_after_s=1)
+    return entry, version, version.model
+
+
+def _number(request: Request) -> int | None:
+    return read_version(request.path_params.get("version"))

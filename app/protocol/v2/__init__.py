@@ -1,0 +1,10 @@
+"""The Open Inference Protocol, version 2, with Triton's extensions, whatever carries it (app/http/v2, gRPC).
+
+request       bytes of a request -> what it says
+inputs        what it says -> tensors, held against the model
+outputs       results -> bytes of an answer
+ports         what the protocol calls a model's inputs and outputs, and their shapes
+datatypes     FP32, INT64, BYTES, ... <-> dtypes
+metadata      what a server and its models are
+figures       what they have done
+"""

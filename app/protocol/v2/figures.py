@@ -1,0 +1,52 @@
+"""What models have done since they were loaded: Triton's statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.models.statistics import Batches, Statistics, Timing
+from app.models.version import Entry, Version
+
+
+def model_stats(entry: Entry, version: Version) -> dict[str, Any]:
+    """One version's figures; times are sums, in nanoseconds."""
+    figures = version.statistics
+    return {
+        "name": entry.name,
+        "version": str(version.number),
+        "last_inference": 0 if figures.last_request_at is None else int(figures.last_request_at * 1e3),
+        "inference_count": figures.items,
+        "execution_count": figures.requests,
+        "inference_stats": _inference(figures),
+        "response_stats": {},
+        "batch_stats": [_batch(size, batches) for size, batches in sorted(figures.batches.items())],
+        "memory_usage": [],
+    }
+
+
+def _inference(figures: Statistics) -> dict[str, Any]:
+    sums, count = figures.sums, figures.requests
+    return {
+        "success": _duration(count, sums.total_s),
+        "fail": _duration(figures.failures.total(), figures.failed_s),
+        "queue": _duration(count, sums.queue_s),
+        **_compute(count, sums),
+        "cache_hit": _duration(0, 0.0),
+        "cache_miss": _duration(0, 0.0),
+    }
+
+
+def _batch(size: int, batches: Batches) -> dict[str, Any]:
+    return {"batch_size": size, **_compute(batches.count, batches.sums)}
+
+
+def _compute(count: int, sums: Timing) -> dict[str, Any]:
+    return {
+        "compute_input": _duration(count, sums.decode_s + sums.preprocess_s),
+        "compute_infer": _duration(count, sums.infer_s),
+        "compute_output": _duration(count, sums.postprocess_s),
+    }
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * 1e9)}

@@ -1,0 +1,243 @@
+"""The tensors of a request, held against what the model takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.codec.json_tensors import decode_input
+from app.errors import RequestTooLargeError
+from app.images.decode import Picture
+from app.images.survey import format_of
+from app.memory.budget import charge
+from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
+from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.ports import OPEN, WirePort, WirePorts
+from app.protocol.v2.request import Sent, V2Request
+from app.settings import Settings
+from app.signature import Input, Inputs, Signature
+from app.wording import cut, quoted
+
+_LENGTH: Final = 4
+
+
+class Decoder:
+    """Makes the inputs of one model's requests.
+
+    Args:
+        model: its name, for messages.
+    """
+
+    def __init__(self, model: str, ports: WirePorts, signature: Signature, settings: Settings) -> None:
+        self._model = model
+        self._ports = ports
+        self._signature = signature
+        self._settings = settings
+
+    def decode(self, request: V2Request) -> Inputs:
+        """The inputs by the graph's names.
+
+        Raises:
+            RefusedError: naming the input, what was found and what is expected.
+            ServiceError: what a picture or a JSON tensor is refused for.
+        """
+        try:
+            if request.inputs is None:
+                return self._raw(request.tail)
+            return self._decode(request.inputs, request.tail)
+        finally:
+            request.release()
+
+    def _decode(self, sent: Sequence[Sent], tail: memoryview) -> Inputs:
+        ports = self._matched(sent)
+        inputs: Inputs = {}
+        start = 0
+        for item, port in zip(sent, ports, strict=True):
+            self._check(item, port)
+            if item.size is None:
+                inputs[port.own] = self._from_json(item, port)
+            else:
+                inputs[port.own] = self._from_bytes(item, port, tail[start : start + item.size])
+                start += item.size
+        if start < len(tail):
+            raise RefusedError(
+                f"unexpected additional input data for model '{self._model}': found {len(tail)} bytes after the JSON,"
+                f" expected {start}"
+            )
+        return inputs
+
+    def _matched(self, sent: Sequence[Sent]) -> list[WirePort]:
+        """The port of each input: all are there, none twice."""
+        found: dict[str, WirePort] = {}
+        for item in sent:
+            port = self._ports.input(item.name)
+            if port is None:
+                raise RefusedError(
+                    f"unexpected inference input '{cut(item.name)}' for model '{self._model}': expected"
+                    f" {quoted(each.name for each in self._ports.inputs)}"
+                )
+            if port.own in found:
+                raise RefusedError(f"input '{cut(item.name)}' is given twice for model '{self._model}'")
+            found[port.own] = port
+        missing = [port.name for port in self._ports.inputs if port.own not in found]
+        if missing:
+            raise RefusedError(
+                f"expected {len(self._ports.inputs)} inputs but got {len(sent)} inputs for model '{self._model}'. Got"
+                f" input(s) [{quoted(item.name for item in sent)}], but missing required input(s) [{quoted(missing)}]."
+                " Please provide all required input(s)."
+            )
+        return list(found.values())
+
+    def _check(self, item: Sent, port: WirePort) -> None:
+        if item.datatype not in NAMES:
+            raise RefusedError(
+                f"input '{cut(item.name)}': unknown datatype '{cut(item.datatype)}', expected one of {', '.join(NAMES)}"
+            )
+        if item.datatype == BYTES and self._takes_pictures(port):
+            return
+        if port.port.spec is not None and item.datatype != port.datatype:
+            raise RefusedError(
+                f"inference input '{port.name}' data-type is '{item.datatype}', but model '{self._model}' expects"
+                f" '{port.datatype}'"
+            )
+        if port.shape is not None and not _fits(item.shape, port.shape):
+            raise RefusedError(
+                f"unexpected shape for input '{port.name}' for model '{self._model}'. Expected {list(port.shape)}, got"
+                f" {list(item.shape)}.{_hint(item.shape, port.shape)}"
+            )
+        elements = math.prod(size for size in item.shape if size)
+        if elements > self._settings.max_elements:
+            raise RequestTooLargeError(
+                f"input '{port.name}' has too many elements: found {elements}, expected at most"
+                f" {self._settings.max_elements}"
+            )
+
+    def _takes_pictures(self, port: WirePort) -> bool:
+        return self._signature.picture_input == port.own
+
+    def _from_json(self, item: Sent, port: WirePort) -> Input:
+        if item.datatype == BYTES:
+            raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
+        spec = dtype_of(item.datatype)
+        if "shared_memory_region" in item.parameters or spec is None:
+            raise RefusedError(f"input '{port.name}': shared memory is not enabled on this server")
+        key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
+        data = item.data["b64"] if key == "b64" else item.data
+        _check_filled(data, item.shape, port)
+        tensor = {"shape": list(item.shape), "dtype": spec.name, key: data}
+        named = dataclasses.replace(port.port, name=port.name)  # messages use the client's word
+        return decode_input(tensor, named, self._signature, self._settings)
+
+    def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
+        if item.datatype == BYTES:
+            return self._pictures(port, _elements(data, port.name, math.prod(item.shape)))
+        dtype = dtype_of(item.datatype)
+        assert dtype is not None  # only BYTES has none
+        count = math.prod(item.shape)
+        if item.size != count * dtype.itemsize or len(data) != item.size:
+            raise RefusedError(
+                f"unexpected size for input '{port.name}', expecting {count * dtype.itemsize} bytes, got {len(data)}"
+                f" (shape {list(item.shape)}, binary_data_size {item.size})"
+            )
+        return _tensor(data, dtype, item.shape)
+
+    def _raw(self, body: memoryview) -> Inputs:
+        """The one tensor, or picture, that a body without JSON is."""
+        if len(self._ports.inputs) != 1:
+            raise RefusedError(
+                f"a raw body is one tensor: model '{self._model}' has {len(self._ports.inputs)} inputs, so send JSON"
+            )
+        (port,) = self._ports.inputs
+        if self._takes_pictures(port) and format_of(bytes(body[:12])) is not None:
+            return {port.own: self._pictures(port, [body])}
+        dtype = dtype_of(port.datatype)
+        if port.shape is None or dtype is None:
+            raise RefusedError(f"a raw body needs a shape: that of input '{port.name}' is not known, so send JSON")
+        return {port.own: _tensor(body, dtype, self._raw_shape(port, port.shape, len(body) / dtype.itemsize))}
+
+    def _raw_shape(self, port: WirePort, shape: tuple[int, ...], values: float) -> tuple[int, ...]:
+        """One item of a batch; a size that is open follows from the number of values."""
+        sizes = [1, *shape[1:]] if port.is_batched else [*shape]
+        if sizes.count(OPEN) > 1:
+            raise RefusedError(
+                f"a raw body leaves one size open at most: input '{port.name}' is {list(shape)}, so send JSON"
+            )
+        rest = math.prod(size for size in sizes if size != OPEN)
+        found = tuple(int(values // rest) if size == OPEN and rest else max(size, 0) for size in sizes)
+        if math.prod(found) != values:
+            raise RefusedError(
+                f"unexpected size for input '{port.name}': found {values:g} values of {port.datatype}, expected"
+                f" {list(shape)}"
+            )
+        return found
+
+    def _pictures(self, port: WirePort, elements: Sequence[memoryview]) -> Input:
+        labels = ["the picture"] if len(elements) == 1 else [f"picture {index + 1}" for index in range(len(elements))]
+        self._signature.picture_port(port.own)
+        return tuple(Picture(data=data, label=label) for data, label in zip(elements, labels, strict=True))
+
+
+def _fits(found: Sequence[int], expected: Sequence[int]) -> bool:
+    return len(found) == len(expected) and all(want in (OPEN, size) for size, want in zip(found, expected, strict=True))
+
+
+def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    """What may have been meant."""
+    if _fits((1, *found), expected):
+        return f" The batch dimension is missing: send {[1, *found]}."
+    if len(found) == len(expected) + 1 and _fits(found[1:], expected):
+        return f" There is a dimension too many: send {list(found[1:])}."
+    if len(found) == len(expected) == 4:
+        n, a, b, c = found
+        if _fits((n, c, a, b), expected):
+            return " This looks like NHWC, expected NCHW."
+        if _fits((n, b, c, a), expected):
+            return " This looks like NCHW, expected NHWC."
+    if len(found) > 1 and _fits((*found[:-2], found[-1], found[-2]), expected):
+        return " The last two dimensions are the other way round."
+    return ""
+
+
+def _check_filled(data: Any, shape: Sequence[int], port: WirePort) -> None:
+    """Refuse a flat list that is too short or too long with both numbers; of nested ones the decoder finds out."""
+    if not isinstance(data, list) or (data and isinstance(data[0], list)):
+        return
+    if len(data) != math.prod(shape):
+        raise RefusedError(
+            f"input '{port.name}': Shape does not match true shape of 'data' field: found {len(data)} values, expected"
+            f" {math.prod(shape)} for shape {list(shape)}"
+        )
+
+
+def _tensor(data: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Bytes as values; what lies where its dtype may not lie, or is no truth value, is copied."""
+    if dtype == np.bool_:
+        charge(len(data))
+        return np.not_equal(np.frombuffer(data, np.uint8).reshape(shape), 0)
+    array = np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape)
+    if array.flags.aligned and array.dtype.isnative:
+        return array
+    charge(array.nbytes)
+    return array.astype(dtype, order="C", copy=True)
+
+
+def _elements(data: memoryview, name: str, count: int) -> list[memoryview]:
+    """The elements of a BYTES tensor: each after its length, in four bytes."""
+    found: list[memoryview] = []
+    at = 0
+    while at < len(data):
+        end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
+        if at + _LENGTH > len(data) or end > len(data) or len(found) == count:
+            break
+        found.append(data[at + _LENGTH : end])
+        at = end
+    if at != len(data) or len(found) != count:
+        raise RefusedError(
+            f"input '{name}': its {len(data)} bytes are not {count} elements, each after its length in four bytes"
+        )
+    return found

@@ -1,0 +1,107 @@
+"""What a server and its models are, in the protocol's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from app.models.model import Model
+from app.models.store import Store
+from app.models.version import Entry, State, Version
+from app.protocol.v2.datatypes import config_name
+from app.protocol.v2.ports import WirePort, wire_ports
+
+NAME: Final = "pnnx-serve"
+PLATFORM: Final = "pnnx_pnnx"
+EXTENSIONS: Final = (
+    "binary_tensor_data", "classification", "model_configuration", "model_repository", "parameters",
+    "schedule_policy", "statistics", "trace", "logging", "graph",
+)  # fmt: skip
+# A batch is bounded by the memory it takes; clients want a number.
+MAX_BATCH: Final = 1024
+
+_STATES: Final = {State.READY: "READY", State.LOADING: "LOADING", State.FAILED: "UNAVAILABLE"}
+
+
+def server_metadata() -> dict[str, Any]:
+    """Name, version and what of the protocol there is."""
+    return {"name": NAME, "version": _version(), "extensions": list(EXTENSIONS)}
+
+
+def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
+    """Inputs and outputs, with their full shapes; the versions that can be asked for."""
+    ports = wire_ports(model)
+    ready = [str(each.number) for each in entry.versions if each.state is State.READY]
+    return {
+        "name": entry.name,
+        "versions": ready,
+        "platform": PLATFORM,
+        "inputs": [_tensor(port) for port in ports.inputs],
+        "outputs": [_tensor(port) for port in ports.outputs],
+    }
+
+
+def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]:
+    """Triton's ModelConfig, as far as it says something here."""
+    ports = wire_ports(model)
+    labels = {} if model.labels is None else {"label_filename": "labels.txt"}
+    return {
+        "name": entry.name,
+        "platform": PLATFORM,
+        "backend": "pnnx",
+        "version_policy": _policy(entry),
+        "max_batch_size": MAX_BATCH if ports.takes_batches else 0,
+        "input": [_configured(port, ports.takes_batches) for port in ports.inputs],
+        "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
+        "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.threads}],
+        "parameters": {"task": {"string_value": entry.files.config.task}},
+    }
+
+
+def repository_index(store: Store, *, only_ready: bool) -> list[dict[str, str]]:
+    """A row for each version of each model; one for a model whose folder says no version."""
+    rows = [row for entry in store.entries for row in _rows(entry)]
+    return [row for row in rows if row["state"] == "READY" or not only_ready]
+
+
+def _rows(entry: Entry) -> Sequence[dict[str, str]]:
+    if not entry.versions:
+        state = "LOADING" if entry.files.problem is None else "UNAVAILABLE"
+        return [{"name": entry.name, "version": "", "state": state, "reason": entry.files.problem or ""}]
+    return [
+        {
+            "name": entry.name,
+            "version": str(each.number),
+            "state": _STATES[each.state],
+            "reason": each.reason or "",
+        }
+        for each in entry.versions
+    ]
+
+
+def _tensor(port: WirePort) -> dict[str, Any]:
+    return {"name": port.name, "datatype": port.datatype, "shape": list(port.shape or ())}
+
+
+def _configured(port: WirePort, has_batches: bool) -> dict[str, Any]:
+    shape = port.shape or ()
+    return {
+        "name": port.name,
+        "data_type": config_name(port.datatype),
+        "dims": list(shape[1:] if has_batches else shape),
+    }
+
+
+def _policy(entry: Entry) -> dict[str, Any]:
+    versions = entry.files.config.versions
+    if isinstance(versions, tuple):
+        return {"specific": {"versions": list(versions)}}
+    return {"all": {}} if versions == "all" else {"latest": {"num_versions": 1}}
+
+
+def _version() -> str:
+    try:
+        return version("pnnx-serve")
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return "0"

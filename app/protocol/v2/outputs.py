@@ -1,0 +1,214 @@
+"""Results -> the bytes of an answer: JSON, or JSON and behind it the tensors that are wanted as bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from app.codec.answers import Slabs, dump_json, dump_pieces
+from app.codec.numpy_files import portable
+from app.errors import InvalidRequestError
+from app.memory.budget import charge
+from app.protocol.v2.datatypes import BYTES, datatype_of
+from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.ports import WirePort, WirePorts
+from app.protocol.v2.request import V2Request, Wanted
+from app.wording import brief, cut, quoted
+
+# Bytes of a value as text.
+_TEXT: Final = 24
+# Larger arrays are written in pieces.
+_SLAB: Final = 1 << 15
+_MAX_CLASSES: Final = 1_000_000
+_HALVES: Final = ("FP16", "BF16")
+_NON_FINITE: Final = ("error", "null", "token")
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an answer is to hold, settled before the model runs.
+
+    Args:
+        rows: each output with the name it gets, and how it is wanted.
+        non_finite: what becomes of NaN and infinities in JSON.
+    """
+
+    request: V2Request
+    rows: tuple[tuple[WirePort, str, Wanted], ...]
+    non_finite: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The graph's names of the outputs."""
+        return tuple(dict.fromkeys(port.own for port, _, _ in self.rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """An answer's body; header_length is None where all of it is JSON."""
+
+    pieces: list[bytes]
+    header_length: int | None
+
+
+def plan_outputs(request: V2Request, ports: WirePorts, model: str) -> Plan:
+    """What is wanted, held against what there is.
+
+    Raises:
+        RefusedError: no such output, or not in this form.
+    """
+    non_finite = request.parameters.get("non_finite", "error")
+    if non_finite not in _NON_FINITE:
+        raise RefusedError(f"Unable to parse 'non_finite': found {brief(non_finite)}, expected one of {_NON_FINITE}")
+    if request.outputs is None:
+        named = _words(request, ports)
+        rows = tuple((port, port.name if named else port.own, Wanted(name=port.name)) for port in ports.outputs)
+        return Plan(request=request, rows=rows, non_finite=non_finite)
+    rows = tuple((_port(wanted, ports, model), wanted.name, wanted) for wanted in request.outputs)
+    return Plan(request=request, rows=rows, non_finite=non_finite)
+
+
+def _words(request: V2Request, ports: WirePorts) -> bool:
+    """Whether a request uses the names that are shown, and not the graph's own."""
+    shown = {port.name for port in ports.inputs}
+    return request.inputs is None or any(sent.name in shown for sent in request.inputs)
+
+
+def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
+    port = ports.output(wanted.name)
+    if port is None:
+        raise RefusedError(
+            f"unexpected inference output '{cut(wanted.name)}' for model '{model}': expected"
+            f" {quoted(each.name for each in ports.outputs)}"
+        )
+    if "shared_memory_region" in wanted.parameters:
+        raise RefusedError(f"output '{cut(wanted.name)}': shared memory is not enabled on this server")
+    if wanted.classes is not None and port.datatype in _HALVES:
+        raise RefusedError(f"output '{port.name}': there is no classification of {port.datatype}")
+    return port
+
+
+def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None, model: str, version: int) -> Encoded:
+    """An answer.
+
+    Raises:
+        InvalidRequestError: a value that JSON has no word for, or a dtype that the protocol has none for.
+        RequestTooLargeError, QueueFullError: there is no memory for the text.
+    """
+    rows, tails = [], []
+    for port, name, wanted in plan.rows:
+        value: Any = outputs[port.own]
+        if wanted.classes is not None:
+            value = _classes(value, wanted.classes, port.is_batched, labels)
+        is_binary = plan.request.is_binary if wanted.binary is None else wanted.binary
+        row, tail = _row(name, value, is_binary, plan.non_finite)
+        rows.append(row)
+        tails += [] if tail is None else [tail]
+    head: dict[str, Any] = {} if plan.request.id is None else {"id": plan.request.id}
+    head |= {"model_name": model, "model_version": str(version), "outputs": rows}
+    if not tails:
+        return Encoded(pieces=_text(head), header_length=None)
+    pieces = _text(head)
+    return Encoded(pieces=[*pieces, *tails], header_length=sum(map(len, pieces)))
+
+
+def _text(head: dict[str, Any]) -> list[bytes]:
+    """The JSON; that of large tensors in pieces."""
+    rows = head["outputs"]
+    if not any(isinstance(row.get("data"), Slabs) for row in rows):
+        return [dump_json(head)]
+    start = dump_json({**head, "outputs": []})[: -len(b"]}")]
+    pieces = [start]
+    for number, row in enumerate(rows):
+        pieces += [b","] if number else []
+        pieces += dump_pieces(row)
+    return [*pieces, b"]}"]
+
+
+def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[str, Any], Any]:
+    """An output's entry, and the bytes behind the JSON where it is wanted so."""
+    if isinstance(value, _Texts):
+        row = {"name": name, "datatype": BYTES, "shape": list(value.shape)}
+        if not is_binary:
+            return {**row, "data": [text.decode(errors="replace") for text in value.texts]}, None
+        tail: Any = b"".join(len(text).to_bytes(4, "little") + text for text in value.texts)
+        return {**row, "parameters": {"binary_data_size": len(tail)}}, tail
+    datatype = datatype_of(value.dtype)
+    if datatype is None:
+        raise InvalidRequestError(
+            f"output '{name}' is {value.dtype.name}, for which the protocol has no datatype: POST /infer answers it"
+        )
+    row = {"name": name, "datatype": datatype, "shape": list(value.shape)}
+    if not is_binary:
+        return {**row, "data": _numbers(name, value, non_finite)}, None
+    tail = _bytes(value)
+    return {**row, "parameters": {"binary_data_size": len(tail)}}, tail
+
+
+def _bytes(array: Array) -> memoryview | bytes:
+    """Little-endian values in row-major order; those of a whole array as they lie."""
+    if not array.flags.c_contiguous or not array.size or not array.ndim:
+        return array.tobytes()
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _numbers(name: str, array: Array, non_finite: str) -> Any:
+    charge(_TEXT * array.size)
+    flat = portable(array).ravel()
+    if flat.dtype == np.float16:
+        flat = flat.astype(np.float32)
+    if flat.dtype.kind == "f" and not np.isfinite(flat).all():
+        return _non_finite(name, flat, non_finite)
+    return Slabs(flat) if flat.size > _SLAB else flat
+
+
+def _non_finite(name: str, flat: Array, non_finite: str) -> Any:
+    if non_finite == "error":
+        count = int(flat.size - np.isfinite(flat).sum())
+        raise InvalidRequestError(
+            f"output '{name}' has {count} non-finite values, which JSON has no numbers for: request it as binary_data,"
+            ' or send the parameter "non_finite": "null" or "token"'
+        )
+    if non_finite == "null":
+        return [value if value - value == 0 else None for value in flat.tolist()]
+    return orjson.Fragment(json.dumps(flat.tolist()).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """A tensor of BYTES."""
+
+    texts: list[bytes]
+    shape: tuple[int, ...]
+
+
+def _classes(array: Array, count: int, is_batched: bool, labels: Sequence[str] | None) -> _Texts:
+    """``value:index:label`` of the largest values of each item, best first; of equal ones the lower index."""
+    items = array.reshape(len(array), -1) if is_batched and array.ndim else array.reshape(1, -1)
+    count = min(count, items.shape[1], _MAX_CLASSES)
+    texts = [_class(item[index], int(index), labels) for item in items for index in _best(item, count)]
+    return _Texts(texts, (len(items), count) if is_batched and array.ndim else (count,))
+
+
+def _best(item: Array, count: int) -> Array:
+    """Indices of the largest values, best first; what is no number is the least."""
+    if item.dtype.kind == "f":
+        item = np.where(np.isnan(item), -np.inf, item)
+    least = np.partition(item, -count)[-count] if count else item.max(initial=0)
+    candidates = np.flatnonzero(item >= least)[::-1]
+    # Sorted from behind and read backwards: the last of equal ones is the first then.
+    return candidates[np.argsort(item[candidates], kind="stable")[::-1]][:count]
+
+
+def _class(value: Any, index: int, labels: Sequence[str] | None) -> bytes:
+    text = f"{value:f}" if isinstance(value, np.floating) else str(int(value))
+    label = labels[index] if labels is not None and index < len(labels) else ""
+    return (f"{text}:{index}:{label}" if label else f"{text}:{index}").encode()

@@ -1,0 +1,250 @@
+"""The bytes of an inference request -> what it says; its tensors stay as they were sent until a model is known.
+
+A body is a JSON object, which the tensors that are sent as bytes follow; a header says where they begin. Where it says
+0 there is no JSON, and the body is the one tensor of the one input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.codec.json_text import parse_json
+from app.codec.parsed import Parsed
+from app.errors import ServiceError
+from app.protocol.v2.errors import RefusedError
+from app.settings import Settings
+from app.wording import brief, cut
+
+HEADER_LENGTH: Final = "inference-header-content-length"
+# What is made of smaller texts is freed in no time.
+_SMALL: Final = 1 << 16
+_MAX_RANK: Final = 32
+_MAX_DIGITS: Final = 18
+_MAX_ITEMS: Final = 10_000
+_SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One input of a request.
+
+    Args:
+        data: what JSON gives; unset where the bytes follow.
+        size: of the bytes that follow, None where none do.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    parameters: Mapping[str, Any]
+    data: Any = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One output that a request asks for.
+
+    Args:
+        binary: whether as bytes; None for what holds for all.
+        classes: as so many classes, best first, in place of the tensor.
+    """
+
+    name: str
+    binary: bool | None = None
+    classes: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class V2Request:
+    """What a request says.
+
+    Args:
+        inputs: None for a raw body.
+        outputs: None for all.
+        tail: the bytes behind the JSON.
+        parsed: a large text's values, to be released once they are decoded.
+    """
+
+    inputs: tuple[Sent, ...] | None
+    tail: memoryview
+    id: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[Wanted, ...] | None = None
+    parsed: Parsed | None = None
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether outputs are wanted as bytes where nothing else is said of them."""
+        return self.inputs is None or read_flag(self.parameters, "binary_data_output") or False
+
+    def release(self) -> None:
+        """Free what a large text was parsed into."""
+        if self.parsed is not None:
+            self.parsed.release()
+
+
+def read_header_length(value: str | None, size: int) -> int:
+    """Where the bytes of tensors begin in a body of that size.
+
+    Raises:
+        RefusedError: not within the body.
+    """
+    if value is None:
+        return size
+    text = value.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= size):
+        raise RefusedError(f"inference header size should be in range (0, {size}), got: {cut(text)}")
+    return int(text)
+
+
+def parse_request(body: bytes | bytearray, header_length: int, settings: Settings) -> V2Request:
+    """What a body says.
+
+    Raises:
+        InvalidRequestError: not JSON, or of another form than the protocol's.
+        RequestTooLargeError, QueueFullError: there is no memory for what it becomes.
+    """
+    whole = memoryview(body)
+    if not header_length and body:
+        return V2Request(inputs=None, tail=whole)
+    head = body if header_length == len(body) else bytes(whole[:header_length])
+    document = parse_json(head, max_depth=settings.max_json_depth)
+    parsed = Parsed(document) if len(head) > _SMALL else None
+    try:
+        return _request(document, whole[header_length:], parsed)
+    except ServiceError:
+        if parsed is not None:
+            del document
+            parsed.release()
+        raise
+
+
+def _request(document: Any, tail: memoryview, parsed: Parsed | None) -> V2Request:
+    if not isinstance(document, dict):
+        raise RefusedError("failed to parse the request: expected a JSON object with 'inputs'")
+    inputs = _objects(document, "inputs")
+    if not inputs:
+        raise RefusedError("the request has no 'inputs': expected a list of tensors")
+    parameters = _parameters(document, "the request")
+    for key in parameters:
+        if key.startswith("triton_"):
+            raise RefusedError(f"parameter '{cut(key)}': names that begin with 'triton_' are reserved")
+    outputs = tuple(map(_wanted, _objects(document, "outputs")))
+    return V2Request(
+        inputs=tuple(map(_sent, inputs)),
+        tail=tail,
+        id=_id(document.get("id")),
+        parameters=parameters,
+        outputs=outputs or None,
+        parsed=parsed,
+    )
+
+
+def _objects(document: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    items = document.get(key)
+    if items is None:
+        return []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise RefusedError(f"{key}: expected a list of objects")
+    if len(items) > _MAX_ITEMS:
+        raise RefusedError(f"{key}: found {len(items)}, expected at most {_MAX_ITEMS}")
+    return items
+
+
+def _sent(item: Mapping[str, Any]) -> Sent:
+    name = _text(item, "name", "an input")
+    where = f"input '{cut(name)}'"
+    parameters = _parameters(item, where)
+    sources = [key for key in _SOURCES if key in (item if key == "data" else parameters)]
+    if len(sources) != 1:
+        found = ", ".join(f"'{key}'" for key in sources) or "none"
+        raise RefusedError(
+            f"{where}: Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters',"
+            f" 'shared_memory_region' in 'parameters'; found {found}"
+        )
+    size = _size(parameters["binary_data_size"], where) if sources == ["binary_data_size"] else None
+    return Sent(
+        name=name,
+        datatype=_text(item, "datatype", where),
+        shape=_shape(item.get("shape"), where),
+        parameters=parameters,
+        data=item.get("data"),
+        size=size,
+    )
+
+
+def _wanted(item: Mapping[str, Any]) -> Wanted:
+    name = _text(item, "name", "an output")
+    parameters = _parameters(item, f"output '{cut(name)}'")
+    classes = parameters.get("classification")
+    if classes is not None and (type(classes) is not int or classes < 0):
+        raise RefusedError(f"Unable to parse 'classification' of output '{cut(name)}': found {brief(classes)}, expected"
+                           " a whole number")  # fmt: skip
+    return Wanted(
+        name=name, binary=read_flag(parameters, "binary_data"), classes=classes or None, parameters=parameters
+    )
+
+
+def _id(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise RefusedError(f"Unable to parse 'id': found {brief(value)}, expected a string")
+    return value or None
+
+
+def _text(item: Mapping[str, Any], key: str, where: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str) or not value:
+        raise RefusedError(f"{where}: Unable to parse '{key}': found {brief(value)}, expected a string")
+    return value
+
+
+def _shape(value: object, where: str) -> tuple[int, ...]:
+    is_shape = isinstance(value, list) and all(type(size) is int and 0 <= size < 2**63 for size in value)
+    if not isinstance(value, list) or not is_shape or len(value) > _MAX_RANK:
+        raise RefusedError(f"{where}: Unable to parse 'shape': found {brief(value)}, expected a list of whole numbers")
+    return tuple(value)
+
+
+def _size(value: object, where: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise RefusedError(
+            f"{where}: Unable to parse 'binary_data_size': found {brief(value)}, expected a whole number"
+        )
+    return value
+
+
+def _parameters(item: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    value = item.get("parameters")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RefusedError(f"{where}: Unable to parse 'parameters': found {brief(value)}, expected an object")
+    return value
+
+
+def read_flag(parameters: Mapping[str, Any], key: str) -> bool | None:
+    """True or false of a parameter; None where it is not given.
+
+    Raises:
+        RefusedError: it is something else.
+    """
+    value = parameters.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected true or false")
+    return value
+
+
+def read_count(parameters: Mapping[str, Any], key: str) -> int | None:
+    """A whole number, none negative, of a parameter; None where it is not given.
+
+    Raises:
+        RefusedError: it is something else.
+    """
+    value = parameters.get(key)
+    if value is not None and (type(value) is not int or not 0 <= value < 2**64):
+        raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected a whole number")
+    return value
