@@ -309,11 +309,12 @@ def judge(received: bytes, statuses: Counter[int]) -> str | None:
         headers = {key.lower(): value for key, _, value in (line.partition(b": ") for line in lines)}
         if headers.get(b"x-content-type-options") != b"nosniff" or b"content-length" not in headers:
             return f"headers: {head[:500]!r}"
-        length = int(headers[b"content-length"])
+        # The answer to a HEAD has no body, whatever length it tells: what follows is the next one.
+        length = 0 if rest.startswith(b"HTTP/1.1 ") else int(headers[b"content-length"])
         body, received = rest[:length], rest[length:]
         if len(body) < length:
             return None  # cut short, or the answer to a HEAD
-        if status >= 400 and (wrong := judge_error(status, headers, body)):
+        if status >= 400 and length and (wrong := judge_error(status, headers, body)):
             return wrong
     return None
 
@@ -322,8 +323,6 @@ def judge_error(status: int, headers: dict[bytes, bytes], body: bytes) -> str | 
     """What is wrong with an error."""
     if status == 500 or len(body) > 20_000 or INSIDE.search(body):
         return f"an error of {status}: {body[:500]!r}"
-    if body.startswith(b"HTTP/1.1 "):
-        return None  # the answer to a HEAD has no body: this is the next one
     with suppress(ValueError, KeyError, TypeError):
         error: dict[str, Any] = json.loads(body)["error"]
         if isinstance(error["code"], str) and isinstance(error["message"], str):

@@ -27,3 +27,10 @@ def test_hostile_streams_leave_the_server_alive_small_and_polite() -> None:
 )
 def test_an_answer_that_is_not_as_it_should_be_is_found(answer: bytes) -> None:
     assert judge(answer, Counter())
+
+
+def test_what_follows_the_answer_to_a_head_is_the_next_answer() -> None:
+    head = b"HTTP/1.1 404 Not Found\r\ncontent-length: 83\r\nx-content-type-options: nosniff\r\n\r\n"
+    next_one = head.replace(b"83", b"0")
+    statuses: Counter[int] = Counter()
+    assert judge(head + next_one, statuses) is None and statuses == {404: 2}
