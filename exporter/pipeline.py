@@ -85,49 +85,44 @@ def export(
     if opt_level not in (0, 1, 2):
         raise ExportError("no such level of simplification", found=opt_level, expected="0, 1 or 2")
     model, inputs, second, remarks = _in_single_precision(model.eval(), inputs, second)
+    trials = cases(inputs, second)
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch, ONNX if isinstance(model, OnnxModel) else SCRIPT)
+
+        def converted(level: int, to: Path) -> None:
+            convert(script, to, inputs, second, opt_level=level, module_operators=module_operators)
+
+        def attempt(level: int) -> None:
+            other = Path(scratch, f"level-{level}")
+            converted(level, other)
+            list(verify(model, _load(other), trials, rtol))
+
+        def remedied(error: ExportError) -> ExportError:
+            with progress("trying less simplification"):
+                return with_remedy(error, range(opt_level - 1, -1, -1), attempt)
+
         with progress("tracing"), plain_attention():
             tensors = examples(inputs, 0)
             result = answer(model, tensors)
             list(flatten(result))
             remarks += trace(model, tensors, result, script)
         with progress("converting"):
-            convert(script, folder, inputs, second, opt_level=opt_level, module_operators=module_operators)
-        trials = cases(inputs, second)
-
-        def attempt(level: int) -> None:
-            other = Path(scratch, f"level-{level}")
-            convert(script, other, inputs, second, opt_level=level, module_operators=module_operators)
-            list(verify(model, _load(other), trials, rtol))
-
-        lower = range(opt_level - 1, -1, -1)
+            converted(opt_level, folder)
         try:
             graph = _load(folder)
         except (engine.ParameterError, engine.ShapeError) as error:
-            with progress("trying less simplification"):
-                refused = with_remedy(unfit(error), lower, attempt)
-            raise refused from error
+            raise remedied(unfit(error)) from error
         if reference is not None:
             with open(reference, "wb") as file:
                 np.savez(file, allow_pickle=False, **record(model, tensors, graph))
         try:
             with progress("comparing with PyTorch"):
-                verdicts = list(verify(model, graph, trials, rtol))
+                verdicts = dict(verify(model, graph, trials, rtol))
         except DivergenceError as error:
-            with progress("trying less simplification"):
-                told = with_remedy(error, lower, attempt)
-            raise told from None
-    return Exported(
-        folder=folder,
-        graph=graph,
-        tried=tuple(dict.fromkeys(case.shapes for case, refused in verdicts if refused is None)),
-        remarks=(
-            *remarks,
-            *(f"not tried at {case.shapes}: {refused}" for case, refused in verdicts if refused is not None),
-            *map(str, graph.warnings),
-        ),
-    )
+            raise remedied(error) from None
+    agreed = tuple(dict.fromkeys(case.shapes for case, refused in verdicts.items() if refused is None))
+    untried = (f"not tried at {case.shapes}: {refused}" for case, refused in verdicts.items() if refused is not None)
+    return Exported(folder=folder, graph=graph, tried=agreed, remarks=(*remarks, *untried, *map(str, graph.warnings)))
 
 
 def _in_single_precision(

@@ -15,7 +15,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     failed = False
     for name in args.model:
         with progress(f"checking {name}"):
-            findings = inspect(name, settings)
-        failed |= any(finding.is_error for finding in findings)
-        sys.stdout.write("".join(f"{finding}\n" for finding in findings))
+            remarks = inspect(name, settings)
+        failed |= any(remark.is_error for remark in remarks)
+        sys.stdout.write("".join(f"{remark}\n" for remark in remarks))
     return int(failed)

@@ -37,7 +37,7 @@ def generated(index: int) -> Color:
 
 
 def parsed(text: str) -> Color:
-    """``#rrggbb`` as numbers."""
+    """A colour by its name, or as ``#rrggbb``; ValueError where it is none."""
     red, green, blue = ImageColor.getrgb(text)[:3]
     return red, green, blue
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from app.images.config import PreprocessConfig
 from app.images.decode import Mode, OpenPicture, Picture
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
-from app.images.settling import pixel_values, rgb, settled, takes_pictures
+from app.images.settling import background, pixel_values, settled, takes_pictures
 from app.memory.budget import charge, charged, check
 from app.settings import Settings
 
@@ -59,7 +59,7 @@ class Preprocessor:
         self._max_pixels = min(settings.max_pixels, config.max_pixels or settings.max_pixels)
         self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype
         self._mode: Mode = "L" if self.config.color == "grey" else "RGB"
-        self._background = cast(tuple[int, int, int], rgb(config.alpha))
+        self._background = background(config.alpha)
         self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
         self._table = pixel_values(self.config, self._dtype, 1 if self._mode == "L" else 3)
 

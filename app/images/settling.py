@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ImageColor
 
 import engine
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
+from app.images.palette import Color, parsed
 
 _COLORS: Final = {1: "grey", 3: "rgb"}
 
@@ -70,13 +70,13 @@ def pixel_values(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) 
     return known
 
 
-def rgb(name: str) -> tuple[int, ...]:
-    """A colour by its name, or as ``#rrggbb``.
+def background(name: str) -> Color:
+    """The colour that transparent pictures are laid on.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: no colour is called so.
     """
     try:
-        return ImageColor.getrgb(name)[:3]
+        return parsed(name)
     except ValueError:
         raise ConfigError(f"preprocess.alpha: found '{name}', expected a colour such as 'white' or '#ffffff'") from None

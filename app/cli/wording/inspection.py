@@ -15,7 +15,7 @@ from app.wording import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Remark:
     """One line about a model; problem is None when all is well."""
 
     place: str
@@ -27,38 +27,38 @@ class Finding:
         return printable(f"{self.place}: " + ("ok" if self.problem is None else f"{kind}{self.problem}"))
 
 
-def inspect(model: str, settings: Settings) -> list[Finding]:
-    """Everything there is to say about a model; it can be served when no finding is an error."""
+def inspect(model: str, settings: Settings) -> list[Remark]:
+    """Everything there is to say about a model; it can be served when no remark is an error."""
     try:
         files = find(model, settings)
     except (ServiceError, ConfigError) as exc:
-        return [Finding(place=model, problem=str(exc), is_error=True)]
+        return [Remark(place=model, problem=str(exc), is_error=True)]
     if files.problem is not None:
-        return [Finding(place=model, problem=files.problem, is_error=True)]
+        return [Remark(place=model, problem=files.problem, is_error=True)]
     many = len(files.versions) > 1
     return [
-        finding
+        remark
         for version in files.versions
-        for finding in _version(f"{model} version {version.number}" if many else model, files, version, settings)
+        for remark in _version(f"{model} version {version.number}" if many else model, files, version, settings)
     ]
 
 
-def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Finding]:
+def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Remark]:
     strict = files.config.is_strict(settings.strict)
-    findings = [
-        Finding(place=place, problem=str(problem), is_error=isinstance(problem, engine.EngineError))
+    remarks = [
+        Remark(place=place, problem=str(problem), is_error=isinstance(problem, engine.EngineError))
         for problem in engine.check(version.param, version.bin, strict=strict)
     ]
-    if not any(finding.is_error for finding in findings):
-        findings += _trial(place, files, version, settings)
-    return findings if any(finding.is_error for finding in findings) else [*findings, Finding(place=place)]
+    if not any(remark.is_error for remark in remarks):
+        remarks += _trial(place, files, version, settings)
+    return remarks if any(remark.is_error for remark in remarks) else [*remarks, Remark(place=place)]
 
 
-def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Finding]:
+def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
     """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
     try:
         try_out(prepare(files, load(version), settings))
     except NotTriedError as exc:
-        yield Finding(place=place, problem=str(exc))
+        yield Remark(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:
-        yield Finding(place=place, problem=str(exc), is_error=True)
+        yield Remark(place=place, problem=str(exc), is_error=True)
