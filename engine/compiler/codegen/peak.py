@@ -66,12 +66,12 @@ def _source(host: Host, chains: int) -> str:
     module = Module()
     f = module.function("peak", [("ptr", "values"), ("i64", "turns")])
     values, turns = f.parameters
-    kind = vector(host.lanes)
+    type_ = vector(host.lanes)
 
     def place(k: int) -> Value:
         return f.at(values, k * host.lanes)
 
-    factor, summand, *sums = [f.load(kind, place(k)) for k in range(chains + 2)]
+    factor, summand, *sums = [f.load(type_, place(k)) for k in range(chains + 2)]
     with f.loop(0, turns, carry=sums) as loop:
         loop.carry([f.fma(each, factor, summand) for each in loop.carried])
     for k, each in enumerate(loop.results, 2):

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.kernel import Kernel, fitting_lanes, start
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.kernel import Kernel, start
 
 # So many vectors are cleared without a loop.
 UNROLLED = 8

@@ -96,16 +96,16 @@ def weight(tree: Expr) -> int:
     return 0
 
 
-def emit(f: Function, tree: Expr, operands: Sequence[Value], kind: str | None = None) -> Value:
-    """Write the tree for one vector of ``kind``, the operands' by default; equal sub-trees are written once."""
-    return _emit(f, tree, operands, kind or operands[0].type, {})
+def emit(f: Function, tree: Expr, operands: Sequence[Value], type_: str | None = None) -> Value:
+    """Write the tree for one vector of ``type_``, the operands' by default; equal sub-trees are written once."""
+    return _emit(f, tree, operands, type_ or operands[0].type, {})
 
 
-def _emit(f: Function, tree: Expr, operands: Sequence[Value], kind: str, done: dict[Expr, Value]) -> Value:
+def _emit(f: Function, tree: Expr, operands: Sequence[Value], type_: str, done: dict[Expr, Value]) -> Value:
     if isinstance(tree, Operand):
         return operands[tree.index]
     if isinstance(tree, Number):
-        return constant(tree.value, kind)
+        return constant(tree.value, type_)
     if tree not in done:
-        done[tree] = math.FUNCTIONS[tree.name](f, *(_emit(f, each, operands, kind, done) for each in tree.arguments))
+        done[tree] = math.FUNCTIONS[tree.name](f, *(_emit(f, each, operands, type_, done) for each in tree.arguments))
     return done[tree]

@@ -90,6 +90,6 @@ def walk_row(
 
 def load_or(f: Function, address: Value, lanes: int, count: int, other: float) -> Value:
     """The first ``count`` lanes from memory, a number in the others."""
-    kind = vector(lanes)
-    value = f.load_lanes(kind, address, count)
-    return value if count == lanes else f.select(lanes_below(count, lanes), value, constant(other, kind))
+    type_ = vector(lanes)
+    value = f.load_lanes(type_, address, count)
+    return value if count == lanes else f.select(lanes_below(count, lanes), value, constant(other, type_))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of
-from engine.compiler.kernels.expr import Expr, Operand, emit
+from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.kernels.expr import Expr, Operand
 from engine.tensor import Array
 
 
@@ -123,63 +122,3 @@ def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Ind
     for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):
         offset = f.add(offset, f.mul(index, stride))
     return f.at(base, offset)
-
-
-def load_channels(f: Function, address: Value, strides: Strides, kind: str, count: int) -> Value:
-    """The values of ``count`` neighbouring channels, or the one they share."""
-    lanes = lanes_of(kind)
-    if strides.c == 1 or lanes == 1:
-        return f.load_lanes(kind, address, count)
-    if strides.c == 0:
-        return f.splat(f.load("float", address), lanes)
-    value = Value("poison", kind)
-    for lane in range(count):
-        one = f.load("float", f.at(address, lane * strides.c))
-        value = f.op(kind, f"insertelement {kind} {value.text}, float {one.text}, i64 {lane}")
-    return value
-
-
-def finish_channels(
-    f: Function,
-    epilogue: Epilogue,
-    result: Value,
-    operands: Sequence[Value],
-    count: int,
-) -> Value:
-    """The epilogue of a vector of channels; ``operands`` are the addresses of its further operands there."""
-    values = [
-        load_channels(f, address, strides, result.type, count)
-        for address, strides in zip(operands, epilogue.operands, strict=True)
-    ]
-    return emit(f, epilogue.tree, [result, *values])
-
-
-def fitting_lanes(size: int, lanes: int) -> int:
-    """Lanes of the narrowest vector that holds ``size`` elements, ``lanes`` at most."""
-    while lanes > 1 and lanes // 2 >= size:
-        lanes //= 2
-    return lanes
-
-
-def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
-    """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
-    full, rest = divmod(channels, lanes)
-    widths = [(lanes, lanes)] * full
-    if rest:
-        narrow = lanes
-        while narrow // 2 >= rest and narrow > 4:
-            narrow //= 2
-        if rest == 1:
-            narrow = 1
-        widths.append((narrow, rest))
-    return widths
-
-
-def width_of(panel: Sequence[tuple[int, int]]) -> int:
-    """Floats of some vectors (lanes, channels), empty lanes included."""
-    return sum(lanes for lanes, _ in panel)
-
-
-def starts_of(panel: Sequence[tuple[int, int]]) -> list[int]:
-    """Where each of some vectors begins, in floats after the first."""
-    return [width_of(panel[:k]) for k in range(len(panel))]

@@ -16,8 +16,9 @@ from functools import cached_property
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit, weight
-from engine.compiler.kernels.kernel import Kernel, fitting_lanes, start
+from engine.compiler.kernels.kernel import Kernel, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
@@ -96,7 +97,7 @@ class Map(Kernel):
 
     def _emit_row(self, f: Function, target: Value, operands: Sequence[Value], begin: Index, end: Index) -> None:
         """Elements begin .. end of one row; the last vector of the row may be short."""
-        kind = vector(self.lanes)
+        type_ = vector(self.lanes)
         shared = {
             k: f.splat(f.load("float", at), self.lanes)
             for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
@@ -107,10 +108,10 @@ class Map(Kernel):
 
         def element(index: Index, count: int) -> None:
             values = [
-                shared[k] if k in shared else _load(f, f.at(at, f.mul(index, strides[-1])), strides[-1], kind, count)
+                shared[k] if k in shared else _load(f, f.at(at, f.mul(index, strides[-1])), strides[-1], type_, count)
                 for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
             ]
-            result = emit(f, self.tree, values, kind)
+            result = emit(f, self.tree, values, type_)
             _store(f, result, f.at(target, f.mul(index, self.target[-1])), self.target[-1], count)
 
         if whole:
@@ -124,15 +125,15 @@ class Map(Kernel):
                     element(whole, rest)
 
 
-def _load(f: Function, address: Value, stride: int, kind: str, count: int) -> Value:
+def _load(f: Function, address: Value, stride: int, type_: str, count: int) -> Value:
     if stride == 1:
-        return f.load_lanes(kind, address, count)
-    if lanes_of(kind) == 1:
-        return f.load(kind, address)
-    value = Value("zeroinitializer", kind)
+        return f.load_lanes(type_, address, count)
+    if lanes_of(type_) == 1:
+        return f.load(type_, address)
+    value = Value("zeroinitializer", type_)
     for lane in range(count):
         one = f.load("float", f.at(address, lane * stride))
-        value = f.op(kind, f"insertelement {kind} {value.text}, float {one.text}, i64 {lane}")
+        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
     return value
 
 

@@ -13,15 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
-from engine.compiler.kernels.kernel import (
-    Epilogue,
-    Kernel,
-    Strides,
-    finish_channels,
-    place,
-    start,
-    vectors_of,
-)
+from engine.compiler.kernels.channels import finish_channels, vectors_of
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
 from engine.tensor import Array
 
 # Vectors of a pixel written out; more are walked in a loop.

@@ -133,10 +133,10 @@ class _Blocks:
         _in_blocks(self.f, rows, self.kernel.rows, self.size, lambda r, height: self._emit(r, height, column, width))
 
     def _emit(self, row: Index, height: int, column: Index, width: int) -> None:
-        kernel, f, kind = self.kernel, self.f, vector(self.size)
+        kernel, f, type_ = self.kernel, self.f, vector(self.size)
         at = f.at(f.at(self.source, f.mul(row, kernel.source_row)), column)
-        lines = [f.load_lanes(kind, f.at(at, r * kernel.source_row), width) for r in range(height)]
-        lines += [Value("poison", kind)] * (self.size - height)
+        lines = [f.load_lanes(type_, f.at(at, r * kernel.source_row), width) for r in range(height)]
+        lines += [Value("poison", type_)] * (self.size - height)
         at = f.at(f.at(self.target, f.mul(column, kernel.target_column)), row)
         for c, line in enumerate(transpose_block(f, lines)[:width]):
             f.store_lanes(line, f.at(at, c * kernel.target_column), height)

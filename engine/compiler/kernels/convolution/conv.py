@@ -17,16 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Loop, Module, Value
+from engine.compiler.codegen.ir import Function, Index, Loop, Module
+from engine.compiler.kernels.channels import Panel, cases, panels_of, vectors_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
-from engine.compiler.kernels.kernel import (
-    Convolution,
-    Strides,
-    place,
-    start,
-    vectors_of,
-    width_of,
-)
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Convolution, Strides, place, start
 from engine.tensor import Array
 
 # Of the second-level cache, what may stay there while a chunk runs.
@@ -37,7 +32,7 @@ PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ConvTile:
     """Output pixels computed at once, and how many vectors of channels for each."""
 
     rows: int
@@ -63,16 +58,14 @@ class Conv(Convolution):
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    tile: Tile
+    tile: ConvTile
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
 
     @cached_property
-    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The vectors (lanes, channels) of every panel of a group."""
-        vectors = vectors_of(self.out_channels, self.host.lanes)
-        size = self.tile.vectors
-        return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel of a group."""
+        return panels_of(self.out_channels, self.host.lanes, self.tile.vectors)
 
     @property
     def taps(self) -> int:
@@ -100,31 +93,20 @@ class Conv(Convolution):
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
     @cached_property
-    def blocking(self) -> tuple[int, int]:
-        """Tiles and panels of a chunk."""
+    def grid(self) -> Grid:
+        """Tiles and panels, and what a chunk has of them."""
         tiles = self.batch * self.tiling[0] * self.tiling[1]
         panels = self.groups * len(self.panels)
         tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
         cache = self.host.memory.second_bytes
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
-        flops = self.flops / (tiles * panels)
-
-        def is_too_few() -> bool:
-            chunks = -(-tiles // some_tiles) * -(-panels // some_panels)
-            is_long = some_tiles * some_panels * flops > self.host.chunk_flops
-            return chunks < self.host.wanted_chunks and is_long
-
-        while is_too_few() and some_panels > 1:
-            some_panels = -(-some_panels // 2)
-        while is_too_few() and some_tiles > 1:
-            some_tiles = -(-some_tiles // 2)
-        return some_tiles, some_panels
+        grid = Grid((tiles, panels), (some_tiles, some_panels))
+        return grid.cut(self.host.wanted_chunks, self.flops / (tiles * panels), self.host.chunk_flops)
 
     @property
     def chunks(self) -> int:
-        tiles = self.batch * self.tiling[0] * self.tiling[1]
-        return -(-tiles // self.blocking[0]) * -(-self.groups * len(self.panels) // self.blocking[1])
+        return self.grid.chunks
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them."""
@@ -145,19 +127,15 @@ class Conv(Convolution):
         return packed
 
     def emit(self, module: Module) -> None:
-        full = emit_tile(module, self._tile_of(self.panels[0]))
-        last = full if self.panels[-1] == self.panels[0] else emit_tile(module, self._tile_of(self.panels[-1]))
+        functions = {each: emit_tile(module, self._tile_of(each)) for each in dict.fromkeys(self.panels)}
         f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
-        tiles, panels = self.batch * self.tiling[0] * self.tiling[1], self.groups * len(self.panels)
-        some_tiles, some_panels = self.blocking
-        panel_block, tile_block = f.divmod(chunk, -(-tiles // some_tiles))
-        first_tile, first_panel = f.mul(tile_block, some_tiles), f.mul(panel_block, some_panels)
-        with f.loop(first_panel, f.minimum(f.add(first_panel, some_panels), panels)) as each_panel:
+        tiles, panels = self.grid.ranges(f, chunk)
+        with f.loop(*panels) as each_panel:
             group, panel = f.divmod(each_panel.index, len(self.panels))
             weight = f.at(weights, f.mul(each_panel.index, self.panel_floats))
             channel = f.add(f.mul(group, self.out_channels), f.mul(panel, sum(real for _, real in self.panels[0])))
             source = f.at(image, f.mul(group, self.in_channels))
-            with f.loop(first_tile, f.minimum(f.add(first_tile, some_tiles), tiles)) as each_tile:
+            with f.loop(*tiles) as each_tile:
                 n, h, w = self._origin(f, each_tile)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 arguments = [
@@ -167,10 +145,11 @@ class Conv(Convolution):
                 ]
                 for base, operand in zip(extras, self.epilogue.operands, strict=True):
                     arguments.append(place(f, base, operand, n, h, w, channel))
-                self._call(f, full, last, panel, arguments)
+                for each in cases(f, panel, self.panels):
+                    f.call(functions[each], arguments)
         f.finish()
 
-    def _tile_of(self, panel: tuple[tuple[int, int], ...]) -> TileCode:
+    def _tile_of(self, panel: Panel) -> TileCode:
         kh, kw = self.kernel
         is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
         pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
@@ -204,21 +183,10 @@ class Conv(Convolution):
         w = f.minimum(f.mul(across, self.tile.columns), self.columns - self.tile.columns)
         return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
 
-    def _call(self, f: Function, full: str, last: str, panel: Index, arguments: list[Value]) -> None:
-        if full == last:
-            f.call(full, arguments)
-            return
-        is_last = f.op("i1", f"icmp eq i64 {panel.text if isinstance(panel, Value) else panel}, {len(self.panels) - 1}")
-        is_full = f.op("i1", f"xor i1 {is_last.text}, true")
-        with f.when(is_full):
-            f.call(full, arguments)
-        with f.when(is_last):
-            f.call(last, arguments)
-
 
 def choose_tile(
     host: Host, rows: int, columns: int, out_channels: int, taps: int = 256, sizes: Sequence[int] = PANEL_SIZES
-) -> Tile:
+) -> ConvTile:
     """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
 
     Args:
@@ -227,24 +195,24 @@ def choose_tile(
     """
     count = len(vectors_of(out_channels, host.lanes))
     spare = 1 if host.repeats_from_memory else 2
-    best: tuple[float, Tile] | None = None
+    best: tuple[float, ConvTile] | None = None
     for vectors in sizes:
         limit = (host.registers - spare - vectors) // vectors
         if limit < 1 or vectors > max(count, 1):
             continue
         for tile_rows in range(1, min(rows, limit) + 1):
             for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
-                tile = Tile(tile_rows, tile_columns, vectors)
+                tile = ConvTile(tile_rows, tile_columns, vectors)
                 tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
                 whole, rest = divmod(count, vectors)
                 cycles = [_cycles(host, tile, each, taps) for each in (vectors, rest)]
                 total = tiles * (whole * cycles[0] + (cycles[1] if rest else 0))
                 if best is None or total < best[0]:
                     best = total, tile
-    return best[1] if best else Tile(1, 1, 1)
+    return best[1] if best else ConvTile(1, 1, 1)
 
 
-def _cycles(host: Host, tile: Tile, vectors: int, taps: int) -> float:
+def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:
     """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
     pixels = tile.rows * tile.columns
     # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.

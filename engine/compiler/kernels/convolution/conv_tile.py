@@ -13,8 +13,9 @@ from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.kernels.channels import Panel, finish_channels, starts_of, width_of
 from engine.compiler.kernels.expr import weight
-from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, place, starts_of, width_of
+from engine.compiler.kernels.kernel import Epilogue, Strides, place
 
 # Input values multiplied in one turn of the innermost loop.
 UNROLL = 4
@@ -44,7 +45,7 @@ class TileCode:
     name: str
     rows: int
     columns: int
-    panel: tuple[tuple[int, int], ...]
+    panel: Panel
     steps: tuple[int, int]
     loops: tuple[tuple[int, int, int], ...]
     run: int
@@ -70,15 +71,14 @@ def emit_tile(module: Module, tile: TileCode) -> str:
     """Write the function; its name."""
     parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
     parameters += [("ptr", f"operand{k}") for k in range(len(tile.epilogue.operands))]
-    f = module.function(tile.name, parameters)
-    f.linkage, f.attributes = "internal ", "nounwind noinline"
-    _Tile(tile, f).emit()
+    f = module.inner(tile.name, parameters)
+    _TileWriter(tile, f).emit()
     f.finish()
     return tile.name
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class _TileWriter:
     """A tile being written."""
 
     code: TileCode

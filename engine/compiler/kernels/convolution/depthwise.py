@@ -15,15 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
-from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, Tile, is_resident
-from engine.compiler.kernels.kernel import (
-    Convolution,
-    finish_channels,
-    place,
-    start,
-    vectors_of,
-    width_of,
-)
+from engine.compiler.kernels.channels import cases, finish_channels, vectors_of, width_of
+from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Convolution, place, start
 from engine.tensor import Array
 
 
@@ -44,7 +39,7 @@ class Depthwise(Convolution):
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    tile: Tile
+    tile: DepthwiseTile
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
@@ -74,25 +69,15 @@ class Depthwise(Convolution):
         return 4 * pixels * self.host.lanes <= self.host.memory.first_bytes // 2
 
     @cached_property
-    def blocking(self) -> tuple[int, int]:
-        """Rows of tiles and vectors of a chunk."""
-        rows, vectors = self.batch * self.tiling[0], len(self.vectors)
-        some_rows, some_vectors = rows, vectors
-        flops = self.flops / (rows * vectors)
-        while (
-            -(-rows // some_rows) * -(-vectors // some_vectors) < self.host.wanted_chunks
-            and some_rows * some_vectors * flops > self.host.chunk_flops / 2
-            and some_rows * some_vectors > 1
-        ):
-            if some_rows == 1 or (self.is_plane_small and some_vectors > 1):
-                some_vectors = -(-some_vectors // 2)
-            else:
-                some_rows = -(-some_rows // 2)
-        return some_rows, some_vectors
+    def grid(self) -> Grid:
+        """Rows of tiles and vectors, and what a chunk has of them."""
+        sizes = rows, vectors = self.batch * self.tiling[0], len(self.vectors)
+        work, least = self.flops / (rows * vectors), self.host.chunk_flops / 2
+        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=not self.is_plane_small)
 
     @property
     def chunks(self) -> int:
-        return -(-self.batch * self.tiling[0] // self.blocking[0]) * -(-len(self.vectors) // self.blocking[1])
+        return self.grid.chunks
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (C, 1, KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
@@ -105,16 +90,10 @@ class Depthwise(Convolution):
         return np.concatenate(blocks)
 
     def emit(self, module: Module) -> None:
-        full = self._emit_strip(module, *self.vectors[0])
-        last = full if self.vectors[-1] == self.vectors[0] else self._emit_strip(module, *self.vectors[-1])
+        functions = {each: self._emit_strip(module, *each) for each in dict.fromkeys(self.vectors)}
         f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
-        rows, vectors = self.batch * self.tiling[0], len(self.vectors)
-        some_rows, some_vectors = self.blocking
-        vector_block, row_block = f.divmod(chunk, -(-rows // some_rows))
-        first_row, first_vector = f.mul(row_block, some_rows), f.mul(vector_block, some_vectors)
-        row_range = first_row, f.minimum(f.add(first_row, some_rows), rows)
-        vector_range = first_vector, f.minimum(f.add(first_vector, some_vectors), vectors)
-        outer, inner = (vector_range, row_range) if self.is_plane_small else (row_range, vector_range)
+        rows, vectors = self.grid.ranges(f, chunk)
+        outer, inner = (vectors, rows) if self.is_plane_small else (rows, vectors)
         with f.loop(*outer) as one, f.loop(*inner) as other:
             each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
             n, down = f.divmod(row, self.tiling[0])
@@ -135,26 +114,16 @@ class Depthwise(Convolution):
             ]
             for base, operand in zip(extras, self.epilogue.operands, strict=True):
                 arguments.append(place(f, base, operand, n, h, 0, channel))
-            self._call(f, full, last, each, arguments)
+            for vector_ in cases(f, each, self.vectors):
+                f.call(functions[vector_], arguments)
         f.finish()
-
-    def _call(self, f: Function, full: str, last: str, each: Value, arguments: list[Value]) -> None:
-        if full == last:
-            f.call(full, arguments)
-            return
-        is_last = f.compare("eq", each, Value(str(len(self.vectors) - 1), "i64"))
-        with f.when(f.op("i1", f"xor i1 {is_last.text}, true")):
-            f.call(full, arguments)
-        with f.when(is_last):
-            f.call(last, arguments)
 
     def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
         """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
         name = f"{self.name}_{lanes}_{real}"
         parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
         parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
-        f = module.function(name, parameters)
-        f.linkage, f.attributes = "internal ", "nounwind noinline"
+        f = module.inner(name, parameters)
         keeps_weights = is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
         _Strip(self, f, lanes, real, keeps_weights).emit()
         return name
@@ -249,14 +218,14 @@ class _Strip:
 
     def _input(self, address: Value) -> Value:
         """A vector of input values, each repeated for its output channels."""
-        multiplier, kind = self.kernel.multiplier, vector(self.lanes // self.kernel.multiplier)
-        value = self.f.load_lanes(kind, address, self.real // multiplier)
+        multiplier, type_ = self.kernel.multiplier, vector(self.lanes // self.kernel.multiplier)
+        value = self.f.load_lanes(type_, address, self.real // multiplier)
         if multiplier == 1:
             return value
-        if kind == "float":
+        if type_ == "float":
             return self.f.splat(value, self.lanes)
         places = ", ".join(f"i32 {lane // multiplier}" for lane in range(self.lanes))
-        text = f"shufflevector {kind} {value.text}, {kind} poison, <{self.lanes} x i32> <{places}>"
+        text = f"shufflevector {type_} {value.text}, {type_} poison, <{self.lanes} x i32> <{places}>"
         return self.f.op(vector(self.lanes), text)
 
     def _value(self, tap: int) -> Value:

@@ -12,20 +12,22 @@ ROWS, COLUMNS = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class DepthwiseTile:
     """Output pixels computed at once."""
 
     rows: int
     columns: int
 
 
-def live_totals(tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> int:
+def live_totals(
+    tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> int:
     """Totals that are open at once: those of the output rows one input row belongs to."""
     return tile.columns * min(tile.rows, -(-((kernel[0] - 1) * dilation[0] + 1) // stride[0]))
 
 
 def is_resident(
-    host: Host, tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+    host: Host, tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
     """Whether the totals leave registers enough to keep all weights."""
     return live_totals(tile, kernel, stride, dilation) + kernel[0] * kernel[1] + 2 <= host.registers
@@ -33,14 +35,14 @@ def is_resident(
 
 def choose_tile(
     host: Host, rows: int, columns: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
-) -> Tile:
+) -> DepthwiseTile:
     """The tile that costs least for an image: pixels computed twice, inputs and weights loaded again, short chains."""
-    shapes = [Tile(r, c) for r in range(1, min(rows, ROWS) + 1) for c in range(1, min(columns, COLUMNS) + 1)]
+    shapes = [DepthwiseTile(r, c) for r in range(1, min(rows, ROWS) + 1) for c in range(1, min(columns, COLUMNS) + 1)]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:
-        return Tile(1, min(columns, host.registers // 2 - 2))
+        return DepthwiseTile(1, min(columns, host.registers // 2 - 2))
 
-    def cost(tile: Tile) -> float:
+    def cost(tile: DepthwiseTile) -> float:
         count = -(-rows // tile.rows) * -(-columns // tile.columns)
         return count * _cycles(host, tile, kernel, stride, dilation)
 
@@ -48,7 +50,7 @@ def choose_tile(
 
 
 def _cycles(
-    host: Host, tile: Tile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+    host: Host, tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> float:
     """What a tile takes, in multiply-adds."""
     products = tile.rows * tile.columns * kernel[0] * kernel[1]

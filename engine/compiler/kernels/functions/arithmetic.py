@@ -36,8 +36,8 @@ def from_bits(f: Function, x: Value) -> Value:
 
 def has_sign(f: Function, x: Value) -> Value:
     """A mask: whether the sign bit is on, as it is for -0."""
-    kind = vector(lanes_of(x.type), "i32")
-    return f.compare("slt", bits(f, x), constant(0, kind))
+    type_ = vector(lanes_of(x.type), "i32")
+    return f.compare("slt", bits(f, x), constant(0, type_))
 
 
 def integer(f: Function, name: str, a: Value, number: int) -> Value:

@@ -76,17 +76,17 @@ def _is_opposite(f: Function, rest: Value, b: Value) -> Value:
 
 def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
     """fmod of non-negative float64 that were float32: 24 bits of the quotient a turn, mostly one turn."""
-    kind = dividend.type
+    type_ = dividend.type
     before, body, after = (f.block(f"fmod.{part}") for part in ("before", "body", "after"))
     f.do(f"br label %{before}")
     f.start(before)
     f.do(f"br label %{body}")
     f.start(body)
-    following = Value(f"%{body}.rest", kind)
-    rest = f.op(kind, f"phi {kind} [ {dividend.text}, %{before} ], [ {following.text}, %{body} ]")
+    following = Value(f"%{body}.rest", type_)
+    rest = f.op(type_, f"phi {type_} [ {dividend.text}, %{before} ], [ {following.text}, %{body} ]")
     less = _reduced(f, rest, divisor)
     goes_on = compare_wide(f, "oge", rest, divisor)
-    f.do(f"{following.text} = select {goes_on.type} {goes_on.text}, {kind} {less.text}, {kind} {rest.text}")
+    f.do(f"{following.text} = select {goes_on.type} {goes_on.text}, {type_} {less.text}, {type_} {rest.text}")
     again = _is_any(f, compare_wide(f, "oge", following, divisor))
     f.do(f"br i1 {again.text}, label %{body}, label %{after}")
     f.start(after)

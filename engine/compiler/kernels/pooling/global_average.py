@@ -13,17 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
+from engine.compiler.kernels.channels import Panel, cases, finish_channels, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import total
-from engine.compiler.kernels.kernel import (
-    Epilogue,
-    Kernel,
-    Strides,
-    finish_channels,
-    place,
-    start,
-    starts_of,
-    vectors_of,
-)
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
 
 # Vectors of channels summed together, and accumulators of each.
 VECTORS = 4
@@ -50,11 +42,10 @@ class GlobalAverage(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
-    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The vectors (lanes, channels) summed together; few vectors go one by one, to be shared out."""
-        vectors = vectors_of(self.channels, self.host.lanes)
-        some = VECTORS if len(vectors) >= 2 * VECTORS else 1
-        return tuple(tuple(vectors[k : k + some]) for k in range(0, len(vectors), some))
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors summed together; few go one by one, to be shared out."""
+        is_wide = len(vectors_of(self.channels, self.host.lanes)) >= 2 * VECTORS
+        return panels_of(self.channels, self.host.lanes, VECTORS if is_wide else 1)
 
     @property
     def flops(self) -> int:
@@ -83,19 +74,11 @@ class GlobalAverage(Kernel):
                 place(f, base, operand, n, 0, 0, channel)
                 for base, operand in zip(extras, self.epilogue.operands, strict=True)
             ]
-            is_last = f.compare("eq", panel, Value(str(panels - 1), "i64")) if isinstance(panel, Value) else None
-            if is_last is None or self.panels[0] == self.panels[-1]:
-                self._emit_panel(f, self.panels[0], source, addresses)
-            else:
-                with f.when(f.binary("xor", is_last, Value("true", "i1"))):
-                    self._emit_panel(f, self.panels[0], source, addresses)
-                with f.when(is_last):
-                    self._emit_panel(f, self.panels[-1], source, addresses)
+            for vectors in cases(f, panel, self.panels):
+                self._emit_panel(f, vectors, source, addresses)
         f.finish()
 
-    def _emit_panel(
-        self, f: Function, panel: tuple[tuple[int, int], ...], source: Value, addresses: list[Value]
-    ) -> None:
+    def _emit_panel(self, f: Function, panel: Panel, source: Value, addresses: list[Value]) -> None:
         """The means of a panel; addresses of the target and the operands at its first channel."""
         starts = starts_of(panel)
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
@@ -109,7 +92,7 @@ class GlobalAverage(Kernel):
             target, *operands = (f.at(at, first * each.c) for at, each in zip(addresses, strides, strict=True))
             f.store_lanes(finish_channels(f, self.epilogue, mean, operands, real), target, real)
 
-    def _sum_row(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, zeros: list[Value]) -> list[Value]:
+    def _sum_row(self, f: Function, panel: Panel, line: Value, zeros: list[Value]) -> list[Value]:
         """The sums of a row's pixels, run by run."""
         runs, left = divmod(self.columns, RUN)
         rest = [self._sum_run(f, panel, f.at(line, runs * RUN * self.source.w), left)] if left else []
@@ -120,7 +103,7 @@ class GlobalAverage(Kernel):
             run.carry([f.fadd(a, b) for a, b in zip(run.carried, sums, strict=True)])
         return [total(f, each) for each in zip(*rest, run.results, strict=True)]
 
-    def _sum_run(self, f: Function, panel: tuple[tuple[int, int], ...], line: Value, columns: int) -> list[Value]:
+    def _sum_run(self, f: Function, panel: Panel, line: Value, columns: int) -> list[Value]:
         """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
         starts = starts_of(panel)
         turns, left = divmod(columns, ACCUMULATORS)

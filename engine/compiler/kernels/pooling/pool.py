@@ -13,309 +13,32 @@ Arguments: image (its first pixel), target, operands of the epilogue.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, lanes_of, vector
-from engine.compiler.kernels.folding import largest, total
-from engine.compiler.kernels.kernel import (
-    Epilogue,
-    Kernel,
-    Strides,
-    finish_channels,
-    place,
-    start,
-    starts_of,
-    vectors_of,
-    width_of,
-)
-from engine.compiler.kernels.pooling.pool_axis import Axis
-
-# Vectors of channels folded together.
-VECTORS = 4
-# A line that takes more than this of the stack is not held; windows are then walked in parts of so many columns.
-LONGEST_LINE_BYTES = 64 * 1024
-PART = 512
-# Taps written out; more are walked in a loop.
-UNROLLED = 16
+from engine.compiler.codegen.ir import Module, as_value
+from engine.compiler.kernels.channels import cases
+from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.pooling.pool_layout import VECTORS, PoolLayout
+from engine.compiler.kernels.pooling.pool_row import PoolRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool(Kernel):
-    """Pooling of static geometry.
-
-    Args:
-        mode: the maximum, NaN if a window holds one, or the mean.
-        down, across: the windows along rows and columns.
-        counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
-        divisor: the mean divides by this instead.
-        source, target: strides of the images, 1 along channels.
-    """
+class Pool(PoolLayout):
+    """Pooling of static geometry; its layout says what it is made of."""
 
     kind = "pool"
-    mode: Literal["max", "average"]
-    batch: int
-    channels: int
-    down: Axis
-    across: Axis
-    counts_padding: bool = True
-    divisor: int | None = None
-    source: Strides
-    target: Strides
-    epilogue: Epilogue = field(default_factory=Epilogue)
-
-    @cached_property
-    def panels(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The vectors (lanes, channels) folded together."""
-        vectors = vectors_of(self.channels, self.host.lanes)
-        return tuple(tuple(vectors[k : k + VECTORS]) for k in range(0, len(vectors), VECTORS))
-
-    @property
-    def flops(self) -> int:
-        return self.batch * self.down.count * self.across.count * self.channels * self.down.kernel * self.across.kernel
-
-    @cached_property
-    def tile(self) -> int:
-        """Output columns that share a line, which takes a quarter of the nearest cache."""
-        places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
-        limit = (places - axis.extent) // axis.stride + 1
-        if axis.is_adaptive:
-            limit = places * axis.count // axis.size - 1
-        lines = -(-axis.count // max(1, limit))
-        return -(-axis.count // lines)
-
-    @property
-    def tiles(self) -> int:
-        """Lines of an output row."""
-        return -(-self.across.count // self.tile)
-
-    @property
-    def places(self) -> int:
-        """Pixels of a line."""
-        axis = self.across
-        if axis.is_adaptive:
-            return min(axis.size, -(-self.tile * axis.size // axis.count) + 1)
-        return (self.tile - 1) * axis.stride + axis.extent
-
-    @property
-    def holds_line(self) -> bool:
-        """Whether a line is short enough for the stack."""
-        return 4 * self.places * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
-
-    @cached_property
-    def blocking(self) -> tuple[int, int]:
-        """Output rows and panels of a chunk."""
-        rows, panels = self.batch * self.down.count, len(self.panels)
-        taps = self.across.size * self.down.reach + self.across.count * self.across.reach
-        row_bytes = 4 * self.channels * taps // panels
-        some_rows, some_panels = rows, panels
-        while (
-            -(-rows // some_rows) * -(-panels // some_panels) < self.host.wanted_chunks
-            and some_rows * some_panels * row_bytes > 8 * self.host.chunk_bytes  # every tap counted
-            and some_rows * some_panels > 1
-        ):
-            if some_panels > 1:
-                some_panels = -(-some_panels // 2)
-            else:
-                some_rows = -(-some_rows // 2)
-        return some_rows, some_panels
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.batch * self.down.count // self.blocking[0]) * -(-len(self.panels) // self.blocking[1])
 
     def emit(self, module: Module) -> None:
-        full = _Row(self, module, self.panels[0]).emit()
-        last = full if self.panels[-1] == self.panels[0] else _Row(self, module, self.panels[-1]).emit()
+        functions = {each: PoolRow(self, module, each).emit() for each in dict.fromkeys(self.panels)}
         f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
-        rows, panels = self.batch * self.down.count, len(self.panels)
-        some_rows, some_panels = self.blocking
-        panel_block, row_block = f.divmod(chunk, -(-rows // some_rows))
-        first_row, first_panel = f.mul(row_block, some_rows), f.mul(panel_block, some_panels)
-        with (
-            f.loop(first_panel, f.minimum(f.add(first_panel, some_panels), panels)) as panel,
-            f.loop(0, self.tiles) as tile,
-            f.loop(first_row, f.minimum(f.add(first_row, some_rows), rows)) as row,
-        ):
+        rows, panels = self.grid.ranges(f, chunk)
+        with f.loop(*panels) as panel, f.loop(0, self.tiles) as tile, f.loop(*rows) as row:
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
             arguments = [place(f, image, self.source, n, 0, 0, channel), as_value(h), tile.index]
             arguments.append(place(f, target, self.target, n, h, 0, channel))
             for base, operand in zip(extras, self.epilogue.operands, strict=True):
                 arguments.append(place(f, base, operand, n, h, 0, channel))
-            is_last = f.compare("eq", panel.index, Value(str(panels - 1), "i64"))
-            with f.when(f.binary("xor", is_last, Value("true", "i1"))):
-                f.call(full, arguments)
-            with f.when(is_last):
-                f.call(last, arguments)
+            for each in cases(f, panel.index, self.panels):
+                f.call(functions[each], arguments)
         f.finish()
-
-
-class _Row:
-    """The function of some output pixels of a row and the vectors of a panel.
-
-    Its arguments are the image and the target (with its operands) at the panel's first channel, the output row, and
-    which of the row's lines it is.
-    """
-
-    def __init__(self, kernel: Pool, module: Module, panel: tuple[tuple[int, int], ...]) -> None:
-        self.kernel, self.panel = kernel, panel
-        name = f"{kernel.name}_{'_'.join(str(real) for _, real in panel)}"
-        parameters = [("ptr", "image"), ("i64", "row"), ("i64", "tile"), ("ptr", "target")]
-        parameters += [("ptr", f"operand{k}") for k in range(len(kernel.epilogue.operands))]
-        self.f = f = module.function(name, parameters)
-        f.linkage, f.attributes = "internal ", "nounwind noinline"
-        self.image, self.h, self.tile, self.target, *self.extras = f.parameters
-        self.kinds = [vector(lanes) for lanes, _ in panel]
-        self.starts = starts_of(panel)
-        self.width = width_of(panel)
-        self.fold = largest if kernel.mode == "max" else total
-        self.neutral = [constant(-math.inf if kernel.mode == "max" else 0.0, kind) for kind in self.kinds]
-
-    def emit(self) -> str:
-        """Write the function; its name."""
-        kernel, f, axis = self.kernel, self.f, self.kernel.across
-        if not kernel.holds_line:
-            self._walk_windows()
-            f.finish()
-            return f.name
-        self.line = f.reserve(kernel.places * self.width)
-        w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
-        stop = f.minimum(f.add(w, kernel.tile), axis.count)
-        first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))
-        left, right = f.maximum(first, 0), f.minimum(end, axis.size)
-        self._pad(0, f.sub(left, first))
-        self._fold_rows(first, left, right)
-        self._pad(f.sub(right, first), f.sub(end, first))
-        self._fold_columns(first, w, stop)
-        f.finish()
-        return f.name
-
-    def _walk_windows(self) -> None:
-        """The pixels one by one, without a line."""
-        kernel, f, axis = self.kernel, self.f, self.kernel.across
-        w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
-        row, rows = kernel.down.clip(f, self.h)
-        top = f.at(self.image, f.mul(row, kernel.source.h))
-        with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
-            column, columns = axis.clip(f, x.index)
-            corner = f.at(top, f.mul(column, kernel.source.w))
-            with f.loop(0, rows, carry=self.neutral) as down:
-                line = f.at(corner, f.mul(down.index, kernel.down.dilation * kernel.source.h))
-                down.carry(self._folded(down.carried, self._fold_line(line, columns)))
-            self._finish(x.index, down.results)
-
-    def _fold_line(self, line: Value, columns: Index) -> list[Value]:
-        """The taps of a window in one row, part by part."""
-        f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
-        with f.loop(0, columns, PART, carry=self.neutral) as part:
-            at, count = f.at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
-            part.carry(self._folded(part.carried, self._loop(at, gap, count, self._load)))
-        return part.results
-
-    def _folded(self, some: list[Value], others: list[Value]) -> list[Value]:
-        return [self.fold(self.f, pair) for pair in zip(some, others, strict=True)]
-
-    def _pad(self, start: Index, stop: Index) -> None:
-        """Fill places of the line with what changes nothing."""
-        if self.kernel.across.is_inside or (isinstance(start, int) and isinstance(stop, int) and start >= stop):
-            return
-        with self.f.loop(start, stop) as place:
-            self._write_line(place.index, self.neutral)
-
-    def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
-        """The line: for columns ``left`` to ``right``, the rows of the windows folded."""
-        f, axis, source = self.f, self.kernel.down, self.kernel.source
-        row, count = axis.clip(f, self.h)
-        top = f.at(self.image, f.mul(row, source.h))
-        gap = axis.dilation * source.h
-
-        def written_out() -> None:
-            with f.loop(left, right) as x:
-                at = f.at(top, f.mul(x.index, source.w))
-                rows = [self._load(f.at(at, ky * gap)) for ky in range(axis.kernel)]
-                values = [self.fold(f, each) for each in zip(*rows, strict=True)]
-                self._write_line(f.sub(x.index, first), values)
-
-        def looped() -> None:
-            with f.loop(left, right) as x:
-                at = f.at(top, f.mul(x.index, source.w))
-                values = self._loop(at, gap, count, self._load)
-                self._write_line(f.sub(x.index, first), values)
-
-        if axis.is_adaptive or axis.kernel > UNROLLED:
-            looped()
-        elif axis.is_inside:
-            written_out()
-        else:
-            is_whole = f.compare("eq", as_value(count), Value(str(axis.kernel), "i64"))
-            with f.when(is_whole):
-                written_out()
-            with f.when(f.binary("xor", is_whole, Value("true", "i1"))):
-                looped()
-
-    def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
-        """The pixels: windows of the line folded, finished and stored."""
-        f, axis = self.f, self.kernel.across
-        gap = axis.dilation * self.width
-        with f.loop(w, stop) as x:
-            begin = axis.first(f, x.index)
-            at = f.at(self.line, f.mul(f.sub(begin, first), self.width))
-            if axis.is_adaptive:
-                values = self._loop(at, gap, f.sub(axis.end(f, x.index), begin), self._read_line)
-            elif axis.kernel > UNROLLED:
-                values = self._loop(at, gap, axis.kernel, self._read_line)
-            else:
-                taps = [self._read_line(f.at(at, kx * gap)) for kx in range(axis.kernel)]
-                values = [self.fold(f, each) for each in zip(*taps, strict=True)]
-            self._finish(x.index, values)
-
-    def _finish(self, window: Value, values: list[Value]) -> None:
-        """What was folded as a pixel of the result."""
-        f = self.f
-        if self.kernel.mode == "average":
-            factor = self._factor(window)
-            values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
-        self._store(window, values)
-
-    def _loop(self, at: Value, gap: int, count: Index, load: Any) -> list[Value]:
-        with self.f.loop(0, count, carry=self.neutral) as tap:
-            values = load(self.f.at(at, self.f.mul(tap.index, gap)))
-            tap.carry(self._folded(tap.carried, values))
-        return tap.results
-
-    def _factor(self, window: Value) -> Value:
-        """What a sum is multiplied by to be the mean."""
-        kernel, f = self.kernel, self.f
-        if kernel.divisor is not None:
-            return constant(1 / kernel.divisor, "float")
-        down = kernel.down.divisor(f, self.h, kernel.counts_padding)
-        count = f.mul(down, kernel.across.divisor(f, window, kernel.counts_padding))
-        if isinstance(count, int):
-            return constant(1 / count, "float")
-        return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))
-
-    def _load(self, address: Value) -> list[Value]:
-        pieces = zip(self.kinds, self.starts, self.panel, strict=True)
-        return [self.f.load_lanes(kind, self.f.at(address, first), real) for kind, first, (_, real) in pieces]
-
-    def _read_line(self, address: Value) -> list[Value]:
-        pieces = zip(self.kinds, self.starts, strict=True)
-        return [self.f.load(kind, self.f.at(address, first)) for kind, first in pieces]
-
-    def _write_line(self, index: Index, values: list[Value]) -> None:
-        address = self.f.at(self.line, self.f.mul(index, self.width))
-        for value, first in zip(values, self.starts, strict=True):
-            self.f.store(value, self.f.at(address, first))
-
-    def _store(self, w: Value, values: list[Value]) -> None:
-        kernel, f = self.kernel, self.f
-        for value, first, (_, real) in zip(values, self.starts, self.panel, strict=True):
-            addresses = [
-                place(f, base, operand, 0, 0, w, first)
-                for base, operand in zip(self.extras, kernel.epilogue.operands, strict=True)
-            ]
-            result = finish_channels(f, kernel.epilogue, value, addresses, real)
-            f.store_lanes(result, place(f, self.target, kernel.target, 0, 0, w, first), real)

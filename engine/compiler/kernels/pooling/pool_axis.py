@@ -8,7 +8,7 @@ from engine.compiler.codegen.ir import Function, Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class PoolAxis:
     """The windows along one axis.
 
     Args:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import finish_channels, fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, finish_channels, fitting_lanes, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, place, start
 
 
 @dataclass(frozen=True, kw_only=True)

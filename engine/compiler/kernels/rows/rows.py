@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
+from engine.compiler.kernels.channels import finish_channels
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
-from engine.compiler.kernels.kernel import finish_channels
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 # Columns summed by themselves, so that the rounding error does not grow with the length of the row.

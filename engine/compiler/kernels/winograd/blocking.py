@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.kernel import vectors_of
+from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.winograd.transforms import Filtering
 
 # Of the second-level cache, what a chunk's own memory may take, and that with all weights; of the last one, weights.

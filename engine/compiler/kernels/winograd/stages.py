@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
-from engine.compiler.kernels.kernel import Epilogue, Strides, finish_channels, vectors_of
+from engine.compiler.codegen.ir import Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import finish_channels, vectors_of
+from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.winograd.transforms import Filtering
 
 # Channels multiplied in one turn of the innermost loop.
@@ -57,19 +58,19 @@ def emit_input(
     Meanwhile the pixels under the tile after it are fetched.
     """
     parameters = [("ptr", "image"), ("ptr", "following"), ("ptr", "transformed"), ("i64", "count")]
-    f = _inner(module, name, parameters)
+    f = module.inner(name, parameters)
     image, following, transformed, count = f.parameters
     filtering, reach = scratch.filtering, scratch.filtering.reach
 
     def transform(channel: Index, lanes: int, real: int) -> None:
         here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
-        kind = vector(lanes)
+        type_ = vector(lanes)
         columns = []
         for j in range(reach):
-            pixels = [constant(0.0, kind)] * reach
+            pixels = [constant(0.0, type_)] * reach
             for i in range(min(reach, extent[0]) if j < extent[1] else 0):
                 offset = source.offset(0, i, j)
-                pixels[i] = f.load_lanes(kind, f.at(here, offset), real)
+                pixels[i] = f.load_lanes(type_, f.at(here, offset), real)
                 f.prefetch(f.at(ahead, offset))
             columns.append(filtering.transform_pixels(f, pixels))
         for i in range(filtering.size):
@@ -109,15 +110,15 @@ def emit_product(
     Meanwhile the weights ``ahead`` floats further on are fetched, unless that is 0.
     """
     parameters = [("ptr", "pixels"), ("ptr", "weights"), ("ptr", "sums"), ("i64", "count")]
-    f = _inner(module, name, parameters)
+    f = module.inner(name, parameters)
     pixels, weights, sums, count = f.parameters
     starts, width = [sum(panel[:k]) for k in range(len(panel))], sum(panel)
     places = [f.at(sums, tile * scratch.sum_pitch + start) for tile in range(at_once) for start in starts]
-    kinds = [vector(lanes) for lanes in panel] * at_once
+    types = [vector(lanes) for lanes in panel] * at_once
     if adds:
-        totals = [f.load(kind, address) for kind, address in zip(kinds, places, strict=True)]
+        totals = [f.load(type_, address) for type_, address in zip(types, places, strict=True)]
     else:
-        totals = [constant(0.0, kind) for kind in kinds]
+        totals = [constant(0.0, type_) for type_ in types]
     with f.loop(0, count, unroll, carry=totals) as loop:
         totals, column, weight = loop.carried, f.at(pixels, loop.index), f.at(weights, f.mul(loop.index, width))
         for k in range(unroll):
@@ -158,14 +159,14 @@ def emit_output(
     parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
     parameters += [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
     parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
-    f = _inner(module, name, parameters)
+    f = module.inner(name, parameters)
     top, left, alarm, sums, bias, target, *operands = f.parameters
-    kind, filtering = vector(lanes), scratch.filtering
-    offset = f.load(kind, bias)
+    type_, filtering = vector(lanes), scratch.filtering
+    offset = f.load(type_, bias)
     columns = []
     for j in range(filtering.size):
         places = [filtering.places[i, j] for i in range(filtering.size)]
-        values = [f.load(kind, f.at(sums, place * scratch.sum_step)) for place in places]
+        values = [f.load(type_, f.at(sums, place * scratch.sum_step)) for place in places]
         columns.append(filtering.transform_sums(f, values))
 
     def store(h: int, w: int, value: Value) -> None:
@@ -175,7 +176,7 @@ def emit_output(
         result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
         f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
 
-    zero = constant(0.0, kind)
+    zero = constant(0.0, type_)
     doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
     for h in range(min(filtering.output_tile, extent[0])):
         row = filtering.transform_sums(f, [column[h] for column in columns])[: extent[1]]
@@ -191,9 +192,3 @@ def emit_output(
         f.store(Value("1", "i32"), alarm)
     f.finish()
     return name
-
-
-def _inner(module: Module, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
-    f = module.function(name, parameters)
-    f.linkage, f.attributes = "internal ", "nounwind noinline"
-    return f

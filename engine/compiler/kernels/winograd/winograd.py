@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.kernel import place, start, width_of
+from engine.compiler.kernels.channels import width_of
+from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES
-from engine.compiler.kernels.winograd.geometry import Geometry
+from engine.compiler.kernels.winograd.layout import Layout
 from engine.compiler.kernels.winograd.stages import UNROLL, emit_input, emit_output, emit_product
 from engine.compiler.kernels.winograd.transforms import Run
 
@@ -45,8 +46,8 @@ class _Chunk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Winograd(Geometry):
-    """A 3×3 convolution of one group; its geometry says what it is made of."""
+class Winograd(Layout):
+    """A 3×3 convolution of one group; its layout says what it is made of."""
 
     kind = "winograd"
     sets_alarm = True

@@ -7,7 +7,7 @@ from typing import Literal
 
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
-from engine.compiler.kernels.pooling.pool_axis import Axis
+from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
@@ -29,7 +29,7 @@ def lower_pool(context: Context) -> Made:
         raise NotLoweredError("there is no kernel for the indices of maxima")
     x, out = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
     axes = [
-        Axis(
+        PoolAxis(
             size=size,
             count=count,
             kernel=window.kernel,
@@ -54,7 +54,7 @@ def lower_adaptive(context: Context) -> Made:
     x, sizes = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
     if set(sizes) == {1}:
         return mean_of_pixels(context, x, is_image=True)
-    axes = [Axis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
+    axes = [PoolAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
     return _pooled(context, x, "average", axes)
 
 
@@ -69,7 +69,7 @@ def _pooled(
     context: Context,
     x: View,
     mode: Mode,
-    axes: Sequence[Axis],
+    axes: Sequence[PoolAxis],
     *,
     counts_padding: bool = True,
     divisor: int | None = None,
@@ -77,7 +77,7 @@ def _pooled(
     image, copies = context.image(x)
     result = context.fuse(as_image, is_image=True)
     n, channels = image.shape[:2]
-    down, across = [Axis(size=1, count=1), *axes][-2:]
+    down, across = [PoolAxis(size=1, count=1), *axes][-2:]
     kernel = PoolKernel(
         mode=mode,
         batch=n,

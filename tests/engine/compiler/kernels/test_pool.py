@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.pooling.pool import Pool
-from engine.compiler.kernels.pooling.pool_axis import Axis
+from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool
@@ -31,14 +31,14 @@ def pooled(layer: Any, image: Array) -> Array:
     return np.ascontiguousarray(layer.forward(np.ascontiguousarray(image.transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1))
 
 
-def axes(layer: Any, image: Array, shape: tuple[int, ...]) -> dict[str, Axis]:
+def axes(layer: Any, image: Array, shape: tuple[int, ...]) -> dict[str, PoolAxis]:
     """How the layer's windows lie on the image, its output having a shape."""
     sizes = zip(image.shape[1:3], shape[1:3], strict=True)
     if hasattr(layer, "output_size"):
-        down, across = (Axis(size=size, count=count, is_adaptive=True) for size, count in sizes)
+        down, across = (PoolAxis(size=size, count=count, is_adaptive=True) for size, count in sizes)
     else:
         down, across = (
-            Axis(
+            PoolAxis(
                 size=size,
                 count=count,
                 kernel=window.kernel,
@@ -171,8 +171,8 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
         mode="max",
         batch=2,
         channels=37,
-        down=Axis(size=8, count=4, kernel=2, stride=2),
-        across=Axis(size=6, count=3, kernel=2, stride=2),
+        down=PoolAxis(size=8, count=4, kernel=2, stride=2),
+        across=PoolAxis(size=6, count=3, kernel=2, stride=2),
         source=strides(pixels.shape),
         target=strides(other.shape),
         host=describe(level),

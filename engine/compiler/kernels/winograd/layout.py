@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.compiler.kernels.kernel import Convolution, Strides, vectors_of, width_of
+from engine.compiler.kernels.channels import Panel, panels_of, vectors_of, width_of
+from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import Blocking
 from engine.compiler.kernels.winograd.stages import Scratch, spread
 from engine.compiler.kernels.winograd.transforms import Filtering
@@ -16,7 +17,7 @@ from engine.tensor import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Geometry(Convolution):
+class Layout(Convolution):
     """A 3×3 convolution of stride 1 or 2 and one group, or a dilated one of stride 1.
 
     Dilated by d it is d² convolutions of images of every d-th pixel.
@@ -84,15 +85,10 @@ class Geometry(Convolution):
         return self.batch * self.dilation**2 * self.tiling[0] * self.tiling[1]
 
     @cached_property
-    def groups(self) -> list[list[tuple[tuple[int, int], ...]]]:
-        """The vectors (lanes, channels) of the output channels by group and panel; the last group may be smaller."""
-        vectors, size, panels = (
-            vectors_of(self.out_channels, self.host.lanes),
-            self.blocking.vectors,
-            self.blocking.panels,
-        )
-        every = [tuple(vectors[k : k + size]) for k in range(0, len(vectors), size)]
-        return [every[k : k + panels] for k in range(0, len(every), panels)]
+    def groups(self) -> list[tuple[Panel, ...]]:
+        """The panels of the output channels by group; the last group may be smaller."""
+        panels = panels_of(self.out_channels, self.host.lanes, self.blocking.vectors)
+        return [panels[k : k + self.blocking.panels] for k in range(0, len(panels), self.blocking.panels)]
 
     @cached_property
     def widths(self) -> tuple[int, int]:

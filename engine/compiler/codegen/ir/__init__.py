@@ -1,0 +1,44 @@
+"""A small writer of LLVM IR text: values, straight-line code, counted loops and branches.
+
+Whatever is known when a kernel is generated is a Python ``int`` and folds on the spot, so that a static stride or
+trip count never becomes an instruction: ``f.add(3, 4)`` is 7. Values are in SSA form from the start: what changes in
+a loop is carried through it by name, and no pass has to find it out again.
+
+    with f.loop(0, n, carry=[zero]) as loop:
+        total = f.fadd(loop.carried[0], f.load("float", f.at(x, loop.index)))
+        loop.carry([total])
+    f.store(loop.results[0], out)
+
+An index counts elements of float32 unless a function says bytes.
+"""
+
+from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
+from engine.compiler.codegen.ir.values import (
+    FLOAT_BYTES,
+    Index,
+    Value,
+    as_value,
+    constant,
+    element_of,
+    lanes_below,
+    lanes_of,
+    mangled,
+    vector,
+)
+
+__all__ = [
+    "FLOAT_BYTES",
+    "Function",
+    "Index",
+    "Loop",
+    "Module",
+    "TooLargeError",
+    "Value",
+    "as_value",
+    "constant",
+    "element_of",
+    "lanes_below",
+    "lanes_of",
+    "mangled",
+    "vector",
+]

@@ -1,0 +1,197 @@
+"""Modules and functions as they are written: blocks, loops, branches.
+
+What a kernel may be is bounded here, where every instruction and every byte of stack passes: a generator that writes
+out what grows with a tensor or a parameter is stopped, whichever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from engine.compiler.codegen.ir.instructions import Instructions
+from engine.compiler.codegen.ir.values import FLOAT_BYTES, Index, Value, as_value
+
+# What a function may reserve on the stack of its thread, in bytes.
+STACK_BYTES = 1 << 20
+# Instructions of a basic block, for which the code generator's time grows with their square, and of a module.
+BLOCK_OPERATIONS = 8_000
+MODULE_OPERATIONS = 40_000
+
+
+class TooLargeError(Exception):
+    """A kernel would take more stack, or more code, than any may."""
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop being written: its index, what it carries in, and the results after it."""
+
+    index: Value
+    carried: list[Value]
+    results: list[Value] = field(default_factory=list)
+    following: list[Value] | None = None
+
+    def carry(self, values: Sequence[Value]) -> None:
+        """What the next turn starts from; once in every body that carries."""
+        self.following = list(values)
+
+
+class Module:
+    """A translation unit: functions, and the intrinsics they declare."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Function] = {}
+        self.declarations: dict[str, str] = {}
+        self.operations = 0
+
+    def function(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
+        """A new function; ``parameters`` are (type, name)."""
+        self.functions[name] = Function(self, name, parameters, result)
+        return self.functions[name]
+
+    def inner(self, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
+        """A new function that only this module calls; it has the registers to itself."""
+        f = self.function(name, parameters)
+        f.linkage, f.attributes = "internal ", "nounwind noinline"
+        return f
+
+    def __str__(self) -> str:
+        return "\n".join([*self.declarations.values(), *(str(f) for f in self.functions.values()), ""])
+
+
+class Function(Instructions):
+    """One function, written from top to bottom."""
+
+    def __init__(self, module: Module, name: str, parameters: Sequence[tuple[str, str]], result: str) -> None:
+        self.module = module
+        self.name = name
+        self.result = result
+        self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
+        self.attributes = "nounwind"
+        self.linkage = ""
+        self._lines: list[str] = []
+        self._count = 0
+        self._block = "entry"
+        self._in_block = 0
+        self._reserved = 0
+
+    def __str__(self) -> str:
+        parameters = ", ".join(f"{each.type} {each.text}" for each in self.parameters)
+        head = f"define {self.linkage}{self.result} @{self.name}({parameters}) {self.attributes} {{"
+        return "\n".join([head, "entry:", *self._lines, "}", ""])
+
+    def op(self, type_: str, text: str) -> Value:
+        """The result of an instruction."""
+        value = Value(f"%{self._fresh('v')}", type_)
+        self._write(f"  {value.text} = {text}")
+        return value
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self._write(f"  {text}")
+
+    def _write(self, line: str) -> None:
+        self._lines.append(line)
+        self._in_block += 1
+        self.module.operations += 1
+        if self._in_block > BLOCK_OPERATIONS or self.module.operations > MODULE_OPERATIONS:
+            raise TooLargeError("its kernel would be too much code")
+
+    def declare(self, name: str, result: str, types: Sequence[str]) -> None:
+        """Say of a function that it is defined elsewhere, unless it is in this module."""
+        if name not in self.module.functions:
+            self.module.declarations[name] = f"declare {result} @{name}({', '.join(types)})"
+
+    def reserve(self, count: int, size: int = FLOAT_BYTES) -> Value:
+        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning.
+
+        Raises:
+            TooLargeError: it is more than a thread's stack may be trusted to have.
+        """
+        self._reserved += count * size
+        if self._reserved > STACK_BYTES:
+            raise TooLargeError("its kernel would take too much of the stack")
+        return self.op("ptr", f"alloca [{count * size} x i8], align 64")
+
+    @contextmanager
+    def loop(self, start: Index, stop: Index, step: int = 1, carry: Sequence[Value] = ()) -> Iterator[Loop]:
+        """Count from ``start`` to below ``stop``; what is carried comes out in ``results``."""
+        if isinstance(start, int) and isinstance(stop, int) and start >= stop:
+            raise ValueError(f"a loop from {start} to {stop} has no turn")
+        is_certain = isinstance(start, int) and isinstance(stop, int)
+        name = self._fresh("loop")
+        before, body, after = self._block, f"{name}.body", f"{name}.after"
+        if is_certain:
+            self.do(f"br label %{body}")
+        else:
+            enters = self.less(start, stop)
+            self.do(f"br i1 {enters.text}, label %{body}, label %{after}")
+        self.start(body)
+        place = len(self._lines)
+        index = Value(f"%{name}.i", "i64")
+        carried = [Value(f"%{name}.c{k}", each.type) for k, each in enumerate(carry)]
+        self._lines.extend([""] * (1 + len(carried)))
+        loop = Loop(index, carried)
+        yield loop
+        following = loop.following if loop.following is not None else carried
+        advanced = self.add(index, step)
+        again = self.less(advanced, stop)
+        last = self._block
+        self.do(f"br i1 {again.text}, label %{body}, label %{after}")
+        self._lines[place] = (
+            f"  {index.text} = phi i64 [ {as_value(start).text}, %{before} ], [ {as_value(advanced).text}, %{last} ]"
+        )
+        for k, (first, value, back) in enumerate(zip(carry, carried, following, strict=True), 1):
+            self._lines[place + k] = (
+                f"  {value.text} = phi {value.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]"
+            )
+        self.start(after)
+        if is_certain:
+            loop.results = following
+            return
+        for first, back in zip(carry, following, strict=True):
+            loop.results.append(
+                self.op(first.type, f"phi {first.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]")
+            )
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Code that runs only when an i1 is on."""
+        name = self._fresh("when")
+        with self._branch(name, condition, f"{name}.then", f"{name}.after"):
+            yield
+
+    @contextmanager
+    def unless(self, condition: Value) -> Iterator[None]:
+        """Code that runs only when an i1 is off."""
+        name = self._fresh("unless")
+        with self._branch(name, condition, f"{name}.after", f"{name}.then"):
+            yield
+
+    @contextmanager
+    def _branch(self, name: str, condition: Value, on: str, off: str) -> Iterator[None]:
+        self.do(f"br i1 {condition.text}, label %{on}, label %{off}")
+        self.start(f"{name}.then")
+        yield
+        self.do(f"br label %{name}.after")
+        self.start(f"{name}.after")
+
+    def block(self, stem: str) -> str:
+        """A label that nothing in this function has yet; see start()."""
+        return self._fresh(stem)
+
+    def start(self, label: str) -> None:
+        """Begin the block of a label; the one before must have ended in a branch."""
+        self._lines.append(f"{label}:")
+        self._block = label
+        self._in_block = 0
+
+    def finish(self) -> None:
+        """Return nothing; the last thing in a function."""
+        self.do("ret void")
+
+    def _fresh(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}{self._count}"

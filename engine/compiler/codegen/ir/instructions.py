@@ -1,0 +1,192 @@
+"""The instructions there are, each a method that writes it: arithmetic, memory, indices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from engine.compiler.codegen.ir.values import (
+    FLOAT_BYTES,
+    Index,
+    Value,
+    as_value,
+    element_of,
+    lanes_below,
+    lanes_of,
+    mangled,
+    vector,
+)
+
+
+class Instructions(ABC):
+    """What may be written into a block."""
+
+    @abstractmethod
+    def op(self, type_: str, text: str) -> Value:
+        """The result of an instruction."""
+
+    @abstractmethod
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+
+    @abstractmethod
+    def declare(self, name: str, result: str, types: Sequence[str]) -> None:
+        """Say of a function that it is defined elsewhere, unless it is in this module."""
+
+    def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
+        """Call a function of this module or an intrinsic; what is not defined here is declared."""
+        self.declare(name, result, [each.type for each in arguments])
+        text = f"call {result} @{name}({', '.join(f'{each.type} {each.text}' for each in arguments)})"
+        if result == "void":
+            self.do(text)
+            return Value("", "void")
+        return self.op(result, text)
+
+    def intrinsic(self, name: str, *arguments: Value, result: str | None = None) -> Value:
+        """``llvm.<name>`` overloaded on the type of its first argument: ``intrinsic("sqrt", x)``."""
+        type_ = arguments[0].type
+        return self.call(f"llvm.{name}.{mangled(type_)}", arguments, result or type_)
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        """``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``and``, ``shl`` ... of two values of one type."""
+        return self.op(a.type, f"{name} {a.type} {a.text}, {b.text}")
+
+    def fadd(self, a: Value, b: Value) -> Value:
+        """a + b"""
+        return self.binary("fadd", a, b)
+
+    def fsub(self, a: Value, b: Value) -> Value:
+        """a - b"""
+        return self.binary("fsub", a, b)
+
+    def fmul(self, a: Value, b: Value) -> Value:
+        """a * b"""
+        return self.binary("fmul", a, b)
+
+    def fdiv(self, a: Value, b: Value) -> Value:
+        """a / b"""
+        return self.binary("fdiv", a, b)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, in one rounding where the host can."""
+        return self.intrinsic("fmuladd", a, b, c)
+
+    def compare(self, how: str, a: Value, b: Value) -> Value:
+        """A mask; ``how`` is LLVM's: ``olt``, ``une`` for floats, ``slt``, ``eq`` for integers."""
+        name = "fcmp" if element_of(a.type) == "float" else "icmp"
+        return self.op(vector(lanes_of(a.type), "i1"), f"{name} {how} {a.type} {a.text}, {b.text}")
+
+    def select(self, mask: Value, a: Value, b: Value) -> Value:
+        """a where the mask is on, else b."""
+        return self.op(a.type, f"select {mask.type} {mask.text}, {a.type} {a.text}, {b.type} {b.text}")
+
+    def any(self, mask: Value) -> Value:
+        """Whether a lane of a mask is on, as i1."""
+        lanes = lanes_of(mask.type)
+        if lanes == 1:
+            return mask
+        bits = self.op(f"i{lanes}", f"bitcast {mask.type} {mask.text} to i{lanes}")
+        return self.op("i1", f"icmp ne i{lanes} {bits.text}, 0")
+
+    def convert(self, name: str, a: Value, type_: str) -> Value:
+        """``bitcast``, ``fptosi``, ``sitofp``, ``zext`` ... to another type."""
+        return self.op(type_, f"{name} {a.type} {a.text} to {type_}")
+
+    def splat(self, a: Value, lanes: int) -> Value:
+        """A scalar in every lane."""
+        if lanes == 1:
+            return a
+        type_ = vector(lanes, a.type)
+        first = self.op(type_, f"insertelement {type_} poison, {a.type} {a.text}, i64 0")
+        return self.op(type_, f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer")
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def at(self, base: Value, index: Index, size: int = FLOAT_BYTES) -> Value:
+        """The address ``index`` elements of ``size`` bytes after ``base``."""
+        if isinstance(index, int):
+            return base if index == 0 else self.op("ptr", f"getelementptr i8, ptr {base.text}, i64 {index * size}")
+        type_ = {1: "i8", 2: "i16", 4: "float", 8: "i64"}[size]
+        return self.op("ptr", f"getelementptr {type_}, ptr {base.text}, i64 {index.text}")
+
+    def load(self, type_: str, address: Value, align: int = FLOAT_BYTES) -> Value:
+        """A value from memory; only the element's own alignment is assumed."""
+        return self.op(type_, f"load {type_}, ptr {address.text}, align {align}")
+
+    def store(self, value: Value, address: Value, align: int = FLOAT_BYTES) -> None:
+        """A value to memory."""
+        self.do(f"store {value.type} {value.text}, ptr {address.text}, align {align}")
+
+    def load_lanes(self, type_: str, address: Value, count: int) -> Value:
+        """The first ``count`` lanes from memory, zero in the others; no byte beyond them is touched."""
+        lanes = lanes_of(type_)
+        if count == lanes:
+            return self.load(type_, address)
+        arguments = [address, Value("4", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
+        return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
+
+    def store_lanes(self, value: Value, address: Value, count: int) -> None:
+        """The first ``count`` lanes to memory; no byte beyond them is touched."""
+        lanes = lanes_of(value.type)
+        if count == lanes:
+            self.store(value, address)
+            return
+        arguments = [value, address, Value("4", "i32"), lanes_below(count, lanes)]
+        self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
+
+    def prefetch(self, address: Value, locality: int = 3) -> None:
+        """Begin to fetch a cache line; 3 into every cache, 2 into all but the first. Any address may be given."""
+        arguments = [address, Value("0", "i32"), Value(str(locality), "i32"), Value("1", "i32")]
+        self.call("llvm.prefetch.p0", arguments)
+
+    # -- index arithmetic ---------------------------------------------------------------------------------------------
+
+    def add(self, a: Index, b: Index) -> Index:
+        """a + b of i64, folded where both are known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if a == 0 or b == 0:
+            return b if a == 0 else a
+        return self.op("i64", f"add i64 {as_value(a).text}, {as_value(b).text}")
+
+    def sub(self, a: Index, b: Index) -> Index:
+        """a - b of i64."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self.op("i64", f"sub i64 {as_value(a).text}, {as_value(b).text}")
+
+    def mul(self, a: Index, b: Index) -> Index:
+        """a * b of i64."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self.op("i64", f"mul i64 {as_value(a).text}, {as_value(b).text}")
+
+    def divmod(self, a: Index, b: int) -> tuple[Index, Index]:
+        """Quotient and remainder of a non-negative i64 by a known number."""
+        if isinstance(a, int):
+            return divmod(a, b)
+        if b == 1:
+            return a, 0
+        quotient = self.op("i64", f"udiv i64 {a.text}, {b}")
+        return quotient, self.op("i64", f"urem i64 {a.text}, {b}")
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        """The smaller of two i64."""
+        return self._extremum("smin", a, b)
+
+    def maximum(self, a: Index, b: Index) -> Index:
+        """The larger of two i64."""
+        return self._extremum("smax", a, b)
+
+    def _extremum(self, name: str, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b) if name == "smin" else max(a, b)
+        return self.call(f"llvm.{name}.i64", [as_value(a), as_value(b)], "i64")
+
+    def less(self, a: Index, b: Index) -> Value:
+        """Whether a < b, as i1."""
+        return self.op("i1", f"icmp slt i64 {as_value(a).text}, {as_value(b).text}")

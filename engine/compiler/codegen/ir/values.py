@@ -1,0 +1,75 @@
+"""Values and their types as IR writes them: constants, masks, vectors."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value or a constant: its text and its LLVM type (``i64``, ``float``, ``ptr``, ``<16 x float>``)."""
+
+    text: str
+    type: str
+
+
+Index: TypeAlias = Value | int
+
+
+def vector(lanes: int, of: str = "float") -> str:
+    """The type of a vector; one lane is the scalar itself."""
+    return of if lanes == 1 else f"<{lanes} x {of}>"
+
+
+def lanes_of(type_: str) -> int:
+    """How many elements a type holds."""
+    found = re.match(r"<(\d+) x", type_)
+    return int(found[1]) if found else 1
+
+
+def element_of(type_: str) -> str:
+    """The element type of a vector, or the type itself."""
+    return type_[type_.index(" x ") + 3 : -1] if type_.startswith("<") else type_
+
+
+def float_text(number: float) -> str:
+    """A float32 constant as LLVM wants it: the bits of the nearest double, in hexadecimal."""
+    try:
+        (single,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:  # beyond float32's largest
+        single = math.copysign(math.inf, number)
+    (bits,) = struct.unpack("<Q", struct.pack("<d", single))
+    return f"0x{bits:016X}"
+
+
+def constant(number: float, type_: str) -> Value:
+    """The same number in every lane of a float or integer type."""
+    element = element_of(type_)
+    text = float_text(float(number)) if element == "float" else str(int(number))
+    if type_ == element:
+        return Value(text, type_)
+    return Value("<" + ", ".join([f"{element} {text}"] * lanes_of(type_)) + ">", type_)
+
+
+def lanes_below(count: int, lanes: int) -> Value:
+    """The mask that is on for the first ``count`` lanes."""
+    bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
+    return Value(f"<{bits}>", vector(lanes, "i1"))
+
+
+def as_value(index: Index) -> Value:
+    """An index as an i64 value."""
+    return Value(str(index), "i64") if isinstance(index, int) else index
+
+
+def mangled(type_: str) -> str:
+    """A type as the names of intrinsics have it: ``f32``, ``v16f32``."""
+    lanes, element = lanes_of(type_), element_of(type_)
+    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
+    return short if lanes == 1 else f"v{lanes}{short}"

@@ -1,0 +1,97 @@
+"""Channels side by side: in vectors, each (lanes, channels in it), and in panels of vectors computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, lanes_of
+from engine.compiler.kernels.expr import emit
+from engine.compiler.kernels.kernel import Epilogue, Strides
+
+Panel: TypeAlias = tuple[tuple[int, int], ...]
+
+T = TypeVar("T")
+
+
+def fitting_lanes(size: int, lanes: int) -> int:
+    """Lanes of the narrowest vector that holds ``size`` elements, ``lanes`` at most."""
+    while lanes > 1 and lanes // 2 >= size:
+        lanes //= 2
+    return lanes
+
+
+def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
+    """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
+    full, rest = divmod(channels, lanes)
+    widths = [(lanes, lanes)] * full
+    if rest:
+        narrow = lanes
+        while narrow // 2 >= rest and narrow > 4:
+            narrow //= 2
+        if rest == 1:
+            narrow = 1
+        widths.append((narrow, rest))
+    return widths
+
+
+def width_of(panel: Sequence[tuple[int, int]]) -> int:
+    """Floats of some vectors (lanes, channels), empty lanes included."""
+    return sum(lanes for lanes, _ in panel)
+
+
+def starts_of(panel: Panel) -> list[int]:
+    """Where each of some vectors begins, in floats after the first."""
+    return [width_of(panel[:k]) for k in range(len(panel))]
+
+
+def panels_of(channels: int, lanes: int, size: int) -> tuple[Panel, ...]:
+    """The vectors of some channels, ``size`` of them to a panel; only the last panel may differ from the others."""
+    vectors = vectors_of(channels, lanes)
+    return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
+
+
+def cases(f: Function, index: Index, parts: Sequence[T]) -> Iterator[T]:
+    """What code is to be written for, so that it runs for the part of an index: the first, and the last if it differs.
+
+    for panel in cases(f, index, panels):
+        ...
+    """
+    first, last = parts[0], parts[-1]
+    if first == last:
+        yield first
+        return
+    is_last = f.compare("eq", as_value(index), as_value(len(parts) - 1))
+    with f.unless(is_last):
+        yield first
+    with f.when(is_last):
+        yield last
+
+
+def load_channels(f: Function, address: Value, strides: Strides, type_: str, count: int) -> Value:
+    """The values of ``count`` neighbouring channels, or the one they share."""
+    lanes = lanes_of(type_)
+    if strides.c == 1 or lanes == 1:
+        return f.load_lanes(type_, address, count)
+    if strides.c == 0:
+        return f.splat(f.load("float", address), lanes)
+    value = Value("poison", type_)
+    for lane in range(count):
+        one = f.load("float", f.at(address, lane * strides.c))
+        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
+    return value
+
+
+def finish_channels(
+    f: Function,
+    epilogue: Epilogue,
+    result: Value,
+    operands: Sequence[Value],
+    count: int,
+) -> Value:
+    """The epilogue of a vector of channels; ``operands`` are the addresses of its further operands there."""
+    values = [
+        load_channels(f, address, strides, result.type, count)
+        for address, strides in zip(operands, epilogue.operands, strict=True)
+    ]
+    return emit(f, epilogue.tree, [result, *values])

@@ -1,0 +1,58 @@
+"""Work in two dimensions, cut into blocks that are a chunk each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from engine.compiler.codegen.ir import Function, Index, Value
+
+Range: TypeAlias = tuple[Index, Index]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Pieces of work in rows and columns; chunks of the same columns follow each other.
+
+    Args:
+        sizes: rows and columns.
+        block: of them, what a chunk has.
+    """
+
+    sizes: tuple[int, int]
+    block: tuple[int, int]
+
+    @property
+    def tiling(self) -> tuple[int, int]:
+        """Blocks down and across."""
+        return -(-self.sizes[0] // self.block[0]), -(-self.sizes[1] // self.block[1])
+
+    @property
+    def chunks(self) -> int:
+        """How many blocks there are."""
+        return self.tiling[0] * self.tiling[1]
+
+    def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
+        """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.
+
+        Args:
+            wanted: how many there should be.
+            work: of a piece, in any unit.
+            least: what a block should have.
+        """
+        grid = self
+        for axis in (0, 1) if rows_first else (1, 0):
+            while grid.chunks < wanted and grid.block[axis] > 1 and grid.block[0] * grid.block[1] * work > least:
+                rows, columns = grid.block
+                grid = replace(grid, block=(-(-rows // 2), columns) if axis == 0 else (rows, -(-columns // 2)))
+        return grid
+
+    def ranges(self, f: Function, chunk: Value) -> tuple[Range, Range]:
+        """The rows and the columns of a chunk, from the first to before the last."""
+        across, down = f.divmod(chunk, self.tiling[0])
+        row, column = f.mul(down, self.block[0]), f.mul(across, self.block[1])
+        stops = (
+            f.minimum(f.add(row, self.block[0]), self.sizes[0]),
+            f.minimum(f.add(column, self.block[1]), self.sizes[1]),
+        )
+        return (row, stops[0]), (column, stops[1])

@@ -1,0 +1,90 @@
+"""How pooling is laid out: panels of channels, lines of a row, chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from engine.compiler.kernels.channels import Panel, panels_of, width_of
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.pooling.pool_axis import PoolAxis
+
+# Vectors of channels folded together.
+VECTORS = 4
+# A line that takes more than this of the stack is not held.
+LONGEST_LINE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolLayout(Kernel):
+    """Pooling of static geometry.
+
+    Args:
+        mode: the maximum, NaN if a window holds one, or the mean.
+        down, across: the windows along rows and columns.
+        counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
+        divisor: the mean divides by this instead.
+        source, target: strides of the images, 1 along channels.
+    """
+
+    mode: Literal["max", "average"]
+    batch: int
+    channels: int
+    down: PoolAxis
+    across: PoolAxis
+    counts_padding: bool = True
+    divisor: int | None = None
+    source: Strides
+    target: Strides
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors folded together."""
+        return panels_of(self.channels, self.host.lanes, VECTORS)
+
+    @property
+    def flops(self) -> int:
+        return self.batch * self.down.count * self.across.count * self.channels * self.down.kernel * self.across.kernel
+
+    @cached_property
+    def tile(self) -> int:
+        """Output columns that share a line, which takes a quarter of the nearest cache."""
+        places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
+        limit = (places - axis.extent) // axis.stride + 1
+        if axis.is_adaptive:
+            limit = places * axis.count // axis.size - 1
+        lines = -(-axis.count // max(1, limit))
+        return -(-axis.count // lines)
+
+    @property
+    def tiles(self) -> int:
+        """Lines of an output row."""
+        return -(-self.across.count // self.tile)
+
+    @property
+    def places(self) -> int:
+        """Pixels of a line."""
+        axis = self.across
+        if axis.is_adaptive:
+            return min(axis.size, -(-self.tile * axis.size // axis.count) + 1)
+        return (self.tile - 1) * axis.stride + axis.extent
+
+    @property
+    def holds_line(self) -> bool:
+        """Whether a line is short enough for the stack."""
+        return 4 * self.places * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Output rows and panels, and what a chunk has of them."""
+        sizes = self.batch * self.down.count, len(self.panels)
+        taps = self.across.size * self.down.reach + self.across.count * self.across.reach
+        row_bytes = 4 * self.channels * taps // sizes[1]  # every tap counted
+        return Grid(sizes, sizes).cut(self.host.wanted_chunks, row_bytes, 8 * self.host.chunk_bytes)
+
+    @property
+    def chunks(self) -> int:
+        return self.grid.chunks
