@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from engine.compiler.codegen.ir import Function, Index, Value, as_value, lanes_of
-from engine.compiler.kernels.expr import emit
-from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.codegen.ir import Function, Index, as_value
 
 Panel: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -66,32 +64,3 @@ def cases(f: Function, index: Index, parts: Sequence[T]) -> Iterator[T]:
         yield first
     with f.when(is_last):
         yield last
-
-
-def load_channels(f: Function, address: Value, strides: Strides, type_: str, count: int) -> Value:
-    """The values of ``count`` neighbouring channels, or the one they share."""
-    lanes = lanes_of(type_)
-    if strides.c == 1 or lanes == 1:
-        return f.load_lanes(type_, address, count)
-    if strides.c == 0:
-        return f.splat(f.load("float", address), lanes)
-    value = Value("poison", type_)
-    for lane in range(count):
-        one = f.load("float", f.at(address, lane * strides.c))
-        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
-    return value
-
-
-def finish_channels(
-    f: Function,
-    epilogue: Epilogue,
-    result: Value,
-    operands: Sequence[Value],
-    count: int,
-) -> Value:
-    """The epilogue of a vector of channels; ``operands`` are the addresses of its further operands there."""
-    values = [
-        load_channels(f, address, strides, result.type, count)
-        for address, strides in zip(operands, epilogue.operands, strict=True)
-    ]
-    return emit(f, epilogue.tree, [result, *values])

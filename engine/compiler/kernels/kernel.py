@@ -45,6 +45,11 @@ class Epilogue:
     tree: Expr = Operand(0)
     operands: tuple[Strides, ...] = ()
 
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """Of an inner function that makes results: addresses of the target and the operands."""
+        return [("ptr", "target"), *(("ptr", f"operand{k}") for k in range(len(self.operands)))]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
-from engine.compiler.kernels.channels import finish_channels, vectors_of
+from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
+from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
 # Vectors of a pixel written out; more are walked in a loop.
@@ -82,7 +83,7 @@ class Resize(Kernel):
         return np.ascontiguousarray(np.concatenate(entries).T).reshape(-1)
 
     def emit(self, module: Module) -> None:
-        f, (image, table, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        f, (image, table, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
         entries = [taps * (1 + self.is_weighted) for taps in self.taps]
         across_table = f.at(table, self.rows * entries[0])
         first = f.mul(chunk, self.block)
@@ -96,10 +97,8 @@ class Resize(Kernel):
                 across = self._entry(f, f.at(across_table, f.mul(x.index, entries[1])), self.taps[1], self.source.w)
                 taps = [[f.at(line, distance) for distance, _ in across] for line in lines]
                 weights = [weight for _, weight in down], [weight for _, weight in across]
-                addresses = [place(f, target, self.target, n, h, x.index, 0)]
-                for base, operand in zip(extras, self.epilogue.operands, strict=True):
-                    addresses.append(place(f, base, operand, n, h, x.index, 0))
-                self._emit_pixel(f, taps, weights, addresses)
+                target = Target.of(f, self.epilogue, self.target, addresses).at(n, h, x.index)
+                self._emit_pixel(f, taps, weights, target)
         f.finish()
 
     def _entry(self, f: Function, address: Value, taps: int, stride: int) -> list[tuple[Index, Value | None]]:
@@ -113,17 +112,14 @@ class Resize(Kernel):
         f: Function,
         taps: list[list[Value]],
         weights: tuple[list[Value | None], list[Value | None]],
-        addresses: list[Value],
+        target: Target,
     ) -> None:
-        """All channels of a pixel; ``addresses`` are those of the target and the operands at its first."""
+        """All channels of a pixel."""
         vectors = vectors_of(self.channels, self.host.lanes)
         whole = self.channels // self.host.lanes
 
         def emit(channel: Index, lanes: int, real: int) -> None:
-            value = self._sum(f, taps, weights, channel, lanes, real)
-            strides = (self.target, *self.epilogue.operands)
-            target, *operands = (f.at(at, f.mul(channel, each.c)) for at, each in zip(addresses, strides, strict=True))
-            f.store_lanes(finish_channels(f, self.epilogue, value, operands, real), target, real)
+            target.store(self._sum(f, taps, weights, channel, lanes, real), real, c=channel)
 
         if whole > UNROLLED:
             with f.loop(0, whole * self.host.lanes, self.host.lanes) as loop:

@@ -22,6 +22,7 @@ from engine.compiler.kernels.channels import Panel, cases, panels_of, vectors_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, place, start
+from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
 # Of the second-level cache, what may stay there while a chunk runs.
@@ -128,7 +129,8 @@ class Conv(Convolution):
 
     def emit(self, module: Module) -> None:
         functions = {each: emit_tile(module, self._tile_of(each)) for each in dict.fromkeys(self.panels)}
-        f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        target = Target.of(f, self.epilogue, self.target, addresses)
         tiles, panels = self.grid.ranges(f, chunk)
         with f.loop(*panels) as each_panel:
             group, panel = f.divmod(each_panel.index, len(self.panels))
@@ -138,13 +140,7 @@ class Conv(Convolution):
             with f.loop(*tiles) as each_tile:
                 n, h, w = self._origin(f, each_tile)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
-                arguments = [
-                    place(f, source, strides, n, h, w, 0),
-                    weight,
-                    place(f, target, self.target, n, h, w, channel),
-                ]
-                for base, operand in zip(extras, self.epilogue.operands, strict=True):
-                    arguments.append(place(f, base, operand, n, h, w, channel))
+                arguments = [place(f, source, strides, n, h, w, 0), weight, *target.at(n, h, w, channel).addresses]
                 for each in cases(f, panel, self.panels):
                     f.call(functions[each], arguments)
         f.finish()

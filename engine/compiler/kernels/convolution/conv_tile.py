@@ -7,15 +7,16 @@ them, so the sums go to the stack first and a loop over the pixels finishes them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
-from engine.compiler.kernels.channels import Panel, finish_channels, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, starts_of, width_of
 from engine.compiler.kernels.expr import weight
-from engine.compiler.kernels.kernel import Epilogue, Strides, place
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.target import Target
 
 # Input values multiplied in one turn of the innermost loop.
 UNROLL = 4
@@ -69,9 +70,7 @@ class TileCode:
 
 def emit_tile(module: Module, tile: TileCode) -> str:
     """Write the function; its name."""
-    parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
-    parameters += [("ptr", f"operand{k}") for k in range(len(tile.epilogue.operands))]
-    f = module.inner(tile.name, parameters)
+    f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *tile.epilogue.parameters])
     _TileWriter(tile, f).emit()
     f.finish()
     return tile.name
@@ -87,7 +86,8 @@ class _TileWriter:
     def emit(self) -> None:
         """Bias, products, epilogue."""
         f, code = self.f, self.code
-        image, weights, target, *extras = f.parameters
+        image, weights, *addresses = f.parameters
+        target = Target.of(f, code.epilogue, code.target, addresses)
         is_dear = weight(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
         bias = [
@@ -96,27 +96,29 @@ class _TileWriter:
         ]
         totals = [each for _ in range(code.rows * code.columns) for each in bias]
         if code.is_far:
-            self._fetch([target, *extras])
+            self._fetch(target)
         totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
         if sums is None:
-            for (row, column), pixel in zip(
-                product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
-            ):
-                self._finish(pixel, row, column, target, extras)
+            for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
+                self._finish(pixel, target.at(0, row, column))
         else:
-            self._finish_all(sums, totals, target, extras)
+            self._finish_all(sums, totals, target)
+
+    @property
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Row and column of every pixel."""
+        return product(range(self.code.rows), range(self.code.columns))
 
     def _pixels(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
         size = len(self.code.panel)
         return [totals[k : k + size] for k in range(0, len(totals), size)]
 
-    def _fetch(self, bases: Sequence[Value]) -> None:
+    def _fetch(self, target: Target) -> None:
         """Fetch the lines the tile will write and read at its end, while it multiplies."""
-        code = self.code
-        for base, strides in zip(bases, (code.target, *code.epilogue.operands), strict=True):
+        for address, strides in target.tensors:
             if strides.w:
-                for row, column, first in product(range(code.rows), range(code.columns), code.starts):
-                    self.f.prefetch(self.f.at(base, strides.offset(0, row, column, first)))
+                for (row, column), first in product(self._places, self.code.starts):
+                    self.f.prefetch(self.f.at(address, strides.offset(0, row, column, first)))
 
     def _nest(
         self, loops: list[tuple[int, int, int]], image: Value, weights: Value, totals: list[Value]
@@ -175,15 +177,13 @@ class _TileWriter:
             if (offset + first) % code.memory.line_floats < lanes:
                 f.prefetch(f.at(weights, first + code.memory.ahead_bytes // 4))
         result = []
-        for (row, column), pixel in zip(
-            product(range(code.rows), range(code.columns)), self._pixels(totals), strict=True
-        ):
+        for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
             value = f.load("float", f.at(at, row * code.steps[0] + column * code.steps[1]))
             for (lanes, _), each, total in zip(code.panel, vectors, pixel, strict=True):
                 result.append(f.fma(f.splat(value, lanes), each, total))
         return result
 
-    def _finish_all(self, sums: Value, totals: Sequence[Value], target: Value, extras: Sequence[Value]) -> None:
+    def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
         """Sums to the stack, then pixel by pixel through the epilogue."""
         f, code = self.f, self.code
         for index, pixel in enumerate(self._pixels(totals)):
@@ -195,20 +195,9 @@ class _TileWriter:
                 f.load(vector(lanes), f.at(at, first))
                 for (lanes, _), first in zip(code.panel, code.starts, strict=True)
             ]
-            self._finish(pixel, row.index, column.index, target, extras)
+            self._finish(pixel, target.at(0, row.index, column.index))
 
-    def _finish(
-        self, pixel: Sequence[Value], row: Index, column: Index, target: Value, extras: Sequence[Value]
-    ) -> None:
+    def _finish(self, pixel: Sequence[Value], target: Target) -> None:
         """The epilogue of one pixel, and its store."""
-        f, code = self.f, self.code
-        at = place(f, target, code.target, 0, row, column, 0)
-        others = [
-            place(f, base, strides, 0, row, column, 0)
-            for base, strides in zip(extras, code.epilogue.operands, strict=True)
-        ]
-        for value, (_, real), first in zip(pixel, code.panel, code.starts, strict=True):
-            addresses = [
-                f.at(each, first * strides.c) for each, strides in zip(others, code.epilogue.operands, strict=True)
-            ]
-            f.store_lanes(finish_channels(f, code.epilogue, value, addresses, real), f.at(at, first), real)
+        for value, (_, real), first in zip(pixel, self.code.panel, self.code.starts, strict=True):
+            target.store(value, real, c=first)

@@ -15,10 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
-from engine.compiler.kernels.channels import cases, finish_channels, vectors_of, width_of
+from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, place, start
+from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
 
@@ -91,29 +92,20 @@ class Depthwise(Convolution):
 
     def emit(self, module: Module) -> None:
         functions = {each: self._emit_strip(module, *each) for each in dict.fromkeys(self.vectors)}
-        f, (image, weights, target, *extras), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        target = Target.of(f, self.epilogue, self.target, addresses)
         rows, vectors = self.grid.ranges(f, chunk)
         outer, inner = (vectors, rows) if self.is_plane_small else (rows, vectors)
         with f.loop(*outer) as one, f.loop(*inner) as other:
             each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
             n, down = f.divmod(row, self.tiling[0])
             h: Index = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows) if self.tiling[0] > 1 else 0
-            channel = f.mul(each, self.host.lanes)
+            channel, first = f.mul(each, self.host.lanes), f.mul(each, self.host.lanes // self.multiplier)
             arguments = [
-                place(
-                    f,
-                    image,
-                    self.source,
-                    n,
-                    f.mul(h, self.stride[0]),
-                    0,
-                    f.mul(each, self.host.lanes // self.multiplier),
-                ),
+                place(f, image, self.source, n, f.mul(h, self.stride[0]), 0, first),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
-                place(f, target, self.target, n, h, 0, channel),
+                *target.at(n, h, 0, channel).addresses,
             ]
-            for base, operand in zip(extras, self.epilogue.operands, strict=True):
-                arguments.append(place(f, base, operand, n, h, 0, channel))
             for vector_ in cases(f, each, self.vectors):
                 f.call(functions[vector_], arguments)
         f.finish()
@@ -121,9 +113,7 @@ class Depthwise(Convolution):
     def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
         """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
         name = f"{self.name}_{lanes}_{real}"
-        parameters = [("ptr", "image"), ("ptr", "weights"), ("ptr", "target")]
-        parameters += [("ptr", f"operand{k}") for k in range(len(self.epilogue.operands))]
-        f = module.inner(name, parameters)
+        f = module.inner(name, [("ptr", "image"), ("ptr", "weights"), *self.epilogue.parameters])
         keeps_weights = is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
         _Strip(self, f, lanes, real, keeps_weights).emit()
         return name
@@ -134,7 +124,8 @@ class _Strip:
 
     def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
         self.kernel, self.f, self.lanes, self.real = kernel, f, lanes, real
-        self.image, self.weights, self.target, *self.extras = f.parameters
+        self.image, self.weights, *addresses = f.parameters
+        self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
         self.resident = [self._weight(tap) for tap in range(-1, kernel.taps)] if keeps_weights else []
 
     def emit(self) -> None:
@@ -151,16 +142,13 @@ class _Strip:
     def _emit_tile(self, w: Index) -> None:
         kernel, f = self.kernel, self.f
         image = f.at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
-        target = f.at(self.target, f.mul(w, kernel.target.w))
-        extras = [
-            f.at(base, f.mul(w, operand.w)) for base, operand in zip(self.extras, kernel.epilogue.operands, strict=True)
-        ]
+        target = self.target.at(w=w)
         if kernel.tile.rows == 1 and kernel.taps * kernel.tile.columns > UNROLLED:
-            self._finish_row(0, self._loop_over_taps(image), target, extras)
+            self._finish_row(0, self._loop_over_taps(image), target)
         else:
-            self._walk_rows(image, target, extras)
+            self._walk_rows(image, target)
 
-    def _walk_rows(self, image: Value, target: Value, extras: list[Value]) -> None:
+    def _walk_rows(self, image: Value, target: Target) -> None:
         """Every input row of the tile once; an output row is finished with its last."""
         kernel, tile = self.kernel, self.kernel.tile
         totals: dict[int, list[Value]] = {}
@@ -174,7 +162,7 @@ class _Strip:
             self._add_line(self.f.at(image, i * kernel.source.h), uses, totals)
             for row, ky in uses:
                 if ky == kernel.kernel[0] - 1:
-                    self._finish_row(row, totals.pop(row), target, extras)
+                    self._finish_row(row, totals.pop(row), target)
 
     def _add_line(self, line: Value, uses: list[tuple[int, int]], totals: dict[int, list[Value]]) -> None:
         """Add the products of an input row to the output rows that have a row of taps there."""
@@ -206,15 +194,9 @@ class _Strip:
             down.carry(across.results)
         return down.results
 
-    def _finish_row(self, row: int, totals: list[Value], target: Value, extras: list[Value]) -> None:
-        kernel, f = self.kernel, self.f
-        for t, total in enumerate(totals):
-            addresses = [
-                f.at(base, operand.offset(0, row, t))
-                for base, operand in zip(extras, kernel.epilogue.operands, strict=True)
-            ]
-            value = finish_channels(f, kernel.epilogue, total, addresses, self.real)
-            f.store_lanes(value, f.at(target, kernel.target.offset(0, row, t)), self.real)
+    def _finish_row(self, row: int, totals: list[Value], target: Target) -> None:
+        for column, total in enumerate(totals):
+            target.store(total, self.real, row, column)
 
     def _input(self, address: Value) -> Value:
         """A vector of input values, each repeated for its output channels."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, cases, finish_channels, panels_of, starts_of, vectors_of
+from engine.compiler.kernels.channels import Panel, cases, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
+from engine.compiler.kernels.target import Target
 
 # Vectors of channels summed together, and accumulators of each.
 VECTORS = 4
@@ -63,23 +64,19 @@ class GlobalAverage(Kernel):
         return -(-self.batch * len(self.panels) // self.block)
 
     def emit(self, module: Module) -> None:
-        f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
         first, panels = f.mul(chunk, self.block), len(self.panels)
         with f.loop(first, f.minimum(f.add(first, self.block), self.batch * panels)) as each:
             n, panel = f.divmod(each.index, panels)
             channel = f.mul(panel, sum(real for _, real in self.panels[0]))
             source = place(f, image, self.source, n, 0, 0, channel)
-            addresses = [place(f, target, self.target, n, 0, 0, channel)]
-            addresses += [
-                place(f, base, operand, n, 0, 0, channel)
-                for base, operand in zip(extras, self.epilogue.operands, strict=True)
-            ]
+            target = Target.of(f, self.epilogue, self.target, addresses).at(n, 0, 0, channel)
             for vectors in cases(f, panel, self.panels):
-                self._emit_panel(f, vectors, source, addresses)
+                self._emit_panel(f, vectors, source, target)
         f.finish()
 
-    def _emit_panel(self, f: Function, panel: Panel, source: Value, addresses: list[Value]) -> None:
-        """The means of a panel; addresses of the target and the operands at its first channel."""
+    def _emit_panel(self, f: Function, panel: Panel, source: Value, target: Target) -> None:
+        """The means of a panel, from the pixels and to the target at its first channel."""
         starts = starts_of(panel)
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(0, self.rows, carry=zeros) as row:
@@ -88,9 +85,7 @@ class GlobalAverage(Kernel):
             row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
         for value, first, (lanes, real) in zip(row.results, starts, panel, strict=True):
             mean = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
-            strides = (self.target, *self.epilogue.operands)
-            target, *operands = (f.at(at, first * each.c) for at, each in zip(addresses, strides, strict=True))
-            f.store_lanes(finish_channels(f, self.epilogue, mean, operands, real), target, real)
+            target.store(mean, real, c=first)
 
     def _sum_row(self, f: Function, panel: Panel, line: Value, zeros: list[Value]) -> list[Value]:
         """The sums of a row's pixels, run by run."""

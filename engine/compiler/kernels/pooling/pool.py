@@ -20,6 +20,7 @@ from engine.compiler.kernels.channels import cases
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.pooling.pool_layout import VECTORS, PoolLayout
 from engine.compiler.kernels.pooling.pool_row import PoolRow
+from engine.compiler.kernels.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +31,14 @@ class Pool(PoolLayout):
 
     def emit(self, module: Module) -> None:
         functions = {each: PoolRow(self, module, each).emit() for each in dict.fromkeys(self.panels)}
-        f, (image, target, *extras), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        target = Target.of(f, self.epilogue, self.target, addresses)
         rows, panels = self.grid.ranges(f, chunk)
         with f.loop(*panels) as panel, f.loop(0, self.tiles) as tile, f.loop(*rows) as row:
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
-            arguments = [place(f, image, self.source, n, 0, 0, channel), as_value(h), tile.index]
-            arguments.append(place(f, target, self.target, n, h, 0, channel))
-            for base, operand in zip(extras, self.epilogue.operands, strict=True):
-                arguments.append(place(f, base, operand, n, h, 0, channel))
+            source = place(f, image, self.source, n, 0, 0, channel)
+            arguments = [source, as_value(h), tile.index, *target.at(n, h, 0, channel).addresses]
             for each in cases(f, panel.index, self.panels):
                 f.call(functions[each], arguments)
         f.finish()

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, lanes_of, vector
-from engine.compiler.kernels.channels import Panel, finish_channels, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
-from engine.compiler.kernels.kernel import place
 from engine.compiler.kernels.pooling.pool_layout import PoolLayout
+from engine.compiler.kernels.target import Target
 
 # Without a line, windows are walked in parts of so many columns.
 PART = 512
@@ -27,10 +27,10 @@ class PoolRow:
     def __init__(self, kernel: PoolLayout, module: Module, panel: Panel) -> None:
         self.kernel, self.panel = kernel, panel
         name = f"{kernel.name}_{'_'.join(str(real) for _, real in panel)}"
-        parameters = [("ptr", "image"), ("i64", "row"), ("i64", "tile"), ("ptr", "target")]
-        parameters += [("ptr", f"operand{k}") for k in range(len(kernel.epilogue.operands))]
+        parameters = [("ptr", "image"), ("i64", "row"), ("i64", "tile"), *kernel.epilogue.parameters]
         self.f = f = module.inner(name, parameters)
-        self.image, self.h, self.tile, self.target, *self.extras = f.parameters
+        self.image, self.h, self.tile, *addresses = f.parameters
+        self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
         self.types = [vector(lanes) for lanes, _ in panel]
         self.starts = starts_of(panel)
         self.width = width_of(panel)
@@ -174,11 +174,5 @@ class PoolRow:
             self.f.store(value, self.f.at(address, first))
 
     def _store(self, w: Value, values: list[Value]) -> None:
-        kernel, f = self.kernel, self.f
         for value, first, (_, real) in zip(values, self.starts, self.panel, strict=True):
-            addresses = [
-                place(f, base, operand, 0, 0, w, first)
-                for base, operand in zip(self.extras, kernel.epilogue.operands, strict=True)
-            ]
-            result = finish_channels(f, kernel.epilogue, value, addresses, real)
-            f.store_lanes(result, place(f, self.target, kernel.target, 0, 0, w, first), real)
+            self.target.store(value, real, w=w, c=first)

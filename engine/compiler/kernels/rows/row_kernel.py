@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
-from engine.compiler.kernels.channels import finish_channels, fitting_lanes
+from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
+from engine.compiler.kernels.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +58,13 @@ class RowKernel(Kernel):
 
     def emit(self, module: Module) -> None:
         count = 2 + self.extras
-        f, (source, target, *others), chunk = start(module, self, count + len(self.epilogue.operands))
-        extras, bases = others[: self.extras], others[self.extras :]
+        f, (source, out, *others), chunk = start(module, self, count + len(self.epilogue.operands))
+        extras, operands = others[: self.extras], others[self.extras :]
+        target = Target.of(f, self.epilogue, Strides(0, self.target, 0), [out, *operands])
         first = f.mul(chunk, self.block)
         with f.loop(first, f.minimum(f.add(first, self.block), self.rows)) as row:
-            operands = [
-                place(f, base, strides, 0, row.index, 0, 0)
-                for base, strides in zip(bases, self.epilogue.operands, strict=True)
-            ]
-            line, out = f.at(source, f.mul(row.index, self.source)), f.at(target, f.mul(row.index, self.target))
-            self.emit_row(Row(self, f, line, out, extras, operands, self.host.registers // 2))
+            line = f.at(source, f.mul(row.index, self.source))
+            self.emit_row(Row(self, f, line, target.at(0, row.index), extras, self.host.registers // 2))
         f.finish()
 
     @abstractmethod
@@ -79,7 +77,7 @@ class Row:
     """A row while its code is written.
 
     Args:
-        source, target, operands: where it begins in each.
+        source, target: where it begins in each.
         extras: what the kernel adds to its arguments.
         unrolled: so many vectors of a row stay in registers from pass to pass.
     """
@@ -87,9 +85,8 @@ class Row:
     kernel: RowKernel
     f: Function
     source: Value
-    target: Value
+    target: Target
     extras: list[Value]
-    operands: list[Value]
     unrolled: int
     kept: dict[int, Value] = field(default_factory=dict)
 
@@ -103,12 +100,7 @@ class Row:
         """The last pass: every vector of the result through the epilogue into the target."""
 
         def step(column: Index, count: int, carried: Value) -> Value:
-            f, epilogue = self.f, self.kernel.epilogue
-            places = [
-                f.at(at, f.mul(column, each.c)) for at, each in zip(self.operands, epilogue.operands, strict=True)
-            ]
-            value = finish_channels(f, epilogue, result(column, count), places, count)
-            f.store_lanes(value, f.at(self.target, column), count)
+            self.target.store(result(column, count), count, c=column)
             return carried
 
         self.walk(0.0, step)

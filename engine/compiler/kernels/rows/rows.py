@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.channels import finish_channels
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
@@ -35,9 +34,7 @@ class RowReduction(RowKernel):
         return self.host.chunk_bytes // 4
 
     def emit_row(self, row: Row) -> None:
-        f = row.f
-        result = self._reduce(f, row.source)
-        f.store(finish_channels(f, self.epilogue, result, row.operands, 1), row.target)
+        row.target.store(self._reduce(row.f, row.source), 1)
 
     def _reduce(self, f: Function, line: Value) -> Value:
         if self.mode in ("max", "min"):

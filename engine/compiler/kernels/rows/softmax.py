@@ -75,7 +75,7 @@ class _Softmax:
         f, row = self.row.f, self.row
         value = exp_down(f, f.fsub(self._load(column, count), highest))
         if not self.kernel.is_logarithm and not row.remember(column, value):
-            f.store_lanes(value, f.at(row.target, column), count)
+            f.store_lanes(value, f.at(row.target.addresses[0], column), count)
         return f.fadd(carried, value)
 
     def _load(self, column: Index, count: int) -> Value:
@@ -85,4 +85,4 @@ class _Softmax:
     def _exponential(self, column: Index, count: int) -> Value:
         f, row = self.row.f, self.row
         found = row.remembered(column)
-        return found or f.load_lanes(vector(self.kernel.width), f.at(row.target, column), count)
+        return found or f.load_lanes(vector(self.kernel.width), f.at(row.target.addresses[0], column), count)

@@ -11,8 +11,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Module, Value, constant, vector
-from engine.compiler.kernels.channels import finish_channels, vectors_of
+from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.transforms import Filtering
 
 # Channels multiplied in one turn of the innermost loop.
@@ -144,7 +145,7 @@ def emit_output(
     module: Module,
     name: str,
     scratch: Scratch,
-    target_strides: Strides,
+    strides: Strides,
     extent: tuple[int, int],
     overlap: tuple[int, int],
     epilogue: Epilogue,
@@ -157,10 +158,10 @@ def emit_output(
     of column ``left`` is not stored; both are 0, or as ``overlap`` says. Where a pixel is not finite, ``alarm`` is set.
     """
     parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
-    parameters += [("ptr", "sums"), ("ptr", "bias"), ("ptr", "target")]
-    parameters += [("ptr", f"operand{k}") for k in range(len(epilogue.operands))]
+    parameters += [("ptr", "sums"), ("ptr", "bias"), *epilogue.parameters]
     f = module.inner(name, parameters)
-    top, left, alarm, sums, bias, target, *operands = f.parameters
+    top, left, alarm, sums, bias, *addresses = f.parameters
+    target = Target.of(f, epilogue, strides, addresses)
     type_, filtering = vector(lanes), scratch.filtering
     offset = f.load(type_, bias)
     columns = []
@@ -168,13 +169,6 @@ def emit_output(
         places = [filtering.places[i, j] for i in range(filtering.size)]
         values = [f.load(type_, f.at(sums, place * scratch.sum_step)) for place in places]
         columns.append(filtering.transform_sums(f, values))
-
-    def store(h: int, w: int, value: Value) -> None:
-        addresses = [
-            f.at(base, strides.offset(0, h, w)) for base, strides in zip(operands, epilogue.operands, strict=True)
-        ]
-        result = finish_channels(f, epilogue, f.fadd(value, offset), addresses, real)
-        f.store_lanes(result, f.at(target, target_strides.offset(0, h, w)), real)
 
     zero = constant(0.0, type_)
     doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
@@ -184,10 +178,10 @@ def emit_output(
             doubt = f.fma(value, zero, doubt)
         with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():
             for w in range(overlap[1], len(row)):
-                store(h, w, row[w])
+                target.store(f.fadd(row[w], offset), real, h, w)
             with f.unless(f.less(0, left)) if overlap[1] else nullcontext():
                 for w in range(overlap[1]):
-                    store(h, w, row[w])
+                    target.store(f.fadd(row[w], offset), real, h, w)
     with f.when(f.any(f.compare("uno", doubt, doubt))):
         f.store(Value("1", "i32"), alarm)
     f.finish()

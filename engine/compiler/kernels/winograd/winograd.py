@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import width_of
 from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES
 from engine.compiler.kernels.winograd.layout import Layout
 from engine.compiler.kernels.winograd.stages import UNROLL, emit_input, emit_output, emit_product
@@ -56,14 +57,15 @@ class Winograd(Layout):
         s, tiles = self.scratch, self.blocking.tiles
         loader, products, storers = self._emit_inner(module)
         f, pointers, index = start(module, self, 4 + len(self.epilogue.operands))
-        image, weights, target, *operands, alarm = pointers
+        image, weights, *addresses, alarm = pointers
+        target = Target.of(f, self.epilogue, self.target, addresses)
         group, block = f.divmod(index, self.blocks)
         first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
         positions = self.filtering.positions
         memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
         tables = [f.reserve(tiles, _POINTER_BYTES) for _ in range(2)]
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
-        self._list_addresses(chunk, image, target)
+        self._list_addresses(chunk, image, addresses[0])
         if self.depths > 1:
             with f.loop(0, positions * s.sum_step, self.host.lanes) as each:
                 f.store(constant(0.0, vector(self.host.lanes)), f.at(chunk.sums, each.index))
@@ -81,7 +83,7 @@ class Winograd(Layout):
                 with f.loop(run.first, run.first + run.count) as each:
                     self._fetch(chunk, each.index, channel)
                     self._multiply(chunk, products, run, each.index, stream, channel, count, width)
-        self._store(chunk, storers, weights, target, operands, alarm)
+        self._store(chunk, storers, weights, target, alarm)
         f.finish()
 
     def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
@@ -241,8 +243,7 @@ class Winograd(Layout):
         chunk: _Chunk,
         functions: Sequence[str],
         weights: Value,
-        target: Value,
-        operands: Sequence[Value],
+        target: Target,
         alarm: Value,
     ) -> None:
         """Transform the sums of every tile and vector to pixels."""
@@ -256,8 +257,7 @@ class Winograd(Layout):
             def store(number: Index, function: str) -> None:
                 offset = f.mul(number, self.host.lanes)
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
-                tensors = zip((target, *operands), (self.target, *self.epilogue.operands), strict=True)
-                addresses = [place(f, base, strides, *origin, channel) for base, strides in tensors]
+                addresses = target.at(*origin, channel).addresses
                 places = [f.at(sums, offset), f.at(weights, channel), *addresses]
                 f.call(function, [*map(as_value, covered), alarm, *places])
 

@@ -1,0 +1,59 @@
+"""Where results go: through the epilogue into the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.compiler.codegen.ir import Function, Index, Value, lanes_of
+from engine.compiler.kernels.expr import Expr, emit
+from engine.compiler.kernels.kernel import Epilogue, Strides, place
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target of a kernel and the operands of its epilogue, at one element.
+
+    Args:
+        tensors: address and strides of the target, then of every operand.
+    """
+
+    f: Function
+    tree: Expr
+    tensors: tuple[tuple[Value, Strides], ...]
+
+    @classmethod
+    def of(cls, f: Function, epilogue: Epilogue, strides: Strides, addresses: Sequence[Value]) -> Target:
+        """What lies at these addresses: the target, its strides given, and the operands of the epilogue."""
+        return cls(f, epilogue.tree, tuple(zip(addresses, (strides, *epilogue.operands), strict=True)))
+
+    @property
+    def addresses(self) -> list[Value]:
+        """Of the target and of every operand."""
+        return [address for address, _ in self.tensors]
+
+    def at(self, n: Index = 0, h: Index = 0, w: Index = 0, c: Index = 0) -> Target:
+        """The same so much further on."""
+        tensors = ((place(self.f, address, strides, n, h, w, c), strides) for address, strides in self.tensors)
+        return replace(self, tensors=tuple(tensors))
+
+    def store(self, value: Value, count: int, h: Index = 0, w: Index = 0, c: Index = 0) -> None:
+        """The epilogue of a vector of ``count`` channels so much further on, and its store."""
+        (target, strides), *operands = self.tensors
+        values = [_load(self.f, place(self.f, at, each, 0, h, w, c), each, value.type, count) for at, each in operands]
+        result = emit(self.f, self.tree, [value, *values])
+        self.f.store_lanes(result, place(self.f, target, strides, 0, h, w, c), count)
+
+
+def _load(f: Function, address: Value, strides: Strides, type_: str, count: int) -> Value:
+    """The values of ``count`` neighbouring channels, or the one they share."""
+    lanes = lanes_of(type_)
+    if strides.c == 1 or lanes == 1:
+        return f.load_lanes(type_, address, count)
+    if strides.c == 0:
+        return f.splat(f.load("float", address), lanes)
+    value = Value("poison", type_)
+    for lane in range(count):
+        one = f.load("float", f.at(address, lane * strides.c))
+        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
+    return value
