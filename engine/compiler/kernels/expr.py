@@ -89,10 +89,10 @@ def is_moderate(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> b
     return depth <= DEEPEST and count <= LARGEST
 
 
-def weight(tree: Expr) -> int:
+def cost(tree: Expr) -> int:
     """Roughly how many vector instructions an element costs."""
     if isinstance(tree, Apply):
-        return math.COSTS.get(tree.name, 1) + sum(weight(each) for each in tree.arguments)
+        return math.COSTS.get(tree.name, 1) + sum(cost(each) for each in tree.arguments)
     return 0
 
 

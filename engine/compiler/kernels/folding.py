@@ -53,11 +53,8 @@ def fold_lanes(f: Function, value: Value, fold: Fold) -> Value:
     half = lanes // 2
     if half == 1:
         return fold(f, [f.op(element, f"extractelement {value.type} {value.text}, i64 {lane}") for lane in (0, 1)])
-    parts = []
-    for first in (0, half):
-        places = ", ".join(f"i32 {first + lane}" for lane in range(half))
-        text = f"shufflevector {value.type} {value.text}, {value.type} poison, <{half} x i32> <{places}>"
-        parts.append(f.op(vector(half, element), text))
+    nothing = Value("poison", value.type)
+    parts = [f.shuffle(value, nothing, range(first, first + half)) for first in (0, half)]
     return fold_lanes(f, fold(f, parts), fold)
 
 

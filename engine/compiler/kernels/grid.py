@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Value
+from engine.compiler.codegen.ir import Function, Index
 
 Range: TypeAlias = tuple[Index, Index]
 
@@ -47,7 +47,7 @@ class Grid:
                 grid = replace(grid, block=(-(-rows // 2), columns) if axis == 0 else (rows, -(-columns // 2)))
         return grid
 
-    def ranges(self, f: Function, chunk: Value) -> tuple[Range, Range]:
+    def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """The rows and the columns of a chunk, from the first to before the last."""
         across, down = f.divmod(chunk, self.tiling[0])
         row, column = f.mul(down, self.block[0]), f.mul(across, self.block[1])

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.expr import Expr, emit, weight
+from engine.compiler.kernels.expr import Expr, cost, emit
 from engine.compiler.kernels.kernel import Kernel, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
@@ -51,7 +51,7 @@ class Map(Kernel):
     def blocking(self) -> tuple[int, int]:
         """Rows, and elements of a row, that make a chunk."""
         n_bytes, most = self.host.chunk_bytes, 2 * self.host.chunk_flops
-        wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, weight(self.tree)) // most))
+        wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, cost(self.tree)) // most))
         length = self.sizes[-1]
         if length > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
@@ -64,7 +64,7 @@ class Map(Kernel):
 
     @property
     def flops(self) -> int:
-        return self.rows * self.sizes[-1] * weight(self.tree)
+        return self.rows * self.sizes[-1] * cost(self.tree)
 
     def emit(self, module: Module) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
@@ -107,12 +107,13 @@ class Map(Kernel):
         rest = self.sizes[-1] - whole
 
         def element(index: Index, count: int) -> None:
-            values = [
-                shared[k] if k in shared else _load(f, f.at(at, f.mul(index, strides[-1])), strides[-1], type_, count)
-                for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
-            ]
+            def load(at: Value, stride: int) -> Value:
+                return f.load_lanes(type_, f.at(at, f.mul(index, stride)), count, stride)
+
+            pairs = enumerate(zip(operands, self.operands, strict=True))
+            values = [shared[k] if k in shared else load(at, strides[-1]) for k, (at, strides) in pairs]
             result = emit(f, self.tree, values, type_)
-            _store(f, result, f.at(target, f.mul(index, self.target[-1])), self.target[-1], count)
+            f.store_lanes(result, f.at(target, f.mul(index, self.target[-1])), count, self.target[-1])
 
         if whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
@@ -123,27 +124,6 @@ class Map(Kernel):
             else:
                 with f.when(f.op("i1", f"icmp eq i64 {end.text}, {self.sizes[-1]}")):
                     element(whole, rest)
-
-
-def _load(f: Function, address: Value, stride: int, type_: str, count: int) -> Value:
-    if stride == 1:
-        return f.load_lanes(type_, address, count)
-    if lanes_of(type_) == 1:
-        return f.load(type_, address)
-    value = Value("zeroinitializer", type_)
-    for lane in range(count):
-        one = f.load("float", f.at(address, lane * stride))
-        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
-    return value
-
-
-def _store(f: Function, value: Value, address: Value, stride: int, count: int) -> None:
-    if stride == 1 or lanes_of(value.type) == 1:
-        f.store_lanes(value, address, count)
-        return
-    for lane in range(count):
-        one = f.op("float", f"extractelement {value.type} {value.text}, i64 {lane}")
-        f.store(one, f.at(address, lane * stride))
 
 
 def make_map(

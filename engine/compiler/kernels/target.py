@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index, Value, lanes_of
+from engine.compiler.codegen.ir import Function, Index, Value
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.kernel import Epilogue, Strides, place
 
@@ -39,21 +39,7 @@ class Target:
 
     def store(self, value: Value, count: int, h: Index = 0, w: Index = 0, c: Index = 0) -> None:
         """The epilogue of a vector of ``count`` channels so much further on, and its store."""
-        (target, strides), *operands = self.tensors
-        values = [_load(self.f, place(self.f, at, each, 0, h, w, c), each, value.type, count) for at, each in operands]
-        result = emit(self.f, self.tree, [value, *values])
-        self.f.store_lanes(result, place(self.f, target, strides, 0, h, w, c), count)
-
-
-def _load(f: Function, address: Value, strides: Strides, type_: str, count: int) -> Value:
-    """The values of ``count`` neighbouring channels, or the one they share."""
-    lanes = lanes_of(type_)
-    if strides.c == 1 or lanes == 1:
-        return f.load_lanes(type_, address, count)
-    if strides.c == 0:
-        return f.splat(f.load("float", address), lanes)
-    value = Value("poison", type_)
-    for lane in range(count):
-        one = f.load("float", f.at(address, lane * strides.c))
-        value = f.op(type_, f"insertelement {type_} {value.text}, float {one.text}, i64 {lane}")
-    return value
+        f, ((target, strides), *operands) = self.f, self.tensors
+        values = [f.load_lanes(value.type, place(f, at, each, 0, h, w, c), count, each.c) for at, each in operands]
+        result = emit(f, self.tree, [value, *values])
+        f.store_lanes(result, place(f, target, strides, 0, h, w, c), count)

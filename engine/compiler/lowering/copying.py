@@ -8,7 +8,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map, merge_loops
-from engine.compiler.kernels.transpose import Repeat, Transpose
+from engine.compiler.kernels.transposing.transpose import Repeat, Transpose
 from engine.compiler.lowering.steps import KernelStep, kernel_step
 from engine.compiler.storage import View
 

@@ -14,6 +14,7 @@ from engine.compiler.codegen.ir.values import (
     lanes_below,
     lanes_of,
     mangled,
+    mask,
     vector,
 )
 
@@ -73,7 +74,7 @@ class Instructions(ABC):
 
     def compare(self, how: str, a: Value, b: Value) -> Value:
         """A mask; ``how`` is LLVM's: ``olt``, ``une`` for floats, ``slt``, ``eq`` for integers."""
-        name = "fcmp" if element_of(a.type) == "float" else "icmp"
+        name = "fcmp" if element_of(a.type) in ("float", "double") else "icmp"
         return self.op(vector(lanes_of(a.type), "i1"), f"{name} {how} {a.type} {a.text}, {b.text}")
 
     def select(self, mask: Value, a: Value, b: Value) -> Value:
@@ -100,6 +101,12 @@ class Instructions(ABC):
         first = self.op(type_, f"insertelement {type_} poison, {a.type} {a.text}, i64 0")
         return self.op(type_, f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer")
 
+    def shuffle(self, a: Value, b: Value, places: Sequence[int | None]) -> Value:
+        """Lanes of ``a`` (numbers below its size), then of ``b``, as many as places; None where it does not matter."""
+        text = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
+        type_ = vector(len(places), element_of(a.type))
+        return self.op(type_, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(places)} x i32> <{text}>")
+
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def at(self, base: Value, index: Index, size: int = FLOAT_BYTES) -> Value:
@@ -117,21 +124,41 @@ class Instructions(ABC):
         """A value to memory."""
         self.do(f"store {value.type} {value.text}, ptr {address.text}, align {align}")
 
-    def load_lanes(self, type_: str, address: Value, count: int) -> Value:
-        """The first ``count`` lanes from memory, zero in the others; no byte beyond them is touched."""
-        lanes = lanes_of(type_)
-        if count == lanes:
-            return self.load(type_, address)
-        arguments = [address, Value("4", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
-        return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
+    def load_lanes(self, type_: str, address: Value, count: int, stride: int = 1) -> Value:
+        """The first ``count`` lanes from memory, ``stride`` elements apart, zero in the others; no more bytes are read.
 
-    def store_lanes(self, value: Value, address: Value, count: int) -> None:
-        """The first ``count`` lanes to memory; no byte beyond them is touched."""
+        With a stride of 0 all lanes have the one element there is.
+        """
+        lanes, element = lanes_of(type_), element_of(type_)
+        if lanes == 1 or (stride == 1 and count == lanes):
+            return self.load(type_, address)
+        if stride == 0:
+            return self.splat(self.load(element, address), lanes)
+        if stride == 1:
+            arguments = [address, Value("4", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
+            return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
+        value = Value("poison" if count == lanes else "zeroinitializer", type_)
+        for lane in range(count):
+            one = self.load(element, self.at(address, lane * stride))
+            value = self.op(type_, f"insertelement {type_} {value.text}, {element} {one.text}, i64 {lane}")
+        return value
+
+    def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
+        """The first ``count`` lanes to memory, ``stride`` elements apart; no byte beside them is touched."""
         lanes = lanes_of(value.type)
-        if count == lanes:
+        if stride == 1 or lanes == 1:
+            self.store_where(value, address, [lane < count for lane in range(lanes)])
+            return
+        for lane in range(count):
+            one = self.op(element_of(value.type), f"extractelement {value.type} {value.text}, i64 {lane}")
+            self.store(one, self.at(address, lane * stride))
+
+    def store_where(self, value: Value, address: Value, flags: Sequence[bool]) -> None:
+        """The lanes whose flag is on; no byte of the others is touched."""
+        if all(flags):
             self.store(value, address)
             return
-        arguments = [value, address, Value("4", "i32"), lanes_below(count, lanes)]
+        arguments = [value, address, Value("4", "i32"), mask(flags)]
         self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
 
     def prefetch(self, address: Value, locality: int = 3) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -57,10 +58,15 @@ def constant(number: float, type_: str) -> Value:
     return Value("<" + ", ".join([f"{element} {text}"] * lanes_of(type_)) + ">", type_)
 
 
+def mask(flags: Sequence[bool]) -> Value:
+    """The mask that is on where a flag is."""
+    bits = ", ".join(f"i1 {'true' if flag else 'false'}" for flag in flags)
+    return Value(f"<{bits}>", vector(len(flags), "i1"))
+
+
 def lanes_below(count: int, lanes: int) -> Value:
     """The mask that is on for the first ``count`` lanes."""
-    bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
-    return Value(f"<{bits}>", vector(lanes, "i1"))
+    return mask([lane < count for lane in range(lanes)])
 
 
 def as_value(index: Index) -> Value:

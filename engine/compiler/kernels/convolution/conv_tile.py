@@ -14,7 +14,7 @@ from itertools import product
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.channels import Panel, starts_of, width_of
-from engine.compiler.kernels.expr import weight
+from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 
@@ -88,7 +88,7 @@ class _TileWriter:
         f, code = self.f, self.code
         image, weights, *addresses = f.parameters
         target = Target.of(f, code.epilogue, code.target, addresses)
-        is_dear = weight(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
+        is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
         bias = [
             f.load(vector(lanes), f.at(weights, first))

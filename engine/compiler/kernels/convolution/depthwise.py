@@ -206,9 +206,7 @@ class _Strip:
             return value
         if type_ == "float":
             return self.f.splat(value, self.lanes)
-        places = ", ".join(f"i32 {lane // multiplier}" for lane in range(self.lanes))
-        text = f"shufflevector {type_} {value.text}, {type_} poison, <{self.lanes} x i32> <{places}>"
-        return self.f.op(vector(self.lanes), text)
+        return self.f.shuffle(value, Value("poison", type_), [lane // multiplier for lane in range(self.lanes)])
 
     def _value(self, tap: int) -> Value:
         """The weights of a tap, or the bias for -1, from a register if they are kept there."""

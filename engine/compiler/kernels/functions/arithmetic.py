@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.codegen.ir import Function, Value, constant, element_of, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, mangled, vector
 
 
 def like(x: Value, number: float) -> Value:
@@ -134,7 +134,6 @@ def interpolate(f: Function, start: Value, end: Value, weight: Value) -> Value:
 
 
 def _extremum(f: Function, name: str, a: Value, b: Value) -> Value:
-    lanes, element = lanes_of(a.type), {"float": "f32", "double": "f64"}[element_of(a.type)]
-    full = f"llvm.{name}.{element if lanes == 1 else f'v{lanes}{element}'}"
-    f.module.declarations[full] = f"declare {a.type} @{full}({a.type}, {a.type})"
+    full = f"llvm.{name}.{mangled(a.type)}"
+    f.declare(full, a.type, [a.type, a.type])
     return f.op(a.type, f"call nsz {a.type} @{full}({a.type} {a.text}, {b.type} {b.text})")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.compiler.codegen.ir import Function, Value, lanes_of
+from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like
-from engine.compiler.kernels.functions.wide import compare_wide, narrowed, wide, wide_bits, widened
+from engine.compiler.kernels.functions.wide import narrowed, wide, wide_bits, widened
 
 # A quotient cut to so few bits can be multiplied by a float32 exactly in float64.
 _HIGH_BITS = -(2**29)
@@ -85,9 +85,9 @@ def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
     following = Value(f"%{body}.rest", type_)
     rest = f.op(type_, f"phi {type_} [ {dividend.text}, %{before} ], [ {following.text}, %{body} ]")
     less = _reduced(f, rest, divisor)
-    goes_on = compare_wide(f, "oge", rest, divisor)
+    goes_on = f.compare("oge", rest, divisor)
     f.do(f"{following.text} = select {goes_on.type} {goes_on.text}, {type_} {less.text}, {type_} {rest.text}")
-    again = _is_any(f, compare_wide(f, "oge", following, divisor))
+    again = f.any(f.compare("oge", following, divisor))
     f.do(f"br i1 {again.text}, label %{body}, label %{after}")
     f.start(after)
     return following
@@ -99,12 +99,4 @@ def _reduced(f: Function, rest: Value, divisor: Value) -> Value:
     cut = integer(f, "and", wide_bits(f, quotient), _HIGH_BITS)
     less = f.fsub(rest, f.fmul(f.convert("bitcast", cut, rest.type), divisor))
     # The quotient may have been rounded up to an integer.
-    return f.select(compare_wide(f, "olt", less, wide(rest, 0.0)), f.fadd(less, divisor), less)
-
-
-def _is_any(f: Function, mask: Value) -> Value:
-    lanes = lanes_of(mask.type)
-    if lanes == 1:
-        return mask
-    all_ = f.convert("bitcast", mask, f"i{lanes}")
-    return f.op("i1", f"icmp ne i{lanes} {all_.text}, 0")
+    return f.select(f.compare("olt", less, wide(rest, 0.0)), f.fadd(less, divisor), less)

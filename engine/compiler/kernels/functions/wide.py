@@ -38,8 +38,3 @@ def wide_bits(f: Function, x: Value) -> Value:
 def low_bits(f: Function, x: Value) -> Value:
     """The low 32 bits of a float64 as an i32."""
     return f.convert("trunc", wide_bits(f, x), vector(lanes_of(x.type), "i32"))
-
-
-def compare_wide(f: Function, how: str, a: Value, b: Value) -> Value:
-    """A mask from two float64."""
-    return f.op(vector(lanes_of(a.type), "i1"), f"fcmp {how} {a.type} {a.text}, {b.text}")

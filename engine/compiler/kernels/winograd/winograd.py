@@ -90,13 +90,7 @@ class Winograd(Layout):
         """The functions of the stages; a last panel or vector that differs from the others has its own."""
         s, blocking = self.scratch, self.blocking
         loader = emit_input(
-            module,
-            f"{self.name}_input",
-            s,
-            self.within(self.source),
-            self.extent,
-            self.in_channels,
-            self.host.lanes,
+            module, f"{self.name}_input", s, self.within(self.source), self.extent, self.in_channels, self.host.lanes
         )
         counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
         unroll = max(k for k in range(1, UNROLL + 1) if all(count % k == 0 for count in counts))
@@ -238,14 +232,7 @@ class Winograd(Layout):
 
         self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)
 
-    def _store(
-        self,
-        chunk: _Chunk,
-        functions: Sequence[str],
-        weights: Value,
-        target: Target,
-        alarm: Value,
-    ) -> None:
+    def _store(self, chunk: _Chunk, functions: Sequence[str], weights: Value, target: Target, alarm: Value) -> None:
         """Transform the sums of every tile and vector to pixels."""
         f, s = chunk.f, self.scratch
         counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.compiler.kernels.rows.rows import RowReduction
+from engine.compiler.kernels.rows.reduction import RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.pool import mean_of_pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,19 @@ def load(name: str) -> tuple[engine.RuntimeGraph, list[engine.TensorSpec]]:
     graph = engine.load(STORE / name / "1" / "model.pnnx.param")
     known = [port.spec for port in graph.inputs if port.spec is not None]
     return graph, [engine.TensorSpec(tuple(dim or 64 for dim in spec.shape), spec.dtype) for spec in known]
+
+
+@pytest.mark.parametrize("part", ["host", "memory"])
+def test_whatever_is_known_of_a_machine_is_in_its_key(part: str) -> None:
+    host = describe("avx2")
+    known = host if part == "host" else host.memory
+    others = []
+    for field in fields(known):
+        value = getattr(known, field.name)
+        if isinstance(value, int | float):
+            changed = replace(known, **{field.name: value + 1})
+            others.append(changed if part == "host" else replace(host, memory=changed))
+    assert len({host.key, *(other.key for other in others)}) == len(others) + 1 > 7
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -10,7 +10,7 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.kernels.rows.rows import RowReduction
+from engine.compiler.kernels.rows.reduction import RowReduction
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run

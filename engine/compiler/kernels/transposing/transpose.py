@@ -16,7 +16,7 @@ from math import prod
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, vector
 from engine.compiler.kernels.kernel import Kernel, start
-from engine.compiler.kernels.shuffle import gather, store_where, transpose_block
+from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
 
 # Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
 TILE_LINES = 4
@@ -111,14 +111,18 @@ class Transpose(Kernel):
         f.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocks:
-    """Square blocks transposed in registers; those at the end are narrower."""
+@dataclass(frozen=True)
+class _Tile:
+    """A tile being written, and where it begins."""
 
     kernel: Transpose
     f: Function
     source: Value
     target: Value
+
+
+class _Blocks(_Tile):
+    """Square blocks transposed in registers; those at the end are narrower."""
 
     @property
     def size(self) -> int:
@@ -142,14 +146,8 @@ class _Blocks:
             f.store_lanes(line, f.at(at, c * kernel.target_column), height)
 
 
-@dataclass(frozen=True, slots=True)
-class _Interleaving:
+class _Interleaving(_Tile):
     """Vectors of all rows woven into pixels."""
-
-    kernel: Transpose
-    f: Function
-    source: Value
-    target: Value
 
     def emit(self, start: Index, stop: Index) -> None:
         """Some columns."""
@@ -163,17 +161,11 @@ class _Interleaving:
         for first in range(0, width * pitch, lanes):
             places = [divmod(first + lane, pitch) for lane in range(lanes)]
             picks = [(row, c) if c < width and row < kernel.rows else None for c, row in places]
-            store_where(f, gather(f, lines, picks), f.at(at, first), [pick is not None for pick in picks])
+            f.store_where(gather(f, lines, picks), f.at(at, first), [pick is not None for pick in picks])
 
 
-@dataclass(frozen=True, slots=True)
-class _Separating:
+class _Separating(_Tile):
     """Vectors of pixels taken apart into a vector for each column."""
-
-    kernel: Transpose
-    f: Function
-    source: Value
-    target: Value
 
     def emit(self, start: Index, stop: Index) -> None:
         """Some rows."""

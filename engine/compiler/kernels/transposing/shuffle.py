@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Value, lanes_of
+from engine.compiler.codegen.ir import Function, Value, lanes_of
 
 # Lanes of a 128-bit part, across which instructions are dearer.
 PART = 4
-
-
-def shuffle(f: Function, a: Value, b: Value, places: Sequence[int | None]) -> Value:
-    """Lanes of ``a`` (numbers below its size), then of ``b``; None where it does not matter."""
-    text = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
-    return f.op(a.type, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(places)} x i32> <{text}>")
 
 
 def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int] | None]) -> Value:
@@ -23,7 +17,7 @@ def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int
     result = vectors[used[0]]
     if len(used) == 1:
         places = [None if pick is None else pick[1] for pick in picks]
-        return result if all(p in (None, lane) for lane, p in enumerate(places)) else shuffle(f, result, result, places)
+        return result if all(p in (None, lane) for lane, p in enumerate(places)) else f.shuffle(result, result, places)
     for number, index in enumerate(used[1:]):
         done = set(used[: number + 1])
         kept = [
@@ -34,7 +28,7 @@ def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int
             lanes + pick[1] if pick is not None and pick[0] == index else place
             for pick, place in zip(picks, kept, strict=True)
         ]
-        result = shuffle(f, result, vectors[index], places)
+        result = f.shuffle(result, vectors[index], places)
     return result
 
 
@@ -46,7 +40,7 @@ def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
     columns: list[list[Value]] = []
     for group in range(0, lanes, PART):
         pairs = (lines[group], lines[group + 1]), (lines[group + 2], lines[group + 3])
-        ab, cd = ([shuffle(f, x, y, [p + up for p in low]) for up in (0, 2)] for x, y in pairs)
+        ab, cd = ([f.shuffle(x, y, [p + up for p in low]) for up in (0, 2)] for x, y in pairs)
         columns.append([_join(f, x, y, up) for x, y in zip(ab, cd, strict=True) for up in (0, 2)])
     # columns[g][c]: in part q the four elements of column 4q + c from the rows of group g.
     result: list[Value] = [lines[0]] * lanes
@@ -60,7 +54,7 @@ def _join(f: Function, x: Value, y: Value, up: int) -> Value:
     """Two lanes of every part of x and of y, the lower or the upper ones."""
     lanes = lanes_of(x.type)
     places = [part + up + k % 2 + lanes * (k // 2) for part in range(0, lanes, PART) for k in range(4)]
-    return shuffle(f, x, y, places)
+    return f.shuffle(x, y, places)
 
 
 def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
@@ -74,18 +68,7 @@ def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
         for k in range(len(lines)):
             if not k & distance:
                 a, b = lines[k], lines[k + distance]
-                following[k] = shuffle(f, a, b, [p + lanes * s for p, s in zip(lower, second, strict=True)])
-                following[k + distance] = shuffle(f, a, b, [p + lanes * s for p, s in zip(upper, second, strict=True)])
+                following[k] = f.shuffle(a, b, [p + lanes * s for p, s in zip(lower, second, strict=True)])
+                following[k + distance] = f.shuffle(a, b, [p + lanes * s for p, s in zip(upper, second, strict=True)])
         lines, distance = following, 2 * distance
     return lines
-
-
-def store_where(f: Function, value: Value, address: Value, mask: Sequence[bool]) -> None:
-    """Store the lanes whose flag is on; no byte of the others is touched."""
-    if all(mask):
-        f.store(value, address)
-        return
-    lanes = len(mask)
-    bits = ", ".join(f"i1 {str(bool(flag)).lower()}" for flag in mask)
-    arguments = [value, address, Value(str(FLOAT_BYTES), "i32"), Value(f"<{bits}>", f"<{lanes} x i1>")]
-    f.call(f"llvm.masked.store.v{lanes}f32.p0", arguments)

@@ -1,0 +1,34 @@
+"""Work cut into chunks: every piece is in one, and there are as many as was wanted where pieces are worth it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.compiler.codegen.ir import Module
+from engine.compiler.kernels.grid import Grid
+
+SIZES = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+def cells(grid: Grid, chunk: int) -> list[tuple[int, int]]:
+    ranges = grid.ranges(Module().function("f", []), chunk)  # what is known folds
+    rows, columns = (range(*each) for each in ranges)
+    return list(product(rows, columns))
+
+
+@given(SIZES, SIZES, st.booleans())
+def test_every_piece_is_in_one_chunk(sizes: tuple[int, int], wanted: tuple[int, int], rows_first: bool) -> None:
+    grid = Grid(sizes, sizes).cut(wanted[0], 1.0, wanted[1], rows_first=rows_first)
+    found = [cell for chunk in range(grid.chunks) for cell in cells(grid, chunk)]
+    assert sorted(found) == list(product(range(sizes[0]), range(sizes[1])))
+
+
+@given(SIZES, st.integers(1, 64), st.integers(1, 64), st.booleans())
+def test_chunks_are_as_many_as_wanted_or_short(
+    sizes: tuple[int, int], wanted: int, least: int, rows_first: bool
+) -> None:
+    grid = Grid(sizes, sizes).cut(wanted, 1.0, least, rows_first=rows_first)
+    assert grid.chunks >= wanted or grid.block[0] * grid.block[1] <= max(1, least)
