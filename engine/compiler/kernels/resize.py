@@ -9,6 +9,7 @@ Arguments: image, table (see pack()), target, operands of the epilogue.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from engine.tensor import Array
 
 # Vectors of a pixel written out; more are walked in a loop.
 UNROLLED = 4
+
+# What the taps of a row's elements and of a column's are multiplied by.
+Weights: TypeAlias = tuple[list[Value | None], list[Value | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +111,7 @@ class Resize(Kernel):
         weights = [f.load("float", f.at(address, taps + tap)) if self.is_weighted else None for tap in range(taps)]
         return [(f.mul(index, stride), weight) for index, weight in zip(indices, weights, strict=True)]
 
-    def _emit_pixel(
-        self,
-        f: Function,
-        taps: list[list[Value]],
-        weights: tuple[list[Value | None], list[Value | None]],
-        target: Target,
-    ) -> None:
+    def _emit_pixel(self, f: Function, taps: list[list[Value]], weights: Weights, target: Target) -> None:
         """All channels of a pixel."""
         vectors = vectors_of(self.channels, self.host.lanes)
         whole = self.channels // self.host.lanes
@@ -129,13 +127,7 @@ class Resize(Kernel):
                 emit(number * self.host.lanes, lanes, real)
 
     def _sum(
-        self,
-        f: Function,
-        taps: list[list[Value]],
-        weights: tuple[list[Value | None], list[Value | None]],
-        channel: Index,
-        lanes: int,
-        real: int,
+        self, f: Function, taps: list[list[Value]], weights: Weights, channel: Index, lanes: int, real: int
     ) -> Value:
         """The weighted sum of the taps of a vector of channels."""
         rows = [

@@ -113,14 +113,11 @@ class Conv(Convolution):
         """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them."""
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
         grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
-        offsets = (
-            np.zeros((self.groups, self.out_channels), np.float32) if bias is None else bias.reshape(self.groups, -1)
-        )
         first = 0
         for number, panel in enumerate(self.panels):
             count, width = sum(real for _, real in panel), width_of(panel)
             block = np.zeros((self.groups, 1 + self.packed_taps, width), np.float32)
-            block[:, 0, :count] = offsets[:, first : first + count]
+            block[:, 0, :count] = 0 if bias is None else bias.reshape(self.groups, -1)[:, first : first + count]
             taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)
             block[:, 1:, :count] = taps.reshape(self.groups, self.packed_taps, count)
             packed[:, number, : block[0].size] = block.reshape(self.groups, -1)

@@ -90,11 +90,7 @@ class _TileWriter:
         target = Target.of(f, code.epilogue, code.target, addresses)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
-        bias = [
-            f.load(vector(lanes), f.at(weights, first))
-            for (lanes, _), first in zip(code.panel, code.starts, strict=True)
-        ]
-        totals = [each for _ in range(code.rows * code.columns) for each in bias]
+        totals = self._load(weights) * (code.rows * code.columns)  # the bias
         if code.is_far:
             self._fetch(target)
         totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
@@ -108,6 +104,11 @@ class _TileWriter:
     def _places(self) -> Iterator[tuple[int, int]]:
         """Row and column of every pixel."""
         return product(range(self.code.rows), range(self.code.columns))
+
+    def _load(self, address: Value) -> list[Value]:
+        """The vectors of the panel that lie there."""
+        pieces = zip(self.code.panel, self.code.starts, strict=True)
+        return [self.f.load(vector(lanes), self.f.at(address, first)) for (lanes, _), first in pieces]
 
     def _pixels(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
         size = len(self.code.panel)
@@ -191,11 +192,7 @@ class _TileWriter:
                 f.store(value, f.at(sums, index * code.width + first))
         with f.loop(0, code.rows) as row, f.loop(0, code.columns) as column:
             at = f.at(sums, f.mul(f.add(f.mul(row.index, code.columns), column.index), code.width))
-            pixel = [
-                f.load(vector(lanes), f.at(at, first))
-                for (lanes, _), first in zip(code.panel, code.starts, strict=True)
-            ]
-            self._finish(pixel, target.at(0, row.index, column.index))
+            self._finish(self._load(at), target.at(0, row.index, column.index))
 
     def _finish(self, pixel: Sequence[Value], target: Target) -> None:
         """The epilogue of one pixel, and its store."""
