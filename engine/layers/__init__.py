@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from engine.layers.definition.binding import BoundLayer, bind
+from engine.layers.definition.binding import bind
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import Registry, register, registry
 from engine.layers.definition.signature import Signature

@@ -19,7 +19,7 @@ from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
-from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec, dtype_name
 

@@ -24,7 +24,7 @@ from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
-from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 

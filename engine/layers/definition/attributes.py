@@ -8,10 +8,9 @@ for a list parameter, all of whose items are sizes. A parameter that is absent l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from engine.errors import ParameterError
-from engine.layers.definition.parameter import coerce
+from engine.layers.definition.parameter import coerce_named
 from engine.layers.definition.signature import Signature
 from engine.layers.operands.axes import may_match
 from engine.tensor import Array, Dim, Shape, format_shape
@@ -43,11 +42,11 @@ def announced_shape(sizes: Sequence[str], params: Mapping[str, object]) -> Shape
     for size in sizes:
         name = size.removeprefix("*")
         if name == size:
-            dims.append(None if params.get(name) is None else _coerced(name, params[name], int))
+            dims.append(None if params.get(name) is None else coerce_named(name, params[name], int))
         elif params.get(name) is None:
             return None
         else:
-            dims.extend(_coerced(name, params[name], tuple[int, ...]))
+            dims.extend(coerce_named(name, params[name], tuple[int, ...]))
     return tuple(dims)
 
 
@@ -59,10 +58,3 @@ def _check_shape(name: str, found: Shape, sizes: Sequence[str], params: Mapping[
             found=format_shape(found),
             expected=f"{format_shape(expected)}, that is [{', '.join(sizes)}]",
         )
-
-
-def _coerced(name: str, value: object, hint: Any) -> Any:
-    try:
-        return coerce(value, hint)
-    except ParameterError as error:
-        raise error.at(f"parameter '{name}'") from None

@@ -8,228 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
+from engine.errors import ParameterError
 from engine.layers.definition.attributes import check_attributes
-from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
-from engine.layers.definition.failing import unforeseen
-from engine.layers.definition.foreign import called, checked_specs, checked_values, is_foreign
-from engine.layers.definition.known import MAX_ELEMENTS, with_values
+from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Annotations, Layer
-from engine.layers.definition.parameter import check_number, check_rate, coerce, holds_list
+from engine.layers.definition.parameter import check_number, check_rate, coerce_named
 from engine.layers.definition.signature import REQUIRED, Signature
-from engine.limits import check_items, check_results
-from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, scalar_tensor, spec_of
-
-_NUMBERS = (int, float, complex)  # bools are ints
-_NO_TENSORS = (*_NUMBERS, list, tuple)
+from engine.tensor import Array
 
 # Parameters of several types, which drop nothing at inference.
 _RATES: Final = ("dropout", "dropout_p")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where an argument of forward comes from: an input of the operator, or a constant.
-
-    Args:
-        is_tensor: whether forward takes nothing but tensors there. PyTorch has tensors in places where a graph has
-            numbers, sizes above all; they become 0-dim ones on the way.
-    """
-
-    index: int | None = None
-    constant: object = None
-    is_tensor: bool = False
-
-    def value(self, inputs: Sequence[object]) -> object:
-        """The argument's value, given the operator's inputs."""
-        value = self.constant if self.index is None else inputs[self.index]
-        return _as_tensors(value) if self.is_tensor and isinstance(value, _NO_TENSORS) else value
-
-    def spec(self, inputs: Sequence[object]) -> object:
-        """What is known of the argument, given what is known of the operator's inputs."""
-        return spec_of(self.value(inputs))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundLayer:
-    """A layer together with where its arguments come from; calling it needs only the operator's inputs."""
-
-    signature: Signature
-    layer: Layer
-    positional: tuple[Source, ...]
-    keywords: Mapping[str, Source]
-    dynamic: Mapping[str, int]
-
-    def forward(self, inputs: Sequence[object]) -> Any:
-        """Compute the operator's outputs from its input values.
-
-        Raises:
-            ExecutionError: the layer failed in a way it did not foresee. Other EngineErrors are its own.
-            ShapeError: also for a parameter that came as an operand, and for what only operands can be the reason of.
-        """
-        try:
-            return self._forward(inputs)
-        except ParameterError as error:
-            raise self._as_operands(error) from error.__cause__
-        except EngineError:
-            raise
-        except Exception as exc:
-            raise self._unforeseen(exc, inputs) from exc
-
-    def _as_operands(self, error: ParameterError) -> EngineError:
-        """Where parameters come as operands, it is those of the run that do not fit, not what the file says."""
-        return ShapeError.like(error) if self.dynamic else error
-
-    def _unforeseen(self, exc: Exception, inputs: Sequence[object]) -> EngineError:
-        wrong = self._no_tensor(inputs)
-        if wrong is None:
-            return unforeseen(exc, inputs)
-        name, value = wrong
-        return ShapeError(f"operand '{name}' is no tensor", found=type(value).__name__, expected="a tensor")
-
-    def _forward(self, inputs: Sequence[object]) -> Any:
-        layer = self._layer_for(self._meant(inputs)) if self.dynamic else self.layer
-        if self.dynamic:
-            self._check_results(layer, inputs)
-        arguments, keywords = [s.value(inputs) for s in self._aligned], self._keywords(inputs)
-        if self.is_foreign:
-            return checked_values(called("forward", layer.forward, *arguments, **keywords))
-        return layer.forward(*arguments, **keywords)
-
-    def check_results(self, inputs: Sequence[object]) -> None:
-        """Refuse to compute what memory cannot hold; where only values decide, the layer itself looks.
-
-        Raises:
-            ShapeError: naming the shape and both sizes.
-        """
-        if not self.dynamic:  # of those forward() finds out anyway
-            self._check_results(self.layer, inputs)
-
-    def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:
-        try:
-            arguments = [s.spec(inputs) for s in self.positional]
-            results = layer.infer(*arguments, **{name: s.spec(inputs) for name, s in self.keywords.items()})
-        except Exception:  # whatever it is, forward() says it better
-            return
-        check_results(results)
-
-    def infer(self, inputs: Sequence[object]) -> Any:
-        """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
-        result = self._infer(inputs)
-        check_items(result)
-        return with_values(self.layer, result, list(inputs), self.forward)
-
-    def _infer(self, inputs: Sequence[object]) -> Any:
-        arguments = [s.spec(inputs) for s in self.positional]
-        keywords = {name: s.spec(inputs) for name, s in self.keywords.items()}
-        unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
-        if unknown and not self.layer.takes_unknown:
-            return UNKNOWN
-        values = [_as_far_as_known(value) for value in self._meant(inputs)]
-        lists = self._unknown_lists(inputs)
-        if not lists:
-            return self._announced(values, arguments, keywords)
-        try:  # a number, or a list of any length: of use is what holds for one item as well as for two
-            result = self._announced(values, arguments, keywords)
-            for index in lists:
-                values[index] = (UNKNOWN, UNKNOWN)
-        except EngineError:
-            return UNKNOWN
-        try:
-            other = self._announced(values, arguments, keywords)
-        except EngineError:
-            return result
-        return result if other == result else UNKNOWN
-
-    def _unknown_lists(self, inputs: Sequence[object]) -> list[int]:
-        """Inputs of which nothing is known, for parameters that are lists."""
-        fields = self.signature.fields
-        return [index for name, index in self.dynamic.items() if inputs[index] is UNKNOWN and holds_list(fields[name])]
-
-    def _announced(self, values: Sequence[object], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        try:
-            layer = self._layer_for(values)
-        except EngineError:
-            if not is_known([values[index] for index in self.dynamic.values()]):
-                return UNKNOWN
-            raise
-        if self.is_foreign:
-            return checked_specs(called("infer", layer.infer, *arguments, **keywords))
-        return layer.infer(*arguments, **keywords)
-
-    def _no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
-        """The name and value of an operand that should be a tensor and is none; None if there is no such operand."""
-        names = [name for name in self.signature.operands if name in self.signature.leading]
-        for name, source in zip(names, self.positional, strict=False):
-            value = source.value(inputs)
-            if source.is_tensor and source.index is not None and not isinstance(value, (np.ndarray, np.generic)):
-                return name, value
-        return None
-
-    def flops(self, output: Any, inputs: Sequence[object]) -> int:
-        """Floating-point operations of one forward."""
-        return self._counted("flops", output, inputs)
-
-    def scratch_bytes(self, output: Any, inputs: Sequence[object]) -> int:
-        """Bytes one forward takes beside copies of its operands and its result."""
-        try:
-            return self._counted("scratch_bytes", output, inputs)
-        except EngineError:
-            if self.is_foreign:  # an estimate is not worth failing for
-                return 0
-            raise
-
-    def _counted(self, method: str, output: Any, inputs: Sequence[object]) -> int:
-        arguments = [s.spec(inputs) for s in self.positional]
-        if not self.is_foreign:
-            return int(getattr(self.layer, method)(output, *arguments))
-        count = called(method, getattr(self.layer, method), output, *arguments)
-        if not isinstance(count, (int, np.integer)) or count < 0:
-            raise ExecutionError(f"{method} returned no count", found=f"{count!r:.40}", expected="0 or more")
-        return int(count)
-
-    def _layer_for(self, inputs: Sequence[object]) -> Layer:
-        if not self.dynamic:
-            return self.layer
-        fields = {name: _field(self.signature, name, inputs[index]) for name, index in self.dynamic.items()}
-        return dataclasses.replace(self.layer, **fields)
-
-    def _meant(self, inputs: Sequence[object]) -> Sequence[object]:
-        """The inputs; the shape of one that stands where a shape belongs and can be none.
-
-        Where an ONNX file takes the shape of a tensor as a whole, the converter drops the operator that asks for it.
-        """
-        asked = [
-            index
-            for name, index in self.dynamic.items()
-            if name in SHAPE_PARAMETERS and is_dropped_shape(inputs[index])
-        ]
-        if not asked:
-            return inputs
-        return [shape_list(value) if index in asked else value for index, value in enumerate(inputs)]
-
-    def _keywords(self, inputs: Sequence[object]) -> dict[str, object]:
-        return {name: source.value(inputs) for name, source in self._aligned_keywords.items()}
-
-    @cached_property
-    def is_foreign(self) -> bool:
-        """Whether the layer is a user's, whose answers are checked."""
-        return is_foreign(self.layer)
-
-    # Members of the archive are not aligned; BLAS would copy them in every run, so one copy is made at the first.
-    @cached_property
-    def _aligned(self) -> tuple[Source, ...]:
-        return tuple(_align(source) for source in self.positional)
-
-    @cached_property
-    def _aligned_keywords(self) -> dict[str, Source]:
-        return {name: _align(source) for name, source in self.keywords.items()}
 
 
 def bind(
@@ -322,7 +112,7 @@ def _make_layer(
     fields = dict(signature.presets)
     for name, value in given.items():
         if name in signature.fields and name not in operands:
-            fields[name] = _field(signature, name, value)
+            fields[name] = coerce_named(name, value, signature.fields[name])
     for name in signature.required_fields - fields.keys():
         if name not in operands:
             raise ParameterError(f"parameter '{name}' is missing")
@@ -342,13 +132,6 @@ def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:
         default = None if each.default is dataclasses.MISSING else each.default
         object.__setattr__(instance, each.name, fields.get(each.name, default))
     return instance
-
-
-def _field(signature: Signature, name: str, value: object) -> Any:
-    try:
-        return coerce(value, signature.fields[name])
-    except ParameterError as error:
-        raise error.at(f"parameter '{name}'") from None
 
 
 def _sources(
@@ -388,30 +171,7 @@ def _constant(signature: Signature, name: str, value: object) -> object:
         ParameterError: a text or a list, where the layer takes none.
     """
     is_left_out = value is None and signature.is_optional(name)
-    if signature.takes_number(name) and not is_left_out and not isinstance(value, _NUMBERS):
+    if signature.takes_number(name) and not is_left_out and not isinstance(value, (int, float, complex)):
         found = repr(value)[:80]
         raise ParameterError("wrong kind of value", where=f"parameter '{name}'", found=found, expected="a number")
     return value
-
-
-def _as_far_as_known(value: object) -> object:
-    """A value as a run will have it; a vector whose elements nobody knows is a list of that many unknown ones."""
-    if isinstance(value, TensorSpec) and value.value is None and value.rank == 1:
-        count = value.shape[0]
-        return UNKNOWN if count is None or count > MAX_ELEMENTS else (UNKNOWN,) * count
-    return known_value(value)
-
-
-def _as_tensors(value: Any) -> Any:
-    """Numbers as the tensors PyTorch has for them, those of a list one by one."""
-    if isinstance(value, _NUMBERS):
-        return scalar_tensor(value)
-    return type(value)(map(_as_tensors, value)) if type(value) in (list, tuple) else value
-
-
-def _align(source: Source) -> Source:
-    if not isinstance(source.constant, np.ndarray):
-        return source
-    array = np.require(source.constant, requirements=["A", "C"]).view()
-    array.flags.writeable = False
-    return Source(constant=array)

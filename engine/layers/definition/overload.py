@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from engine.errors import ParameterError
-from engine.layers.definition.binding import BoundLayer, bind
+from engine.layers.definition.binding import bind
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.signature import Signature
 

@@ -77,6 +77,14 @@ def coerce(value: object, hint: Any) -> Any:
     raise ParameterError("wrong kind of value", found=_show(plain), expected=hints.describe(hint))
 
 
+def coerce_named(name: str, value: object, hint: Any) -> Any:
+    """The same; the error says of which parameter."""
+    try:
+        return coerce(value, hint)
+    except ParameterError as error:
+        raise error.at(f"parameter '{name}'") from None
+
+
 def check_number(value: object) -> None:
     """Refuse what no graph can mean: an integer beyond 64 bits, or a list far longer than any real one.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.conv_transpose import ConvTranspose
-from engine.layers.convolution.deform import DeformConv2d
 from engine.layers.convolution.pad import extend, padded_shape
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -24,7 +22,7 @@ from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
 _INT32: DType = np.dtype(np.int32)
 
 
-class _Windowed(Adapter):
+class Windowed(Adapter):
     """Base of convolutions.
 
     Parameters:
@@ -91,7 +89,7 @@ class PaddedConv(Layer):
 
 
 @register("Conv")
-class OnnxConv(_Windowed):
+class OnnxConv(Windowed):
     """Cross-correlate every image with a bank of filters.
 
     Shapes:
@@ -107,7 +105,7 @@ class OnnxConv(_Windowed):
         return self.run(input, weight, bias)
 
 
-def convolution(node: _Windowed, rank: int) -> Layer:
+def convolution(node: Windowed, rank: int) -> Layer:
     """The convolution that is meant; PyTorch's own wherever it pads both sides alike."""
     conv = Conv(**node.common(rank))
     if node.auto_pad == "VALID":
@@ -122,7 +120,7 @@ def convolution(node: _Windowed, rank: int) -> Layer:
 
 
 @register("ConvTranspose")
-class OnnxConvTranspose(_Windowed):
+class OnnxConvTranspose(Windowed):
     """The transpose of a convolution: every element lays down its filters, overlaps add up.
 
     Shapes:
@@ -212,7 +210,7 @@ class CroppedConvTranspose(Layer):
 
 
 @register("ConvInteger", positional=("input", "weight", "x_zero_point", "w_zero_point"))
-class ConvInteger(_Windowed):
+class ConvInteger(Windowed):
     """A convolution of 8-bit integers with their zero points subtracted, in int32.
 
     Shapes:
@@ -250,61 +248,3 @@ def distances(values: Array, zero_point: Array | Number | None, name: str, axis:
     elif axis is not None and zero.ndim == 1:
         zero = zero.reshape(-1, *(1,) * (values.ndim - 1 - axis))
     return np.asarray(values.astype(np.int64) - zero)
-
-
-@register("DeformConv", positional=("input", "weight", "offset", "bias", "mask"))
-class OnnxDeformConv(_Windowed):
-    """Convolution of bilinear samples taken at tap + offset, each multiplied by its mask; zeros outside the image.
-
-    Shapes:
-        input (N, C, H, W), weight (O, C/group, KH, KW), offset (N, OG*KH*KW*2, OH, OW), bias (O,),
-        mask (N, OG*KH*KW, OH, OW)  ->  (N, O, OH, OW)
-    """
-
-    settles = False
-
-    offset_group: int = 1
-
-    def infer(
-        self,
-        input: Operand,
-        weight: Operand,
-        offset: Operand,
-        bias: Operand | None = None,
-        mask: Operand | None = None,
-    ) -> TensorSpec:
-        bias, mask = _in_place(bias, mask)
-        spec = TensorSpec(padded_shape(input.shape, self._pairs(weight)), input.dtype)
-        return self._conv(weight).infer(spec, weight, offset, mask, bias)
-
-    def forward(
-        self, input: Array, weight: Array, offset: Array, bias: Array | None = None, mask: Array | None = None
-    ) -> Array:
-        self.infer(input, weight, offset, bias, mask)
-        bias, mask = _in_place(bias, mask)
-        return self._conv(weight).forward(extend(input, self._pairs(weight)), weight, offset, mask, bias)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return self._conv(operands[1]).flops(output, *operands)
-
-    def _conv(self, weight: object) -> DeformConv2d:
-        return DeformConv2d(**self.common(self.rank(weight)))
-
-    def _pairs(self, weight: object) -> Sequence[Pair]:
-        return pairs_of(self.pads, self.rank(weight))
-
-
-def _in_place(bias: Any, mask: Any) -> tuple[Any, Any]:
-    """Bias and mask; a lone fourth operand of four axes is the mask."""
-    is_mask = mask is None and bias is not None and len(shape_of(bias)) == 4
-    bias, mask = (None, bias) if is_mask else (bias, mask)
-    return _vector(bias), mask
-
-
-def _vector(bias: Any) -> Any:
-    """A bias of one channel, which may come as a number."""
-    if isinstance(bias, TensorSpec):
-        return TensorSpec((1,), bias.dtype) if bias.shape == () else bias
-    if isinstance(bias, np.ndarray):
-        return bias.reshape(1) if bias.ndim == 0 else bias
-    return bias if bias is None else np.full(1, bias, np.float32)

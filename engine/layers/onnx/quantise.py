@@ -17,7 +17,7 @@ from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present, selected
 from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import single
-from engine.layers.onnx.conv import _Windowed, convolution, distances
+from engine.layers.onnx.conv import Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import check_ordered, widened
@@ -212,7 +212,7 @@ _CONV = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scal
 
 
 @register("QLinearConv", positional=_CONV)
-class QLinearConv(_Windowed):
+class QLinearConv(Windowed):
     """A convolution of quantised tensors, quantised.
 
     Shapes:

@@ -18,7 +18,7 @@ from engine.expression import FUNCTIONS, Call, Input, Literal, Node
 from engine.graph import RuntimeOperator
 from engine.layers import Layer
 from engine.layers.creation.container import Expression
-from engine.layers.definition.binding import Source
+from engine.layers.definition.bound import Source
 from engine.layers.elementwise.activation import Tanh
 from engine.layers.elementwise.arithmetic import Add, Div, RSub, Sub
 from engine.layers.elementwise.functions import Binary, Unary

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Constant
-from engine.layers.definition.binding import Source
+from engine.layers.definition.bound import Source
 from engine.layers.definition.known import is_repeatable
 from engine.layers.elementwise.identity import Dropout, RawIdentity
 from engine.stopping import wanted_quick

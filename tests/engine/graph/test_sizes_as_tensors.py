@@ -10,7 +10,8 @@ import pytest
 
 import engine
 from engine.layers import registry
-from engine.layers.definition.binding import BoundLayer, bind
+from engine.layers.definition.binding import bind
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.known import is_repeatable
 from engine.layers.definition.layer import Annotations
 from engine.layers.definition.signature import REQUIRED

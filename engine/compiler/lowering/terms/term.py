@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, Argument
-from engine.layers.definition.binding import BoundLayer
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce
 from engine.promotion import cast

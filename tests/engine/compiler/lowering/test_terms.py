@@ -20,7 +20,8 @@ from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.graph.building.inference import split_outputs
 from engine.graph.operator import RuntimeOperator
-from engine.layers.definition.binding import BoundLayer, bind
+from engine.layers.definition.binding import bind
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import registry
 from engine.layers.elementwise.arithmetic import RSub
