@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_match
-from engine.layers.operands.fitting import check_category
+from engine.layers.operands.fitting import check_added_rank, check_category
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
 
 Slots: TypeAlias = Sequence[Any]
-
-_ADDED_RANK: Final = 32
 
 
 @register("Tensor.index")
@@ -89,23 +87,14 @@ class IndexPut(Layer):
         index, source = _index(slots), cast(values, input.dtype)
         result = input.copy()
         with _placed(input.shape):
-            _check_values(source.shape, result[index].shape)
+            target = result[index]
+            _check_values(source.shape, target.shape)
             if self.accumulate:
-                _check_added_rank(result.ndim)
+                check_added_rank(result.ndim, target.ndim)
                 np.add.at(result, index, source)
             else:
                 result[index] = source
         return result
-
-
-def _check_added_rank(rank: int) -> None:
-    """Refuse what would end the process: numpy adds at places of 32 dimensions at most, and does not look.
-
-    Raises:
-        ShapeError: for more.
-    """
-    if rank > _ADDED_RANK:
-        raise ShapeError("too many dimensions to add in", found=rank, expected=f"at most {_ADDED_RANK}")
 
 
 def _check_values(values: Shape, target: Shape) -> None:

@@ -16,7 +16,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, shape_of
 from engine.layers.onnx.padding import Pair, check_auto_pad, pairs_of, per_axis, same_pairs
 from engine.layers.operands.spatial import Operand, spread
-from engine.promotion import cast
+from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
 
 _INT32: DType = np.dtype(np.int32)
@@ -247,4 +247,6 @@ def distances(values: Array, zero_point: Array | Number | None, name: str, axis:
         zero = zero.reshape(())
     elif axis is not None and zero.ndim == 1:
         zero = zero.reshape(-1, *(1,) * (values.ndim - 1 - axis))
+    if broadcast_shapes(zero.shape, values.shape) != values.shape:
+        raise ShapeError(f"{name} does not fit", found=format_shape(zero.shape), expected=format_shape(values.shape))
     return np.asarray(values.astype(np.int64) - zero)

@@ -13,7 +13,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import check_fits
 from engine.layers.onnx.constants import real_number
 from engine.layers.onnx.padding import Pair
-from engine.layers.operands.precision import INT64, widened
+from engine.layers.operands.precision import INT64, check_ordered, widened
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.layers.vision.roi import MOST_SAMPLES
 from engine.limits import check_scratch
@@ -56,6 +56,7 @@ class OnnxRoiAlign(Layer):
         spec = tensor(input, "input", FLOATING)
         check_fits(spec.rank == 4, "input", spec.shape, "4 axes")
         check_fits(rois.rank == 2 and rois.shape[1] in (None, 4), "rois", rois.shape, "[?, 4]")
+        check_ordered(rois.dtype)
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
         return TensorSpec((rois.shape[0], spec.shape[1], self.output_height, self.output_width), spec.dtype)

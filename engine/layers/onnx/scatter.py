@@ -13,6 +13,7 @@ from engine.layers.indexing.selection import at_least_1d, check_covers, flat_pla
 from engine.layers.onnx.adapter import as_tensor, dtype_of
 from engine.layers.onnx.gather import counted, index_array, index_spec
 from engine.layers.operands.axes import checked_axis, may_match
+from engine.layers.operands.fitting import check_added_rank
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.stopping import wanted
@@ -41,6 +42,7 @@ class _Scatter(Layer):
             return result
         dtype = working_dtype(input.dtype)
         wide = input.astype(dtype)
+        check_added_rank(wide.ndim, wide[places].ndim)
         with np.errstate(all="ignore"):
             _WAYS[self.reduction].at(wide, places, cast(updates, dtype))
         return cast(wide, input.dtype)

@@ -6,12 +6,16 @@ of what its weights have in float16.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.operands.axes import may_match
 from engine.promotion import dtype_category
 from engine.tensor import DType, Shape, TensorSpec, dtype_name, format_shape
+
+_ADDED_RANK: Final = 32
 
 
 def check_category(source: DType, input: DType) -> None:
@@ -52,3 +56,16 @@ def check_mask(mask: DType) -> None:
     """
     if mask.name not in ("bool", "uint8"):
         raise ShapeError("a mask must be of bools", found=dtype_name(mask), expected="bool")
+
+
+def check_added_rank(*ranks: int) -> None:
+    """Refuse what would end the process: a ufunc's ``at`` takes so many dimensions at most, and does not look.
+
+    Args:
+        ranks: of the array that is written to, and of what the index picks of it.
+
+    Raises:
+        ShapeError: for more.
+    """
+    if max(ranks) > _ADDED_RANK:
+        raise ShapeError("too many dimensions to add in", found=max(ranks), expected=f"at most {_ADDED_RANK}")

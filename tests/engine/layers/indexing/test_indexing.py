@@ -220,3 +220,11 @@ def test_writing_leaves_the_operand_alone() -> None:
     table = TABLE.copy()
     build("Tensor.slice_copy", 2, dim=0, start=0, end=1, step=1).forward([table, np.zeros(4)])
     np.testing.assert_array_equal(table, TABLE)
+
+
+def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() -> None:
+    """numpy would end the process."""
+    layer = build("Tensor.index_put", 3, accumulate=True)
+    index = np.zeros((1,) * 33, np.int64)
+    with pytest.raises(ShapeError, match="too many dimensions to add in: found 33, expected at most 32"):
+        layer.forward([np.zeros(3), [index], np.array(1.0)])

@@ -76,3 +76,10 @@ def test_angles_without_a_position_are_refused() -> None:
 def test_a_shape_beyond_all_memory_is_refused() -> None:
     message = failure("Expand", np.ones((1, 1), np.float32), np.array([2**31, 2**31]))
     assert message.startswith("the result is too large: found [2147483648, 2147483648] float32")
+
+
+def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() -> None:
+    """numpy would end the process."""
+    indices, updates = np.zeros((*(1,) * 33, 1), np.int64), np.zeros((1,) * 33, np.float32)
+    message = "too many dimensions to add in: found 33, expected at most 32"
+    assert failure("ScatterND", np.zeros(3, np.float32), indices, updates, reduction="add") == message
