@@ -146,6 +146,8 @@ def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dty
     a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), np.dtype(np.float64)) for scale in scales)
     zero = as_tensor(zero_point, dtype, "y_zero_point")
     check_ordered(zero.dtype)
+    if broadcast_shapes(exact.shape, y.shape) != exact.shape:
+        raise ShapeError("y_scale does not fit", found=format_shape(y.shape), expected=format_shape(exact.shape))
     with np.errstate(all="ignore"):
         return saturated(np.rint(exact * (a * b / y)) + np.float64(single(zero, "y_zero_point")), dtype)
 
