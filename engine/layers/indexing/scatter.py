@@ -5,24 +5,20 @@ Half precision is added up in float32 and rounded once. Where a plain write hits
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.indexing.combining import check_way, reduced, written
 from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
 from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.fitting import check_category, check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
-from engine.tensor import Array, DType, Number, Shape, TensorSpec, dtype_name, format_shape
-
-_WAYS: Final[dict[str, Any]] = {
-    "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
-    "amax": np.maximum, "amin": np.minimum,
-}  # fmt: skip
+from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
 
 
 class _Scatter(Layer):
@@ -77,7 +73,7 @@ class Scatter(_Scatter):
     def forward(self, input: Array, index: Array, src: Array | Number) -> Array:
         given = src if isinstance(src, np.ndarray) and src.ndim else cast(src, input.dtype)
         places, source = self._places(input, index, given)
-        return _written(input, places, source, self.reduce)
+        return written(input, places, source, self.reduce)
 
 
 @register("torch.scatter_add", positional=("input", "dim", "index", "src"))
@@ -88,7 +84,7 @@ class ScatterAdd(_Scatter):
 
     def forward(self, input: Array, index: Array, src: Array) -> Array:
         places, source = self._places(input, index, src)
-        return _written(input, places, source, "add")
+        return written(input, places, source, "add")
 
 
 @register(
@@ -107,16 +103,11 @@ class ScatterReduce(_Scatter):
     include_self: bool = True
 
     def __post_init__(self) -> None:
-        _check_way(self.reduce)
+        check_way(self.reduce)
 
     def forward(self, input: Array, index: Array, src: Array) -> Array:
         places, source = self._places(input, index, src)
-        return _reduced(input, places, source, self.reduce, self.include_self)
-
-
-def _check_way(reduce: str) -> None:
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise ParameterError("unknown reduce", found=reduce, expected="sum, prod, mean, amax or amin")
+        return reduced(input, places, source, self.reduce, self.include_self)
 
 
 class _IndexWrite(Layer):
@@ -165,7 +156,7 @@ class IndexAdd(_IndexWrite):
     def forward(self, input: Array, index: Array, source: Array, alpha: Number = 1) -> Array:
         dtype = working_dtype(input.dtype)
         places, slices = self._places(input, index, source)
-        return _written(input, places, cast(slices, dtype) * cast(alpha, dtype), "add")
+        return written(input, places, cast(slices, dtype) * cast(alpha, dtype), "add")
 
 
 @register("aten::index_copy", positional=("input", "dim", "index", "source"))
@@ -179,7 +170,7 @@ class IndexCopy(_IndexWrite):
 
     def forward(self, input: Array, index: Array, source: Array) -> Array:
         places, slices = self._places(input, index, source)
-        return _written(input, places, slices, None)
+        return written(input, places, slices, None)
 
 
 @register("aten::index_fill", positional=("input", "dim", "index", "source"))
@@ -196,7 +187,7 @@ class IndexFill(_IndexWrite):
 
     def forward(self, input: Array, index: Array, source: Array | Number) -> Array:
         places, slices = self._places(input, index, np.asarray(cast(source, input.dtype)))
-        return _written(input, places, slices, None)
+        return written(input, places, slices, None)
 
     def _check_source(self, source: Shape, target: Shape) -> None:
         check_shape(source, ())
@@ -213,14 +204,14 @@ class IndexReduce(_IndexWrite):
     def __post_init__(self) -> None:
         if self.reduce == "sum":
             raise ParameterError("unknown reduce", found=self.reduce, expected="prod, mean, amax or amin")
-        _check_way(self.reduce)
+        check_way(self.reduce)
 
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
         return self._spec(input, index, source)
 
     def forward(self, input: Array, index: Array, source: Array) -> Array:
         places, slices = self._places(input, index, source)
-        return _reduced(input, places, slices, self.reduce, self.include_self)
+        return reduced(input, places, slices, self.reduce, self.include_self)
 
 
 @register("aten::put", positional=("input", "index", "source", "accumulate"))
@@ -238,41 +229,4 @@ class Put(Layer):
     def forward(self, input: Array, index: Array, source: Array) -> Array:
         self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         check_positions(index, input.size, -input.size)
-        return _written(input, index, source.reshape(index.shape), "add" if self.accumulate else None)
-
-
-def _written(input: Array, places: Array, source: Array, reduce: str | None) -> Array:
-    """A copy of input with source written at places of its flattened self, or combined with what is there."""
-    dtype = input.dtype if reduce is None else working_dtype(input.dtype)
-    result = input.astype(dtype, order="C").reshape(-1)
-    if reduce is None:
-        result[places] = cast(source, dtype)
-    else:
-        with np.errstate(all="ignore"):
-            _WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
-    return cast(result, input.dtype).reshape(input.shape)
-
-
-def _reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
-    if (reduce in ("amax", "amin") and input.dtype.kind == "c") or (reduce == "mean" and input.dtype.kind == "b"):
-        raise ShapeError(f"no {reduce} of such values", found=dtype_name(input.dtype))
-    table = np.atleast_1d(input)
-    counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
-    if not include_self:
-        table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
-    result = _written(table, places, source, reduce)
-    if reduce == "mean":
-        divisor = np.maximum(counts + include_self, 1)
-        wide = cast(result, working_dtype(input.dtype))
-        result = wide // divisor if wide.dtype.kind in "iu" else wide / divisor.astype(wide.dtype)
-    return cast(result, input.dtype).reshape(input.shape)
-
-
-def _neutral(reduce: str, dtype: DType) -> Array:
-    """What changes nothing when combined with another element."""
-    if reduce in ("amax", "amin"):
-        low, high = (-np.inf, np.inf) if dtype.kind not in "biu" else (False, True)
-        if dtype.kind in "iu":
-            low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        return cast(low if reduce == "amax" else high, dtype)
-    return cast(1 if reduce == "prod" else 0, dtype)
+        return written(input, index, source.reshape(index.shape), "add" if self.accumulate else None)

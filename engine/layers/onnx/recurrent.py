@@ -5,10 +5,10 @@ Operands that the file leaves out are told from the others by their ranks and wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import present, selected
+from engine.layers.onnx.recurrent_activations import Curve, activation
+from engine.layers.onnx.reverse_sequence import checked_lengths, turned
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
@@ -23,32 +25,7 @@ from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of
 
-Curve: TypeAlias = Callable[[Array], Array]
 _DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _elu(x: Array, alpha: float) -> Array:
-    return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
-
-
-# name -> (default alpha, default beta, function)
-_ACTIVATIONS: Final[dict[str, tuple[float, float, Callable[[Array, float, float], Any]]]] = {
-    "relu": (0, 0, lambda x, a, b: np.maximum(x, 0)),
-    "tanh": (0, 0, lambda x, a, b: np.tanh(x)),
-    "sigmoid": (0, 0, lambda x, a, b: _sigmoid(x)),
-    "affine": (1, 0, lambda x, a, b: a * x + b),
-    "leakyrelu": (0.01, 0, lambda x, a, b: np.where(x < 0, a * x, x)),
-    "thresholdedrelu": (1, 0, lambda x, a, b: np.where(x > a, x, 0)),
-    "scaledtanh": (1, 1, lambda x, a, b: a * np.tanh(b * x)),
-    "hardsigmoid": (0.2, 0.5, lambda x, a, b: np.clip(a * x + b, 0, 1)),
-    "elu": (1, 0, lambda x, a, b: _elu(x, a)),
-    "softsign": (0, 0, lambda x, a, b: x / (1 + np.abs(x))),
-    "softplus": (0, 0, lambda x, a, b: np.logaddexp(x, 0)),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +108,12 @@ class _Recurrent(Layer):
     def _run(self, x: Array, given: _Operands) -> list[Array]:
         """(T, D, B, H), and the last states (D, B, H)."""
         count = len(x)
-        lengths = np.full(x.shape[1], count) if given.lengths is None else _checked(given.lengths, count)
+        lengths = np.full(x.shape[1], count) if given.lengths is None else checked_lengths(given.lengths, count)
         outputs, finals = [], []
         for d, backward in enumerate(self._directions):
-            steps = _turned(x, lengths) if backward else x
+            steps = turned(x, lengths) if backward else x
             y, *last = self._direction(d, steps, lengths, given)
-            outputs.append(_turned(y, lengths) if backward else y)
+            outputs.append(turned(y, lengths) if backward else y)
             finals.append(last)
         return [np.stack(outputs, axis=1), *[np.stack(each) for each in zip(*finals, strict=True)]]
 
@@ -195,7 +172,7 @@ class _Recurrent(Layer):
             expected = f"{len(self.defaults) * count} activations"
             raise ParameterError("activations do not fit", found=list(names), expected=expected)
         alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
-        curves = [_curve(name, alphas, betas) for name in names]
+        curves = [activation(name, alphas, betas) for name in names]
         return [curves[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
 
     def _named(self, operands: Sequence[Any]) -> _Operands:
@@ -254,29 +231,6 @@ class _Recurrent(Layer):
 
 def _shape(operand: Any) -> Shape | None:
     return None if operand is None else operand.shape
-
-
-def _checked(lengths: Array, steps: int) -> Array:
-    if lengths.dtype.kind not in "iu" or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= steps):
-        raise ShapeError("lengths do not fit the steps", found=lengths.tolist()[:8], expected=f"0 to {steps}")
-    return lengths
-
-
-def _turned(x: Array, lengths: Array) -> Array:
-    """Each sequence (T, B, ...) backwards, what lies after its end as it is."""
-    step = np.arange(len(x))[:, None]
-    source = np.where(step < lengths, lengths - 1 - step, step)
-    return np.asarray(np.take_along_axis(x, source[..., None], axis=0))
-
-
-def _curve(name: str, alphas: Any, betas: Any) -> Curve:
-    known = _ACTIVATIONS.get(name.lower())
-    if known is None:
-        raise ParameterError("unknown activation", found=name, expected=", ".join(_ACTIVATIONS))
-    alpha, beta, function = known
-    a = float(next(alphas, alpha)) if alpha else alpha
-    b = float(next(betas, beta)) if beta or name.lower() == "affine" else beta
-    return lambda x: np.asarray(function(x, a, b), x.dtype)
 
 
 @register("LSTM")
@@ -346,34 +300,3 @@ class OnnxRNN(_Recurrent):
     def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
         return [cell.curves[0](self._clipped(product_ + h @ cell.recurrent))]
-
-
-@register("ReverseSequence", positional=("input", "lengths"))
-class ReverseSequence(Layer):
-    """Each batch with its first elements along the time axis in reverse, as many as its length says."""
-
-    batch_axis: int = 1
-    time_axis: int = 0
-
-    def __post_init__(self) -> None:
-        if {self.batch_axis, self.time_axis} != {0, 1}:
-            found = f"batch_axis {self.batch_axis}, time_axis {self.time_axis}"
-            raise ParameterError("axes do not fit", found=found, expected="0 and 1")
-
-    def infer(self, input: TensorSpec, lengths: Any) -> TensorSpec:
-        if input.rank < 2:
-            raise ShapeError("input does not fit", found=format_shape(input.shape), expected="2 axes or more")
-        batch = input.shape[self.batch_axis]
-        if isinstance(lengths, TensorSpec) and not may_match(lengths.shape, (batch,)):
-            raise ShapeError("lengths do not fit", found=format_shape(lengths.shape), expected=f"[{batch}]")
-        return input
-
-    def forward(self, input: Array, lengths: Any) -> Array:
-        counts = np.atleast_1d(np.asarray(lengths))
-        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(counts.shape, counts.dtype))
-        x = input if self.batch_axis == 1 else input.swapaxes(0, 1)
-        step = np.arange(len(x))[:, None]
-        known = _checked(counts, len(x))
-        source = np.where(step < known, known - 1 - step, step)
-        turned = np.take_along_axis(x, source.reshape(*source.shape, *(1,) * (x.ndim - 2)), axis=0)
-        return np.asarray(turned if self.batch_axis == 1 else turned.swapaxes(0, 1))

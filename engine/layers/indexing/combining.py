@@ -1,0 +1,61 @@
+"""Elements written at places of a tensor, or combined with what is there."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import cast
+from engine.tensor import Array, DType, dtype_name
+
+_WAYS: Final[dict[str, Any]] = {
+    "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
+    "amax": np.maximum, "amin": np.minimum,
+}  # fmt: skip
+
+
+def check_way(reduce: str) -> None:
+    """Refuse an unknown way to combine elements."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise ParameterError("unknown reduce", found=reduce, expected="sum, prod, mean, amax or amin")
+
+
+def written(input: Array, places: Array, source: Array, reduce: str | None) -> Array:
+    """A copy of input with source written at places of its flattened self, or combined with what is there."""
+    dtype = input.dtype if reduce is None else working_dtype(input.dtype)
+    result = input.astype(dtype, order="C").reshape(-1)
+    if reduce is None:
+        result[places] = cast(source, dtype)
+    else:
+        with np.errstate(all="ignore"):
+            _WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
+    """The same, as PyTorch reduces: means as well, and without the elements that were there, if these do not count."""
+    if (reduce in ("amax", "amin") and input.dtype.kind == "c") or (reduce == "mean" and input.dtype.kind == "b"):
+        raise ShapeError(f"no {reduce} of such values", found=dtype_name(input.dtype))
+    table = np.atleast_1d(input)
+    counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
+    if not include_self:
+        table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
+    result = written(table, places, source, reduce)
+    if reduce == "mean":
+        divisor = np.maximum(counts + include_self, 1)
+        wide = cast(result, working_dtype(input.dtype))
+        result = wide // divisor if wide.dtype.kind in "iu" else wide / divisor.astype(wide.dtype)
+    return cast(result, input.dtype).reshape(input.shape)
+
+
+def _neutral(reduce: str, dtype: DType) -> Array:
+    """What changes nothing when combined with another element."""
+    if reduce in ("amax", "amin"):
+        low, high = (-np.inf, np.inf) if dtype.kind not in "biu" else (False, True)
+        if dtype.kind in "iu":
+            low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        return cast(low if reduce == "amax" else high, dtype)
+    return cast(1 if reduce == "prod" else 0, dtype)
