@@ -13,6 +13,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name
@@ -84,9 +85,7 @@ def check_interval(low: int, high: int, dtype: DType) -> None:
 
 
 def _reach(dtype: DType) -> tuple[int, int]:
-    if dtype.kind in "iu":
-        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    return (0, 1) if dtype.kind == "b" else (-(2**63), 2**63 - 1)
+    return extremes(dtype if dtype.kind in "biu" else INT64)
 
 
 class RandPerm(Layer):

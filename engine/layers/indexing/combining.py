@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.tensor import Array, DType, dtype_name
@@ -54,8 +55,5 @@ def reduced(input: Array, places: Array, source: Array, reduce: str, include_sel
 def _neutral(reduce: str, dtype: DType) -> Array:
     """What changes nothing when combined with another element."""
     if reduce in ("amax", "amin"):
-        low, high = (-np.inf, np.inf) if dtype.kind not in "biu" else (False, True)
-        if dtype.kind in "iu":
-            low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        return cast(low if reduce == "amax" else high, dtype)
+        return cast(extremes(dtype)[reduce == "amin"], dtype)
     return cast(1 if reduce == "prod" else 0, dtype)

@@ -20,6 +20,7 @@ from engine.layers.onnx.constants import single
 from engine.layers.onnx.conv import Windowed, convolution, distances
 from engine.layers.onnx.matmul import centred_columns, centred_rows
 from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import check_ordered, widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
@@ -37,8 +38,8 @@ def saturated(x: Array, dtype: DType) -> Array:
     """
     if dtype.kind not in "iu":
         raise ShapeError("cannot quantise to this dtype", found=dtype_name(dtype), expected="integers")
-    info = np.iinfo(dtype)
-    whole = np.clip(np.nan_to_num(np.rint(x), nan=0.0), float(info.min), float(info.max))
+    low, high = map(float, extremes(dtype))
+    whole = np.clip(np.nan_to_num(np.rint(x), nan=0.0), low, high)
     return cast(np.asarray(whole), dtype)
 
 

@@ -10,6 +10,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import Adapter
 from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.bounds import extremes
 from engine.layers.reduction.extremum import AMax, AMin
 from engine.layers.reduction.reduction import LogSumExp, Mean, Prod, Reduction, Sum
 from engine.tensor import Array, DType, TensorSpec
@@ -89,26 +90,12 @@ class _WholeMean(_Same):
 
 class _Largest(_Same):
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.max(axes, initial=lowest(input.dtype))
+        return input.max(axes, initial=extremes(input.dtype)[0])
 
 
 class _Smallest(_Same):
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.min(axes, initial=highest(input.dtype))
-
-
-def lowest(dtype: DType) -> Any:
-    """What no element of a dtype is below."""
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).min
-    return False if dtype.kind == "b" else -np.inf
-
-
-def highest(dtype: DType) -> Any:
-    """What no element of a dtype is above."""
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).max
-    return True if dtype.kind == "b" else np.inf
+        return input.min(axes, initial=extremes(input.dtype)[1])
 
 
 @register("ReduceMean", positional=("input", "axes"))

@@ -1,4 +1,4 @@
-"""Numbers as bounds of arrays; NaN stays NaN.
+"""Numbers as bounds of arrays, and the bounds of dtypes; NaN stays NaN.
 
 numpy clips float32 and float64 several times as fast as it finds the larger of an array and a number, so they are
 clipped, with an infinity for the bound that is not there.
@@ -6,11 +6,12 @@ clipped, with an infinity for the bound that is not there.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 
-from engine.tensor import Array
+from engine.tensor import Array, DType
 
 _CLIPPED: Final = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -34,3 +35,10 @@ def clamped(x: Array, low: Any, high: Any) -> Array:
     if x.dtype in _CLIPPED:
         return np.asarray(x.clip(low, high))
     return np.asanyarray(np.minimum(np.maximum(x, low), high))
+
+
+def extremes(dtype: DType) -> tuple[Any, Any]:
+    """What no element of a real dtype is below, and what none is above, as Python numbers."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return (False, True) if dtype.kind == "b" else (-math.inf, math.inf)

@@ -11,9 +11,10 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image, spread, tensor
-from engine.layers.pooling.max_pool import INDEX, lowest
+from engine.layers.pooling.max_pool import INDEX
 from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, TensorSpec, format_shape
@@ -84,7 +85,7 @@ def _starts(samples: Array, size: int, taps: int, count: int) -> Array:
 def _maxima(x: Array, rows: Array, cols: Array, kernel: tuple[int, int]) -> tuple[Array, Array]:
     """x (P, H, W), rows (P, OH, 1), cols (P, 1, OW): the maxima and where, the first of several, the last NaN."""
     plane = np.arange(len(x))[:, None, None]
-    values = np.full(np.broadcast_shapes(rows.shape, cols.shape), lowest(x.dtype), x.dtype)
+    values = np.full(np.broadcast_shapes(rows.shape, cols.shape), extremes(x.dtype)[0], x.dtype)
     indices = rows * x.shape[2] + cols
     for down, right in wanted(product(*map(range, kernel))):
         element = x[plane, rows + down, cols + right]

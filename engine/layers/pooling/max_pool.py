@@ -11,6 +11,7 @@ import numpy as np
 from engine.layers.convolution.window import Window, each_tap, pad
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import Operand, of_last_axes
 from engine.layers.pooling.pool import Pool, over_windows
@@ -94,7 +95,7 @@ def in_whole(indices: Array, shape: Sequence[int], spatial_rank: int) -> Array:
 
 def maxima(x: Array, windows: Sequence[Window]) -> Array:
     """The largest element of each window."""
-    return over_windows(np.maximum, x, windows, lowest(x.dtype))
+    return over_windows(np.maximum, x, windows, extremes(x.dtype)[0])
 
 
 def maxima_with_indices(x: Array, windows: Sequence[Window]) -> tuple[Array, Array]:
@@ -104,8 +105,9 @@ def maxima_with_indices(x: Array, windows: Sequence[Window]) -> tuple[Array, Arr
     # PyTorch begins with the first tap that is not padding: it counts when nothing exceeds the lowest value.
     skipped = [np.maximum(-(start // window.dilation), 0) for start, window in zip(starts, windows, strict=True)]
     first = flat_index([s + k * w.dilation for s, k, w in zip(starts, skipped, windows, strict=True)], sizes)
-    padded = pad(x, windows, lowest(x.dtype))
-    values = np.full((*x.shape[: -len(windows)], *first.shape), lowest(x.dtype), x.dtype)
+    lowest = extremes(x.dtype)[0]
+    padded = pad(x, windows, lowest)
+    values = np.full((*x.shape[: -len(windows)], *first.shape), lowest, x.dtype)
     indices = np.broadcast_to(first, values.shape).copy()
     for tap, places in each_tap(windows, first.shape):
         element = padded[of_last_axes(*places)]
@@ -122,8 +124,3 @@ def flat_index(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
     for position, size in zip(positions, sizes, strict=True):
         flat = flat[..., None] * size + position
     return flat
-
-
-def lowest(dtype: DType) -> Any:
-    """The value no other is below."""
-    return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.operands.bounds import extremes
 from engine.promotion import cast
 from engine.tensor import Array, DType
 
@@ -91,14 +92,9 @@ def as_quantised(operand: object, name: str = "input") -> Quantised:
     return operand
 
 
-def limits(dtype: DType) -> tuple[int, int]:
-    """The smallest and the largest integer of a dtype."""
-    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-
-
 def rounded(x: Array, scale: Any, zero_point: Any, dtype: DType) -> Array:
     """The integers nearest to x / scale + zero_point, halves to even, kept within the dtype."""
-    return places(x, np.float32(scale), zero_point, *limits(dtype)).astype(dtype)
+    return places(x, np.float32(scale), zero_point, *extremes(dtype)).astype(dtype)
 
 
 def places(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:

@@ -21,8 +21,9 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.linear import Linear
 from engine.layers.operands.axes import may_match
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.spatial import Operand
-from engine.layers.quantised.quantised import Quantised, as_quantised, limits, quantised, rounded
+from engine.layers.quantised.quantised import Quantised, as_quantised, quantised, rounded
 from engine.layers.shape.join import Cat
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -133,7 +134,7 @@ def _requantised(sums: Array, input: Quantised, scales: Array, bias: Array, laye
     with np.errstate(all="ignore"):
         exact = sums.astype(np.float32) + bias.astype(np.float32) / unit
         nearest = np.rint(exact * (unit / np.float32(layer.scale))).astype(np.float64) + layer.zero_point
-    return np.asarray(np.clip(nearest, *limits(input.dtype)).astype(input.dtype))
+    return np.asarray(np.clip(nearest, *extremes(input.dtype)).astype(input.dtype))
 
 
 def _by_channel(vector: Any, axes: int) -> Array:
