@@ -14,6 +14,7 @@ from engine.graph import surgery
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import propagate
 from engine.graph.building.linking import link
+from engine.graph.building.reuse import reused_layers
 from engine.graph.building.warning import GraphWarning, find_warnings, refusal
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
@@ -21,7 +22,6 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
-from engine.graph.sharing import shared_layers
 from engine.layers import BoundLayer, Registry, registry
 from engine.tensor import UNKNOWN, TensorSpec
 
@@ -242,7 +242,7 @@ class RuntimeGraph:
             EngineError: the changed source is no valid graph.
         """
         graph = RuntimeGraph.from_source(source, self.name, registry=self._registry)
-        graph._built = _build(source, self._registry, "kahn", shared_layers(self.operators, source))
+        graph._built = _build(source, self._registry, "kahn", reused_layers(self.operators, source))
         return graph
 
     def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:

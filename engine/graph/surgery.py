@@ -23,19 +23,9 @@ def insert_before(graph: Graph, target: str, new: Operator, index: int = 0) -> G
     Raises:
         GraphError: no such operator or input, or ``new`` repeats a name or an operand.
     """
-    position = _find(graph, target)
-    op = graph.operators[position]
-    if index not in range(len(op.inputs)):
-        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
-    inserted = _fed(new, op.inputs[index])
+    position, op = _with_input(graph, target, index)
     inputs = _replaced(op.inputs, index, _first_output(new))
-    operators = [
-        *graph.operators[:position],
-        inserted,
-        with_fields(op, inputs=inputs),
-        *graph.operators[position + 1 :],
-    ]
-    return _checked(graph, operators)
+    return _with_others(graph, position, _fed(new, op.inputs[index]), with_fields(op, inputs=inputs))
 
 
 def insert_after(graph: Graph, target: str, new: Operator, index: int = 0) -> Graph:
@@ -86,7 +76,7 @@ def replace(graph: Graph, target: str, new: Operator) -> Graph:
         raise GraphError("the new operator does not fit the place", where=target, found=found, expected=expected)
     inputs, labels = (new.inputs, new.labels) if new.inputs else (op.inputs, op.labels)
     fitted = with_fields(new, inputs=inputs, labels=labels, outputs=op.outputs)
-    return _checked(graph, [*graph.operators[:position], fitted, *graph.operators[position + 1 :]])
+    return _with_others(graph, position, fitted)
 
 
 def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
@@ -95,12 +85,8 @@ def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
     Raises:
         GraphError: no such operator, input or operand, or the operators would feed each other in a cycle.
     """
-    position = _find(graph, target)
-    op = graph.operators[position]
-    if index not in range(len(op.inputs)):
-        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
-    rewired = with_fields(op, inputs=_replaced(op.inputs, index, operand))
-    return _checked(graph, [*graph.operators[:position], rewired, *graph.operators[position + 1 :]])
+    position, op = _with_input(graph, target, index)
+    return _with_others(graph, position, with_fields(op, inputs=_replaced(op.inputs, index, operand)))
 
 
 def rename(graph: Graph, old: str, new: str) -> Graph:
@@ -173,6 +159,20 @@ def _needed(makers: Mapping[str, Operator], given: Collection[str], outputs: Seq
 def _without_outputs(op: Operator, taken: Collection[str]) -> Operator:
     """An operator one of whose outputs is given from outside makes it under a name nobody uses."""
     return with_fields(op, outputs=tuple(f"{name}_unused" if name in taken else name for name in op.outputs))
+
+
+def _with_input(graph: Graph, target: str, index: int) -> tuple[int, Operator]:
+    """Where an operator stands, and the operator itself, which has such an input."""
+    position = _find(graph, target)
+    op = graph.operators[position]
+    if index not in range(len(op.inputs)):
+        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
+    return position, op
+
+
+def _with_others(graph: Graph, position: int, *operators: Operator) -> Graph:
+    """The graph with other operators in the place of one."""
+    return _checked(graph, [*graph.operators[:position], *operators, *graph.operators[position + 1 :]])
 
 
 def _find(graph: Graph, name: str) -> int:

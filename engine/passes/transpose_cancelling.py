@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.passes.support.axes import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.passes.support.facts import Facts, is_static
+from engine.passes.support.permutations import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
 from engine.stopping import wanted_quick

@@ -21,8 +21,8 @@ from engine.layers.shape.expand import Expand, ExpandAs, Repeat, Tile
 from engine.layers.shape.join import Cat
 from engine.layers.vision.interpolate import Interpolate
 from engine.passes.support.algebra import simplified
-from engine.passes.support.axes import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.passes.support.facts import Facts, is_static, trains
+from engine.passes.support.permutations import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.tensor import BFLOAT16, Shape, TensorSpec
 
 TO_THE_END: Final = 2147483647

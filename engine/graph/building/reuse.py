@@ -11,19 +11,19 @@ from engine.layers import BoundLayer
 from engine.tensor import TensorSpec
 
 
-def shared_layers(operators: Iterable[RuntimeOperator], source: pnnx.Graph) -> dict[int, BoundLayer]:
+def reused_layers(operators: Iterable[RuntimeOperator], source: pnnx.Graph) -> dict[int, BoundLayer]:
     """id() of an operator of ``source`` -> the layer of the operator it was made from.
 
     An operator may have been given other operands by name, but nothing a layer is made from may differ: type,
     parameters, attributes, labels, and what the file says of its operands.
     """
     old = {op.name: op for op in operators if op.layer is not None}
-    shared: dict[int, BoundLayer] = {}
+    reused: dict[int, BoundLayer] = {}
     for op in source.operators:
         before = old.get(op.name)
         if before is not None and before.layer is not None and _is_same(before, op, source):
-            shared[id(op)] = before.layer
-    return shared
+            reused[id(op)] = before.layer
+    return reused
 
 
 def _is_same(before: RuntimeOperator, op: pnnx.Operator, source: pnnx.Graph) -> bool:
