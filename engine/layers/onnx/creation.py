@@ -27,6 +27,10 @@ class ConstantOfShape(Layer):
     value: Any = 0.0
     annotations: Annotations = NO_ANNOTATIONS
 
+    def __post_init__(self) -> None:
+        if np.size(self.value) != 1:
+            raise ParameterError("value is not one number", found=f"{np.size(self.value)} of them")
+
     def infer(self, shape: Any) -> Any:
         numbers = whole_numbers(shape, "shape")
         if numbers is not None:

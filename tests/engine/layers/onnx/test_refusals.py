@@ -83,3 +83,8 @@ def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() 
     indices, updates = np.zeros((*(1,) * 33, 1), np.int64), np.zeros((1,) * 33, np.float32)
     message = "too many dimensions to add in: found 33, expected at most 32"
     assert failure("ScatterND", np.zeros(3, np.float32), indices, updates, reduction="add") == message
+
+
+def test_a_tensor_is_filled_with_one_number() -> None:
+    message = refusal("ConstantOfShape", tensor(2, dtype="int64"), value=(1.0, 2.0))
+    assert message == "value is not one number: found 2 of them"
