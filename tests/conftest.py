@@ -20,8 +20,8 @@ settings.load_profile("project")
 # Lines these run were run before by the tests beside them; they vary numbers. Counting lines doubles their time.
 UNCOUNTED: Final = (
     "app/test_linear.py",
-    "engine/compiler/kernels/test_math.py",
-    "engine/compiler/kernels/test_winograd.py",
+    "engine/compiler/kernels/functions/test_math.py",
+    "engine/compiler/kernels/winograd/test_winograd.py",
     "engine/compiler/lowering/test_elementwise.py",
     "engine/compiler/test_bounds.py",
     "engine/compiler/codegen/test_hosts.py",
