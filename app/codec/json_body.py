@@ -53,12 +53,23 @@ def _decode_once(parsed: Parsed, signature: Signature, settings: Settings) -> In
 def _inputs(document: Any) -> Any:
     if not isinstance(document, dict):
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
+    if _is_v2(document.get("inputs")):
+        raise InvalidRequestError(
+            "the body is of the Open Inference Protocol: send it to POST /v2/models/NAME/infer, or as"
+            ' {"inputs": {name: {"shape", "dtype", "data"}}}'
+        )
     for key in document:
         if key not in _KEYS:
             raise InvalidRequestError(f"unknown key '{cut(key)}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
     if ("inputs" in document) == ("image" in document):
         raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
     return document["inputs"] if "inputs" in document else {"image": document["image"]}
+
+
+def _is_v2(inputs: object) -> bool:
+    """Whether these are inputs as the Open Inference Protocol has them: objects with name and datatype."""
+    first = inputs[0] if isinstance(inputs, list) and inputs else None
+    return isinstance(first, dict) and {"name", "datatype"} <= set(first)
 
 
 def _message(document: dict[str, Any], decode: Callable[[Signature], Inputs]) -> Message:

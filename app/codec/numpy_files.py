@@ -95,6 +95,15 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return buffer.getvalue()
 
 
+def write_npy(array: NDArray[Any]) -> list[bytes]:
+    """An .npy file in pieces, the values as they lie; bfloat16 as in an .npz."""
+    array = np.asarray(portable(array), order="C")
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    values = array.reshape(-1).view(np.uint8).data if array.size else b""
+    return [head.getvalue(), values]  # type: ignore[list-item]  # bytes or what can be read as such
+
+
 def portable(array: NDArray[Any]) -> NDArray[Any]:
     """The array in a dtype every numpy knows."""
     return array.astype(np.float32) if array.dtype == _BFLOAT16 else array

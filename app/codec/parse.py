@@ -24,7 +24,8 @@ NPZ: Final = "application/x-npz"
 PNG: Final = "image/png"
 TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
 
-_UNTYPED: Final = ("", "application/octet-stream")
+# What clients say that say nothing: curl calls whatever it sends a form.
+_UNTYPED: Final = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 _PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
 # What a body that came without a type begins with, pictures apart.
 _BEGINNINGS: Final = ((NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"{", JSON), (b"[", JSON))

@@ -90,9 +90,9 @@ async def _http_exception(request: Request, exc: Exception) -> Response:
     if exc.status_code == NotFoundError.status:
         return error_response(NotFoundError(f"no such path: {cut(path)}; /docs has all there are"))
     if exc.status_code == MethodNotAllowedError.status:
-        allowed = headers.get("Allow", "")
+        allowed = ", ".join(sorted(headers.get("Allow", "").split(", ")))
         message = f"{cut(path)} does not take {cut(request.method)}, expected {allowed or 'another method'}"
-        return error_response(MethodNotAllowedError(message), headers)
+        return error_response(MethodNotAllowedError(message), {**headers, "Allow": allowed})
     return error_response(http_error(exc.status_code, str(exc.detail)), headers)
 
 

@@ -143,6 +143,15 @@ class DataPlane:
         model = self.store.version(name, number).model
         return model is not None and model.can_draw
 
+    def output_names(self, name: str | None, number: int | None) -> tuple[str, ...]:
+        """The outputs of a model.
+
+        Raises:
+            ServiceError: there is no such model, or it is not ready.
+        """
+        model = self.store.version(name, number).model
+        return () if model is None else model.signature.output_names
+
     async def infer(
         self,
         name: str | None,

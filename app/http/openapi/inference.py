@@ -80,7 +80,12 @@ def infer_documentation() -> dict[str, Any]:
     result = {
         "model": infer_body(),
         "description": "the result; a picture of it where the task has one",
-        "content": {JSON: {"examples": _answers()}, NPZ: {"schema": _FILE}, PNG: {"schema": _FILE}},
+        "content": {
+            JSON: {"examples": _answers()},
+            NPZ: {"schema": _FILE},
+            NPY: {"schema": _FILE},
+            PNG: {"schema": _FILE},
+        },
     }
     errors = {status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()}
     return {

@@ -6,7 +6,7 @@ The body is read raw: what it is, its Content-Type says, and no framework parses
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -19,8 +19,8 @@ from starlette.routing import Route
 from app.codec.answers import dump_json, dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
-from app.codec.numpy_files import write_npz
-from app.codec.parse import JSON, NPZ, PNG, parse, reads_all
+from app.codec.numpy_files import write_npy, write_npz
+from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
 from app.http.body import read_body, until_disconnect
@@ -38,6 +38,8 @@ _INLINE_BYTES: Final = 64 * 1024
 _PATH: Final = "/infer"
 _MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
+# A client that takes anything gets the first.
+_OFFERED: Final = (JSON, NPZ, NPY, PNG)
 
 
 def make_router() -> APIRouter:
@@ -64,7 +66,10 @@ async def _undressed(request: Request) -> Response:
 
 # The same two once more, without FastAPI around them: what it does for a route costs each request some 70 us, and
 # there is nothing for it to do here. They are asked first; the ones above describe them.
-ROUTES: Final = [Route(path, _undressed, methods=["POST"], include_in_schema=False) for path in (_PATH, _MODEL_PATH)]
+# PUT is what curl -T does.
+ROUTES: Final = [
+    Route(path, _undressed, methods=["POST", "PUT"], include_in_schema=False) for path in (_PATH, _MODEL_PATH)
+]
 
 
 async def _answer(request: Request, name: str | None) -> Response:
@@ -82,18 +87,29 @@ async def _content(request: Request, name: str | None, allowance: Allowance) -> 
     plane = dataplane(request)
     deadline = plane.deadline()
     accept = request.headers.get("accept", "")
-    media_type = choose(accept, (JSON, NPZ, PNG))
+    media_type = choose(accept, _OFFERED)
     query = _query(request)
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
     message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
     message = _merged(message, query, name)
-    if media_type == PNG and not plane.can_draw(message.model, message.version):
-        media_type = choose(accept, (JSON, NPZ))
-    if media_type == NPZ and message.outputs is None:
+    media_type = _possible(plane, message, media_type, accept)
+    if media_type in (NPZ, NPY) and message.outputs is None:
         message = replace(message, outputs=True)
     work = replace(_request(message), draw=media_type == PNG)
     answer = asyncio.create_task(plane.infer(message.model, message.version, work, _ENCODERS[media_type], deadline))
     return await until_disconnect(request, answer), media_type
+
+
+def _possible(plane: DataPlane, message: Message, media_type: str, accept: str) -> str:
+    """What the answer will be, once it is known of which model: a picture or a single tensor not all have."""
+    offered: Sequence[str] = _OFFERED
+    if media_type == PNG and not plane.can_draw(message.model, message.version):
+        offered = (JSON, NPZ)
+    if media_type == NPY:
+        names = plane.output_names(message.model, message.version)
+        wanted = message.outputs if isinstance(message.outputs, tuple) else names
+        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and message.outputs is not False else (JSON, NPZ)
+    return media_type if media_type in offered else choose(accept, offered)
 
 
 async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
@@ -149,9 +165,16 @@ def _as_npz(answer: Answer) -> list[bytes]:
     return [write_npz(answer.result.outputs)]
 
 
+def _as_npy(answer: Answer) -> list[bytes]:
+    (array,) = answer.result.outputs.values()
+    return write_npy(array)
+
+
 def _as_png(answer: Answer) -> list[bytes]:
     assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
     return [answer.result.drawing]
 
 
-_ENCODERS: Final[dict[str, Callable[[Answer], list[bytes]]]] = {JSON: _as_json, NPZ: _as_npz, PNG: _as_png}
+_ENCODERS: Final[dict[str, Callable[[Answer], list[bytes]]]] = {
+    JSON: _as_json, NPZ: _as_npz, NPY: _as_npy, PNG: _as_png,
+}  # fmt: skip

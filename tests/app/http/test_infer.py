@@ -200,7 +200,31 @@ def test_npz_answers_carry_every_output_as_it_is(zoo: Client) -> None:
     assert set(np.load(io.BytesIO(response.content))) == {"out0", "out1"}
 
 
-@pytest.mark.parametrize("content_type", [None, "application/octet-stream"])
+def test_npy_answers_are_the_one_output_there_is_or_the_one_that_is_named(zoo: Client) -> None:
+    headers = {"accept": "application/x-npy"}
+    response = zoo.post("/models/inverse/infer", json={"inputs": [[0, 1, 2]]}, headers=headers)
+    assert response.headers["content-type"] == "application/x-npy"
+    found = np.load(io.BytesIO(response.content))
+    np.testing.assert_array_equal(found, np.float32([[np.inf, 1, 0.5]]), strict=True)
+    assert send(zoo, "/models/boxes/infer", png(), "image/png", **headers).status_code == 406
+    one = send(zoo, "/models/boxes/infer?outputs=out1", png(), "image/png", **headers)
+    assert np.load(io.BytesIO(one.content)).shape == (1, 3, 4)
+    both = send(zoo, "/models/boxes/infer", png(), "image/png", accept="application/x-npy, application/json;q=0.5")
+    assert both.headers["content-type"] == "application/json"
+
+
+def test_put_does_what_post_does(zoo: Client) -> None:
+    assert zoo.request("PUT", "/models/canvas/infer", content=png(6, 4)).status_code == 200
+    assert zoo.request("PUT", "/infer", json={"model": "one", "inputs": [[1, 2, 3]]}).status_code == 200
+
+
+def test_a_body_of_the_other_protocol_is_told_where_to_go(zoo: Client) -> None:
+    tensor = {"name": "in0", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
+    response = zoo.post("/models/one/infer", json={"id": "7", "inputs": [tensor]})
+    assert response.status_code == 400 and "/v2/models/NAME/infer" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("content_type", [None, "application/octet-stream", "application/x-www-form-urlencoded"])
 @pytest.mark.parametrize(
     "body", [png(6, 4), npy(np.zeros((1, 3, 4, 6), np.float32)), npz(np.zeros((1, 3, 4, 6), np.float32)),
              b' {"inputs": {"shape": [0, 3, 4, 6], "data": []}}']

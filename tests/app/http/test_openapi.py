@@ -62,7 +62,7 @@ def test_every_error_is_documented_in_its_one_shape(zoo: Client) -> None:
 
 def test_the_answer_of_every_task_is_shown_and_has_its_shape(zoo: Client) -> None:
     content = zoo.get("/openapi.json").json()["paths"]["/infer"]["post"]["responses"]["200"]["content"]
-    assert set(content) == {"application/json", "application/x-npz", "image/png"}
+    assert set(content) == {"application/json", "application/x-npz", "application/x-npy", "image/png"}
     shown = content["application/json"]["examples"]
     assert set(shown) == set(TASKS)
     for example in shown.values():
