@@ -11,7 +11,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import check_ranks, matmul, matmul_shape, multiply_adds
-from engine.layers.operands.axes import checked_axis, may_equal
+from engine.layers.operands.axes import checked_axes, checked_axis, may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
@@ -149,16 +149,15 @@ class Tensordot(_Product):
         axes_a, axes_b = self._axes(a, b)
         for m, n in zip(axes_a, axes_b, strict=True):
             if not may_equal(a[m], b[n]):
-                found = f"{format_shape(a)} over {axes_a}, {format_shape(b)} over {axes_b}"
+                found = f"{format_shape(a)} over {list(axes_a)}, {format_shape(b)} over {list(axes_b)}"
                 raise ShapeError("sizes to sum over differ", found=found)
         return (*_without(a, axes_a), *_without(b, axes_b))
 
     def _multiply(self, a: Array, b: Array) -> Array:
         return np.tensordot(a, b, axes=self._axes(a.shape, b.shape))
 
-    def _axes(self, a: Shape, b: Shape) -> tuple[list[int], list[int]]:
-        axes_a = [checked_axis(dim, len(a)) for dim in self.dims_self]
-        return axes_a, [checked_axis(dim, len(b)) for dim in self.dims_other]
+    def _axes(self, a: Shape, b: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return checked_axes(self.dims_self, len(a)), checked_axes(self.dims_other, len(b))
 
 
 @register("torch.cross")
@@ -215,5 +214,5 @@ def _filled(shape: Shape, rank: int) -> Shape:
     return (*[1] * (rank - len(shape)), *shape)
 
 
-def _without(shape: Shape, axes: list[int]) -> tuple[Dim, ...]:
+def _without(shape: Shape, axes: Sequence[int]) -> tuple[Dim, ...]:
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from engine.errors import ShapeError
 from engine.stopping import wanted
 from engine.tensor import Array, DType
 
@@ -131,7 +132,9 @@ def _antialiased(size: int, count: int, step: Array, kernel: Callable[[Array], A
     first = np.maximum((center - support + half).astype(np.int64), 0)
     length = np.minimum((center + support + half).astype(np.int64), size) - first
     length = np.clip(length, 0, 2 * math.ceil(support) + 1)
-    tap = np.arange(int(length.max(initial=0)))[:, None]
+    if not length.any():
+        raise ShapeError("no new element is near an old one", found=f"a distance of {step}")
+    tap = np.arange(int(length.max()))[:, None]
     used = tap < length
     places = (tap + first).astype(step.dtype)
     weights = np.where(used, kernel((places - center + half) * (one / stretch)), 0)

@@ -125,3 +125,8 @@ def test_a_cross_product_of_bools_is_refused() -> None:
 def test_a_norm_of_no_columns_is_refused(ord: int) -> None:
     message = refusal("aten::linalg_norm", tensor(3, 0), ord=ord, dim=(0, 1))
     assert message == "there are no elements to choose from: found [3, 0]"
+
+
+def test_an_axis_is_summed_over_once() -> None:
+    message = refusal("aten::tensordot", tensor(3, 3), tensor(3, 3), dims_self=(0, -2), dims_other=(0, 1))
+    assert message == "a dim is given twice: found [0, 0]"
