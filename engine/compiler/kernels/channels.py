@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from engine.compiler.codegen.ir import Function, Index, as_value
+from engine.compiler.codegen.ir import Function, Index, as_value, constant
 
 Panel: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -60,7 +60,7 @@ def cases(f: Function, index: Index, parts: Sequence[T]) -> Iterator[T]:
         yield first
         return
     is_last = f.compare("eq", as_value(index), as_value(len(parts) - 1))
-    with f.unless(is_last):
+    with f.when(f.binary("xor", is_last, constant(1, "i1"))):
         yield first
     with f.when(is_last):
         yield last

@@ -116,7 +116,7 @@ class PoolRow:
             is_whole = f.compare("eq", as_value(count), as_value(axis.kernel))
             with f.when(is_whole):
                 written_out()
-            with f.unless(is_whole):
+            with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # it stays out of the way
                 looped()
 
     def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
