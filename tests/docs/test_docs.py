@@ -56,7 +56,10 @@ def test_python_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypat
     assert list(differences(page(name), reader, "python")) == []
 
 
-@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/compiler-decisions.md", "docs/architecture.md"],
+)
 def test_links_of_the_page_lead_somewhere(name: str) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page(name))
     assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
