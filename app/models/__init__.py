@@ -1,1 +1,9 @@
-"""Models: found in a folder, loaded side by side, tried, watched, listed, and run in lanes."""
+"""Models, from a folder to something that answers.
+
+repository, layout, config    what there is in the store, and what its config.toml says
+store, crew, loading, trial   versions loaded side by side, compiled, tried
+model                         one request through one version: decoded, prepared, run, made predictions
+lane                          the threads and the queue of a model, off the event loop
+watch, identity               files that are replaced while they are served
+catalogue, statistics         what is told of all that
+"""

@@ -1,1 +1,4 @@
-"""The process around the app: workers, limits of the system, and what is printed at the start."""
+"""The process around the app: ``server`` runs it with a banner and a drain, ``workers`` several of it on one socket.
+
+standby says which worker takes connections, descriptors lifts limits of the system.
+"""

@@ -1,1 +1,4 @@
-"""What the service can do with models, without HTTP."""
+"""What the service can do with models, without HTTP: ``DataPlane`` finds the version and hands its lane the work.
+
+drawings has graphs drawn, once for all who ask.
+"""

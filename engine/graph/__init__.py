@@ -1,4 +1,8 @@
-"""The running graph: operators joined by operands, their order, shapes and plan, and the reference executor."""
+"""The running graph: operators joined by operands, their order, shapes and plan, and the reference executor.
+
+building (linked, bound, inferred) -> planning (order, plan) -> running (the reference); batch makes it take any batch,
+surgery changes it, description and footprint tell of it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What operators mean: one class a family member, registered by the PNNX types it serves.
 
-Importing the package registers every layer. To add an operator, see CONTRIBUTING.md.
+definition is what a layer is, operands what layers ask of theirs; every other folder is a family. Importing the package
+registers every layer. To add an operator, see CONTRIBUTING.md.
 """
 
 from __future__ import annotations

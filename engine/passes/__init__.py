@@ -2,6 +2,8 @@
 
 graph, reports = optimise(graph)
 graph, reports = optimise(graph, off=["expression_fusion"])
+
+``optimiser`` has their order; support is what they share.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 graph = read("model.pnnx.param")                 # and model.pnnx.bin, as they are now
 write(graph, "copy.pnnx.param", "copy.pnnx.bin")
+
+Read: files -> param (line, values, shapes) and archive -> weights. Written: printer and packing.
 """
 
 from __future__ import annotations

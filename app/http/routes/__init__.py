@@ -1,1 +1,1 @@
-"""The HTTP routes: parse, call, answer. Nothing here knows how a model runs."""
+"""The service's own routes: parse, call the data plane, answer. Nothing here knows how a model runs."""

@@ -1,1 +1,5 @@
-"""From lowered steps to a blueprint: machine code, constants, and where everything lies."""
+"""From lowered steps to a blueprint, in the order of ``generation``.
+
+memory (an address in the arena for everything) -> clearing (borders that others write over) -> objects (machine code of
+every kernel that is different) -> constants one after the other.
+"""

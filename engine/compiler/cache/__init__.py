@@ -1,1 +1,1 @@
-"""Blueprints on disk: their names, their form, and the folder they lie in."""
+"""Blueprints on disk: their names (fingerprint), their form (entry, facts), who may write to their folder (folder)."""

@@ -1,4 +1,9 @@
-"""From operators to kernels: a rule a layer, and the walk that applies them. Importing the room registers all rules."""
+"""From operators to kernels. Importing the room registers all rules.
+
+placement looks ahead, with images and joins: where results shall lie, and the zeros that users want around them. Then
+walk asks the rule of every layer (rules) with a context; fusion finds the element-wise operators (terms) that its
+kernel takes in; result is the frame around a kernel; steps are what comes of it all.
+"""
 
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import conv, conv_transpose, linear, map, normalising, pool, rearrange, resize, rows

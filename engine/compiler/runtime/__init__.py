@@ -1,1 +1,6 @@
-"""A blueprint at work: its code, memory and threads, which instances there are, and what a run took."""
+"""A blueprint at work.
+
+program (callable) -> instance (its memory, one run at a time) -> team (its threads, as protocol says, over tables)
+instances has one for each set of shapes, background makes more while others run, shelf decides what is kept, parking
+which threads stay; report says what a run took.
+"""

@@ -1,1 +1,1 @@
-"""Before a run: order, lifetimes, slots, memory."""
+"""Before a run: order, then lifetimes, and slots and memory by them (plan)."""

@@ -1,1 +1,1 @@
-"""A run of the reference: inputs held against the graph, operator after operator, watched."""
+"""A run of the reference: inputs held against the graph (feeding), operator after operator (reference), watched."""

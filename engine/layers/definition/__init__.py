@@ -1,1 +1,4 @@
-"""What a layer is: its class, its schema, its parameters, and how an operator is bound to it."""
+"""What a layer is: its class (layer), its types (registry), its schema (signature), its parameters (parameter, hints).
+
+How an operator's arguments find it: binding, the one place where they are resolved.
+"""

@@ -1,1 +1,1 @@
-"""Direct convolution: as a register-blocked product, and depthwise."""
+"""Direct convolution: as a register-blocked product, and depthwise; beside each, how it is tiled."""
