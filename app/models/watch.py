@@ -8,11 +8,11 @@ with the model they began with.
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from dataclasses import dataclass
 
+from app.memory.collector import collect, set_aside_when_due
 from app.models.identity import Identity, identify, is_pair
 from app.models.repository import FoundModel, ModelFiles, read_model
 from app.models.store import Store
@@ -69,6 +69,7 @@ class Watcher:
         while not self._closing.wait(self._interval_s):
             try:
                 self.look()
+                set_aside_when_due()
             except Exception:  # a fault of ours must not end the watch
                 log.exception("looking at the store's files")
 
@@ -112,4 +113,4 @@ class Watcher:
         entry.files = files
         del version, update
         # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
-        gc.collect()
+        collect()

@@ -25,6 +25,7 @@ from app.http.connection import Connection
 from app.http.door import Door, Limits
 from app.http.main import create_app
 from app.log import configure_logging
+from app.memory.collector import set_aside
 from app.memory.machine import keep_heap
 from app.process.banner import banner
 from app.process.descriptors import raise_file_limit
@@ -69,6 +70,7 @@ class Server(uvicorn.Server):
             else:
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
         self._announcement = asyncio.create_task(self._announce())
+        self._settling = asyncio.create_task(self._set_aside())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
@@ -118,6 +120,10 @@ class Server(uvicorn.Server):
                     connection, sock=listener.dup(), backlog=self.config.backlog
                 )
             )
+
+    async def _set_aside(self) -> None:
+        await self.plane.loaded.wait()
+        await asyncio.to_thread(set_aside)
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):
