@@ -9,6 +9,7 @@ was sent.
 from __future__ import annotations
 
 import argparse
+import copy
 import gzip
 import itertools
 import json
@@ -107,9 +108,11 @@ def _document(chance: random.Random, name: str, datatype: str, shape: tuple[int,
         wishes = {"binary_data": chance.random() < 0.5, "classification": chance.choice((0, 1, 3, 2**31))}
         keys = chance.sample(sorted(wishes), chance.randrange(3))
         wanted = {"name": chance.choice(("out0", "OUTPUT0", "out1")), "parameters": {key: wishes[key] for key in keys}}
-        document["outputs"] = [wanted] * chance.choice((1, 1, 2, 50))
+        document["outputs"] = [copy.deepcopy(wanted) for _ in range(chance.choice((1, 1, 2, 50)))]
     if chance.random() < 0.3:
-        document["parameters"] = {chance.choice(_OPTIONS): chance.choice((*_ODD, *NUMBERS, "null", "token"))}
+        document["parameters"] = {
+            chance.choice(_OPTIONS): copy.deepcopy(chance.choice((*_ODD, *NUMBERS, "null", "token")))
+        }
     return document, tail
 
 
@@ -128,9 +131,9 @@ def _spoil(chance: random.Random, document: dict[str, Any]) -> None:
         if change < 0.2:
             del place[key]
         elif change < 0.4 and isinstance(place, list):
-            place.extend([place[key]] * chance.choice((1, 2, 100)))
+            place.extend(copy.deepcopy(place[key]) for _ in range(chance.choice((1, 2, 100))))
         else:
-            place[key] = chance.choice((*_ODD, *NUMBERS))
+            place[key] = copy.deepcopy(chance.choice((*_ODD, *NUMBERS)))  # what is put in may be changed next
         return
 
 
