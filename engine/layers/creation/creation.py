@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import PLACEMENT, overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
 from engine.layers.operands.fitting import check_single
@@ -16,8 +16,6 @@ from engine.promotion import cast, result_type
 from engine.tensor import Array, Dim, DType, Number, TensorSpec
 
 FLOAT32: Final[DType] = np.dtype(np.float32)
-PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_format", "generator")
-"""Parameters that say where a tensor lies; they change no value."""
 
 
 def announced_dtype(annotations: Annotations) -> DType | None:
@@ -177,11 +175,7 @@ class NewFull(Layer):
         return np.full(sizes(self.size), cast(fill_value, self.dtype or input.dtype))
 
 
-@register("aten::new_full")
-class RawNewFull(Overloaded):
-    """new_full(input, size, fill_value, dtype, layout, device, pin_memory)"""
-
-    schemas = {7: (NewFull, "input size fill_value dtype . . .")}
+overload("aten::new_full", (NewFull, "input size fill_value dtype layout device pin_memory"))
 
 
 class ScalarTensor(Layer):
@@ -196,8 +190,4 @@ class ScalarTensor(Layer):
         return cast(s, self.dtype or FLOAT32)
 
 
-@register("aten::scalar_tensor")
-class RawScalarTensor(Overloaded):
-    """scalar_tensor(s, dtype, layout, device, pin_memory)"""
-
-    schemas = {5: (ScalarTensor, "s dtype . . .")}
+overload("aten::scalar_tensor", (ScalarTensor, "s dtype layout device pin_memory"))

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.creation.creation import FLOAT32, PLACEMENT, Creation
+from engine.layers.creation.creation import FLOAT32, Creation
 from engine.layers.creation.randomness import check_interval, generator
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import PLACEMENT, overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.operands.axes import checked_axis, replaced, sizes
@@ -66,15 +66,12 @@ class NormalLike(Elementwise):
         return _normal(self.mean, self.std, input.shape, input.dtype)
 
 
-@register("aten::normal")
-class RawNormal(Overloaded):
-    """normal(mean, std, generator), normal(input, mean, std, generator) or normal(mean, std, size, generator, ...)."""
-
-    schemas = {
-        3: (Normal, "mean std ."),
-        4: (NormalLike, "input mean std ."),
-        8: (NormalSized, "mean std size . dtype . . ."),
-    }
+overload(
+    "aten::normal",
+    (Normal, "mean std generator"),
+    (NormalLike, "input mean std generator"),
+    (NormalSized, "mean std size generator dtype layout device pin_memory"),
+)
 
 
 @register("aten::uniform", positional=("input", "low", "high", "generator"), renamed={"from": "low", "to": "high"})
@@ -110,11 +107,7 @@ class RandomIntegers(Elementwise):
         return cast(generator().integers(self.low, self.high, input.shape), input.dtype)
 
 
-@register("aten::random")
-class RawRandom(Overloaded):
-    """random(input, to, generator) or random(input, from, to, generator)."""
-
-    schemas = {3: (RandomIntegers, "input high ."), 4: (RandomIntegers, "input low high .")}
+overload("aten::random", (RandomIntegers, "input high generator"), (RandomIntegers, "input low high generator"))
 
 
 @register("aten::exponential", positional=("input", "rate", "generator"), renamed={"lambd": "rate"})
@@ -142,11 +135,7 @@ class Bernoulli(Elementwise):
         return cast(generator().random(input.shape) < chance, input.dtype)
 
 
-@register("aten::bernoulli")
-class RawBernoulli(Overloaded):
-    """bernoulli(input, generator) or bernoulli(input, p, generator)."""
-
-    schemas = {1: (Bernoulli, "input"), 2: (Bernoulli, "input ."), 3: (Bernoulli, "input p .")}
+overload("aten::bernoulli", (Bernoulli, "input"), (Bernoulli, "input generator"), (Bernoulli, "input p generator"))
 
 
 @register("aten::poisson", positional=("input", "generator"))

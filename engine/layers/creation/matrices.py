@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement
@@ -35,11 +35,7 @@ class Eye(Layer):
         return np.eye(rows, columns, dtype=self.dtype or FLOAT32)
 
 
-@register("aten::eye")
-class RawEye(Overloaded):
-    """eye(n, dtype, ...) or eye(n, m, dtype, ...) with layout, device, pin_memory."""
-
-    schemas = {5: (Eye, "n dtype . . ."), 6: (Eye, "n m dtype . . .")}
+overload("aten::eye", (Eye, "n dtype layout device pin_memory"), (Eye, "n m dtype layout device pin_memory"))
 
 
 class TriangleIndices(Layer):
@@ -77,18 +73,8 @@ class UpperTriangleIndices(TriangleIndices):
         return np.nonzero(~np.tri(self.row, self.col, self._inside(self.offset - 1), np.bool_))
 
 
-@register("aten::tril_indices")
-class RawLowerIndices(Overloaded):
-    """tril_indices(row, col, offset, dtype, layout, device, pin_memory)"""
-
-    schemas = {7: (TriangleIndices, "row col offset dtype . . .")}
-
-
-@register("aten::triu_indices")
-class RawUpperIndices(Overloaded):
-    """triu_indices(row, col, offset, dtype, layout, device, pin_memory)"""
-
-    schemas = {7: (UpperTriangleIndices, "row col offset dtype . . .")}
+overload("aten::tril_indices", (TriangleIndices, "row col offset dtype layout device pin_memory"))
+overload("aten::triu_indices", (UpperTriangleIndices, "row col offset dtype layout device pin_memory"))
 
 
 @register("aten::meshgrid")

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ParameterError
-from engine.layers.creation.creation import FLOAT32, PLACEMENT, Creation, LikeInput
+from engine.layers.creation.creation import FLOAT32, Creation, LikeInput
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import PLACEMENT, overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
 from engine.layers.operands.bounds import extremes
@@ -105,25 +105,15 @@ class RandPerm(Layer):
         return cast(generator().permutation(self.n), self.dtype or INT64)
 
 
-@register("aten::rand")
-class RawRand(Overloaded):
-    """rand(size, dtype, layout, device, pin_memory)"""
-
-    schemas = {5: (Rand, "size dtype . . ."), 6: (Rand, "size . dtype . . .")}
-
-
-@register("aten::randint")
-class RawRandInt(Overloaded):
-    """randint(high, size, dtype, ...) or randint(low, high, size, dtype, ...) with layout, device, pin_memory."""
-
-    schemas = {6: (RandInt, "high size dtype . . ."), 7: (RandInt, "low high size dtype . . .")}
-
-
-@register("aten::randperm")
-class RawRandPerm(Overloaded):
-    """randperm(n, dtype, layout, device, pin_memory)"""
-
-    schemas = {5: (RandPerm, "n dtype . . .")}
+overload(
+    "aten::rand", (Rand, "size dtype layout device pin_memory"), (Rand, "size generator dtype layout device pin_memory")
+)
+overload(
+    "aten::randint",
+    (RandInt, "high size dtype layout device pin_memory"),
+    (RandInt, "low high size dtype layout device pin_memory"),
+)
+overload("aten::randperm", (RandPerm, "n dtype layout device pin_memory"))
 
 
 @register("torch.randn_like", ignored=PLACEMENT)
@@ -155,15 +145,9 @@ class RandIntLike(LikeInput):
         return RandInt(size=input.shape, low=self.low, high=self.high, dtype=self.dtype or input.dtype).forward()
 
 
-@register("aten::rand_like")
-class RawRandLike(Overloaded):
-    """rand_like(input, dtype, layout, device, pin_memory, memory_format)"""
-
-    schemas = {6: (RandLike, "input dtype . . . .")}
-
-
-@register("aten::randint_like")
-class RawRandIntLike(Overloaded):
-    """randint_like(input, high, dtype, ...) or randint_like(input, low, high, dtype, ...)."""
-
-    schemas = {7: (RandIntLike, "input high dtype . . . ."), 8: (RandIntLike, "input low high dtype . . . .")}
+overload("aten::rand_like", (RandLike, "input dtype layout device pin_memory memory_format"))
+overload(
+    "aten::randint_like",
+    (RandIntLike, "input high dtype layout device pin_memory memory_format"),
+    (RandIntLike, "input low high dtype layout device pin_memory memory_format"),
+)

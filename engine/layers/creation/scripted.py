@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, DType, TensorSpec, parse_dtype
@@ -64,18 +64,8 @@ def _is_telling(data: Any) -> bool:
     return all(item is not UNKNOWN and not isinstance(item, TensorSpec) for item in items)
 
 
-@register("aten::tensor")
-class RawTensor(Overloaded):
-    """tensor(data, dtype, device, requires_grad)"""
-
-    schemas = {4: (FromData, "data dtype . .")}
-
-
-@register("aten::as_tensor")
-class RawAsTensor(Overloaded):
-    """as_tensor(data, dtype, device)"""
-
-    schemas = {3: (FromData, "data dtype .")}
+overload("aten::tensor", (FromData, "data dtype device requires_grad"))
+overload("aten::as_tensor", (FromData, "data dtype device"))
 
 
 @register("prim::dtype")

@@ -9,9 +9,9 @@ import numpy as np
 
 from engine.errors import EngineError, ParameterError, ShapeError
 from engine.expression import evaluate, parse
-from engine.layers.creation.creation import FLOAT32, PLACEMENT, announced_dtype
+from engine.layers.creation.creation import FLOAT32, announced_dtype
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import PLACEMENT, overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
@@ -138,15 +138,5 @@ class LogSpace(LinSpace):
         return cast(np.asarray(powers), self.dtype or FLOAT32)
 
 
-@register("aten::linspace")
-class RawLinSpace(Overloaded):
-    """linspace(start, end, steps, dtype, layout, device, pin_memory)"""
-
-    schemas = {7: (LinSpace, "start end steps dtype . . .")}
-
-
-@register("aten::logspace")
-class RawLogSpace(Overloaded):
-    """logspace(start, end, steps, base, dtype, layout, device, pin_memory)"""
-
-    schemas = {8: (LogSpace, "start end steps base dtype . . .")}
+overload("aten::linspace", (LinSpace, "start end steps dtype layout device pin_memory"))
+overload("aten::logspace", (LogSpace, "start end steps base dtype layout device pin_memory"))

@@ -9,25 +9,47 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from engine.errors import ParameterError
 from engine.layers.definition.binding import bind
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
 from engine.layers.definition.signature import Signature
 
-IGNORED = "."
+PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_format", "generator")
+"""Parameters that say where a tensor lies and what draws its numbers; they change no value."""
+
+
+def overload(type_: str, *schemas: tuple[type[Layer], str]) -> None:
+    """Register a type with several schemas, told apart by how many operands there are.
+
+    Args:
+        schemas: a layer each, and PyTorch's names of the operands in order, of which it gets all but its PLACEMENT.
+    """
+    name = type_.removeprefix("aten::")
+    calls: dict[type[Layer], list[str]] = {}
+    for layer, names in schemas:
+        calls.setdefault(layer, []).append(f"{name}({', '.join(names.split())})")
+    meanings = [f"{' or '.join(written)}: {_summary(layer)}" for layer, written in calls.items()]
+    body = {
+        "schemas": {len(names.split()): (layer, names.split()) for layer, names in schemas},
+        "__doc__": " ".join(meanings),
+        "__module__": schemas[0][0].__module__,
+    }
+    register(type_)(type(f"Raw{name.title().replace('_', '')}", (Overloaded,), body))
+
+
+def _summary(layer: type[Layer]) -> str:
+    return " ".join((layer.__doc__ or "").split("\n\n")[0].split()).removesuffix(".") + "."
 
 
 class Overloaded(Layer):
-    """Base of types with several schemas: number of operands -> layer, names of its operands in order.
-
-    A dot in place of a name leaves out an operand that changes no value, such as a device.
-    """
+    """Base of types with several schemas: number of operands -> layer, names of its operands in order."""
 
     takes_unknown = True
-    schemas: ClassVar[Mapping[int, tuple[type[Layer], str]]] = {}
+    schemas: ClassVar[Mapping[int, tuple[type[Layer], Sequence[str]]]] = {}
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -55,10 +77,9 @@ class Overloaded(Layer):
     @cached_property
     def _bound(self) -> BoundLayer:
         layer, names = self.schemas[len(self.annotations.inputs)]
-        kept = tuple(name for name in names.split() if name != IGNORED)
         inputs = tuple(self._kept(self.annotations.inputs))
         return bind(
-            Signature(type="aten::" + layer.__name__, layer=layer, positional=kept),
+            Signature(type="aten::" + layer.__name__, layer=layer, positional=tuple(self._kept(names))),
             n_inputs=len(inputs),
             params={},
             attributes={},
@@ -66,5 +87,5 @@ class Overloaded(Layer):
         )
 
     def _kept(self, operands: Sequence[Any]) -> list[Any]:
-        names = self.schemas[len(operands)][1].split()
-        return [operand for name, operand in zip(names, operands, strict=True) if name != IGNORED]
+        names = self.schemas[len(operands)][1]
+        return [operand for name, operand in zip(names, operands, strict=True) if name not in PLACEMENT]

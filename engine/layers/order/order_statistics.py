@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.ternary import between
 from engine.layers.operands.axes import checked_axis, sizes
@@ -103,18 +103,8 @@ class NanMedianOfAll(_OfAll):
         return self._chosen(input, NanMedian())
 
 
-@register("aten::median")
-class RawMedian(Overloaded):
-    """median(input) or median(input, dim, keepdim), the latter with places."""
-
-    schemas = {1: (MedianOfAll, "input"), 3: (Median, "input dim keepdim")}
-
-
-@register("aten::nanmedian")
-class RawNanMedian(Overloaded):
-    """nanmedian(input) or nanmedian(input, dim, keepdim), the latter with places."""
-
-    schemas = {1: (NanMedianOfAll, "input"), 3: (NanMedian, "input dim keepdim")}
+overload("aten::median", (MedianOfAll, "input"), (Median, "input dim keepdim"))
+overload("aten::nanmedian", (NanMedianOfAll, "input"), (NanMedian, "input dim keepdim"))
 
 
 _INTERPOLATIONS: Final = ("linear", "lower", "higher", "nearest", "midpoint")

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
@@ -92,11 +92,7 @@ class Sort(Layer):
         return values if len(self.annotations.outputs) == 1 else (values, places)
 
 
-@register("aten::sort")
-class RawSort(Overloaded):
-    """sort(input, dim, descending) or sort(input, stable, dim, descending)."""
-
-    schemas = {3: (Sort, "input dim descending"), 4: (Sort, "input stable dim descending")}
+overload("aten::sort", (Sort, "input dim descending"), (Sort, "input stable dim descending"))
 
 
 class ArgSort(Layer):
@@ -116,11 +112,7 @@ class ArgSort(Layer):
         return order(np.atleast_1d(input), axis, self.descending).reshape(input.shape)
 
 
-@register("aten::argsort")
-class RawArgSort(Overloaded):
-    """argsort(input, dim, descending) or argsort(input, stable, dim, descending)."""
-
-    schemas = {3: (ArgSort, "input dim descending"), 4: (ArgSort, "input stable dim descending")}
+overload("aten::argsort", (ArgSort, "input dim descending"), (ArgSort, "input stable dim descending"))
 
 
 @register("aten::msort")

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.reduction.distance import vector_norm
 from engine.layers.reduction.reduction import Mean, Reduction
@@ -61,18 +61,8 @@ class Deviation(_Spread):
         return np.sqrt(self._variance(input, axes))
 
 
-@register("aten::var")
-class RawVariance(Overloaded):
-    """var(input, unbiased) or var(input, dim, unbiased or correction, keepdim)."""
-
-    schemas = {2: (Variance, "input unbiased"), 4: (Variance, "input dim unbiased keepdim")}
-
-
-@register("aten::std")
-class RawDeviation(Overloaded):
-    """std(input, unbiased) or std(input, dim, unbiased or correction, keepdim)."""
-
-    schemas = {2: (Deviation, "input unbiased"), 4: (Deviation, "input dim unbiased keepdim")}
+overload("aten::var", (Variance, "input unbiased"), (Variance, "input dim unbiased keepdim"))
+overload("aten::std", (Deviation, "input unbiased"), (Deviation, "input dim unbiased keepdim"))
 
 
 class _WithMean(Layer):
@@ -113,18 +103,8 @@ class DeviationMean(_WithMean):
         return Deviation(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
 
 
-@register("aten::var_mean")
-class RawVarianceMean(Overloaded):
-    """var_mean(input, unbiased) or var_mean(input, dim, unbiased or correction, keepdim)."""
-
-    schemas = {2: (VarianceMean, "input unbiased"), 4: (VarianceMean, "input dim unbiased keepdim")}
-
-
-@register("aten::std_mean")
-class RawDeviationMean(Overloaded):
-    """std_mean(input, unbiased) or std_mean(input, dim, unbiased or correction, keepdim)."""
-
-    schemas = {2: (DeviationMean, "input unbiased"), 4: (DeviationMean, "input dim unbiased keepdim")}
+overload("aten::var_mean", (VarianceMean, "input unbiased"), (VarianceMean, "input dim unbiased keepdim"))
+overload("aten::std_mean", (DeviationMean, "input unbiased"), (DeviationMean, "input dim unbiased keepdim"))
 
 
 @register("torch.norm")

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.functions import PAIRS
 from engine.layers.operands.axes import checked_axis, sizes
@@ -155,18 +155,8 @@ class Min(_Pair):
         return AMin(dim=self._dims, keepdim=self._keepdim), ArgMin(dim=self.dim, keepdim=self.keepdim)
 
 
-@register("aten::max")
-class RawMax(Overloaded):
-    """max(input), max(input, other) or max(input, dim, keepdim)."""
-
-    schemas = {1: (Max, "input"), 2: (PAIRS["maximum"], "input other"), 3: (Max, "input dim keepdim")}
-
-
-@register("aten::min")
-class RawMin(Overloaded):
-    """min(input), min(input, other) or min(input, dim, keepdim)."""
-
-    schemas = {1: (Min, "input"), 2: (PAIRS["minimum"], "input other"), 3: (Min, "input dim keepdim")}
+overload("aten::max", (Max, "input"), (PAIRS["maximum"], "input other"), (Max, "input dim keepdim"))
+overload("aten::min", (Min, "input"), (PAIRS["minimum"], "input other"), (Min, "input dim keepdim"))
 
 
 @register("aten::aminmax", positional=("input", "dim", "keepdim"))

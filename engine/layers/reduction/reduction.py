@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
@@ -158,11 +158,7 @@ class Prod(Reduction):
         return input.prod(axes, dtype=input.dtype)
 
 
-@register("aten::prod")
-class RawProd(Overloaded):
-    """prod(input, dtype) or prod(input, dim, keepdim, dtype)."""
-
-    schemas = {2: (Prod, "input dtype"), 4: (Prod, "input dim keepdim dtype")}
+overload("aten::prod", (Prod, "input dtype"), (Prod, "input dim keepdim dtype"))
 
 
 @register("torch.logsumexp")
@@ -206,18 +202,8 @@ class AllTrue(_Test):
         return (input != 0).all(axes)
 
 
-@register("aten::any")
-class RawAny(Overloaded):
-    """any(input) or any(input, dim, keepdim)."""
-
-    schemas = {1: (AnyTrue, "input"), 3: (AnyTrue, "input dim keepdim")}
-
-
-@register("aten::all")
-class RawAll(Overloaded):
-    """all(input) or all(input, dim, keepdim)."""
-
-    schemas = {1: (AllTrue, "input"), 3: (AllTrue, "input dim keepdim")}
+overload("aten::any", (AnyTrue, "input"), (AnyTrue, "input dim keepdim"))
+overload("aten::all", (AllTrue, "input"), (AllTrue, "input dim keepdim"))
 
 
 @register("torch.count_nonzero", "aten::count_nonzero")

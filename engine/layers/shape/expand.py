@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.shape.shape import Rearrangement
@@ -165,11 +165,6 @@ class Repetitions(Rearrangement):
         return RepeatInterleave(dim=0).forward(np.arange(len(repeats)), repeats)
 
 
-@register("aten::repeat_interleave")
-class RawRepeatInterleave(Overloaded):
-    """repeat_interleave(repeats, output_size) or (input, repeats, dim, output_size)."""
-
-    schemas = {
-        2: (Repetitions, "repeats output_size"),
-        4: (RepeatInterleave, "input repeats dim output_size"),
-    }
+overload(
+    "aten::repeat_interleave", (Repetitions, "repeats output_size"), (RepeatInterleave, "input repeats dim output_size")
+)

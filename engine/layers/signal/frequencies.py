@@ -7,8 +7,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
-from engine.layers.definition.registry import register
+from engine.layers.definition.overload import overload
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
@@ -45,15 +44,5 @@ class RfftFreq(FftFreq):
         return cast(np.fft.rfftfreq(self.n, self.d), self.dtype or FLOAT32)
 
 
-@register("aten::fft_fftfreq")
-class RawFftFreq(Overloaded):
-    """fft_fftfreq(n, d, dtype, layout, device, pin_memory)"""
-
-    schemas = {6: (FftFreq, "n d dtype . . .")}
-
-
-@register("aten::fft_rfftfreq")
-class RawRfftFreq(Overloaded):
-    """fft_rfftfreq(n, d, dtype, layout, device, pin_memory)"""
-
-    schemas = {6: (RfftFreq, "n d dtype . . .")}
+overload("aten::fft_fftfreq", (FftFreq, "n d dtype layout device pin_memory"))
+overload("aten::fft_rfftfreq", (RfftFreq, "n d dtype layout device pin_memory"))

@@ -10,8 +10,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
-from engine.layers.definition.registry import register
+from engine.layers.definition.overload import overload
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
@@ -52,25 +51,9 @@ class BlackmanWindow(HannWindow):
     coefficients = (0.42, 0.5, 0.08)
 
 
-_SHORT, _LONG = "window_length dtype . . .", "window_length periodic dtype . . ."
+_PLACED = "dtype layout device pin_memory"
+_SHORT, _LONG = f"window_length {_PLACED}", f"window_length periodic {_PLACED}"
 
-
-@register("aten::hann_window")
-class RawHannWindow(Overloaded):
-    """hann_window(length, dtype, ...) or hann_window(length, periodic, dtype, ...) with layout, device, pin_memory."""
-
-    schemas = {5: (HannWindow, _SHORT), 6: (HannWindow, _LONG)}
-
-
-@register("aten::hamming_window")
-class RawHammingWindow(Overloaded):
-    """hamming_window(length, dtype, ...) or hamming_window(length, periodic, dtype, ...)."""
-
-    schemas = {5: (HammingWindow, _SHORT), 6: (HammingWindow, _LONG)}
-
-
-@register("aten::blackman_window")
-class RawBlackmanWindow(Overloaded):
-    """blackman_window(length, dtype, ...) or blackman_window(length, periodic, dtype, ...)."""
-
-    schemas = {5: (BlackmanWindow, _SHORT), 6: (BlackmanWindow, _LONG)}
+overload("aten::hann_window", (HannWindow, _SHORT), (HannWindow, _LONG))
+overload("aten::hamming_window", (HammingWindow, _SHORT), (HammingWindow, _LONG))
+overload("aten::blackman_window", (BlackmanWindow, _SHORT), (BlackmanWindow, _LONG))

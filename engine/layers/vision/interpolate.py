@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import widened
@@ -180,27 +180,21 @@ class Antialiased(Interpolate):
 
 
 class _AntialiasedBicubic(Antialiased):
+    """Bicubic interpolation (a = -0.5) with a kernel as wide as the new elements are apart."""
+
     mode: str = "bicubic"
 
 
-@register("aten::_upsample_bilinear2d_aa")
-class AntialiasedBilinear2d(Overloaded):
-    """Antialiased bilinear interpolation: the size with factors an axis, or the factors."""
-
-    schemas = {
-        4: (Antialiased, "input size align_corners scale_factor"),
-        5: (Antialiased, "input size align_corners scale_h scale_w"),
-    }
-
-
-@register("aten::_upsample_bicubic2d_aa")
-class AntialiasedBicubic2d(Overloaded):
-    """Antialiased bicubic interpolation: the size with factors an axis, or the factors."""
-
-    schemas = {
-        4: (_AntialiasedBicubic, "input size align_corners scale_factor"),
-        5: (_AntialiasedBicubic, "input size align_corners scale_h scale_w"),
-    }
+overload(
+    "aten::_upsample_bilinear2d_aa",
+    (Antialiased, "input size align_corners scale_factor"),
+    (Antialiased, "input size align_corners scale_h scale_w"),
+)
+overload(
+    "aten::_upsample_bicubic2d_aa",
+    (_AntialiasedBicubic, "input size align_corners scale_factor"),
+    (_AntialiasedBicubic, "input size align_corners scale_h scale_w"),
+)
 
 
 def as_written(scale: float) -> float:
