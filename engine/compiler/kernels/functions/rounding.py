@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like
 from engine.compiler.kernels.functions.wide import narrowed, wide, wide_bits, widened
@@ -10,29 +12,18 @@ from engine.compiler.kernels.functions.wide import narrowed, wide, wide_bits, wi
 _HIGH_BITS = -(2**29)
 
 
-def floor(f: Function, x: Value) -> Value:
-    """x rounded down."""
-    return f.intrinsic("floor", x)
+WAYS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
+"""What functions are called -> what LLVM calls them; halves are rounded to the even integer."""
 
 
-def ceil(f: Function, x: Value) -> Value:
-    """x rounded up."""
-    return f.intrinsic("ceil", x)
-
-
-def round_even(f: Function, x: Value) -> Value:
-    """x rounded to the nearest integer, halves to the even one."""
-    return f.intrinsic("roundeven", x)
-
-
-def trunc(f: Function, x: Value) -> Value:
-    """x rounded towards zero."""
-    return f.intrinsic("trunc", x)
+def rounded(way: str) -> Callable[[Function, Value], Value]:
+    """The function that rounds to an integer; ``way`` is LLVM's."""
+    return lambda f, x: f.intrinsic(way, x)
 
 
 def frac(f: Function, x: Value) -> Value:
     """x - trunc(x)"""
-    return f.fsub(x, trunc(f, x))
+    return f.fsub(x, f.intrinsic("trunc", x))
 
 
 def sign(f: Function, x: Value) -> Value:
@@ -61,7 +52,7 @@ def floor_divide(f: Function, a: Value, b: Value) -> Value:
     ratio = f.fdiv(a, b)
     whole = f.fdiv(f.fsub(a, rest), b)
     whole = f.select(_is_opposite(f, rest, b), f.fsub(whole, like(a, 1.0)), whole)
-    down = floor(f, whole)
+    down = f.intrinsic("floor", whole)
     down = f.select(f.compare("ogt", f.fsub(whole, down), like(a, 0.5)), f.fadd(down, like(a, 1.0)), down)
     down = f.select(f.compare("oeq", whole, like(a, 0.0)), copysign(f, like(a, 0.0), ratio), down)
     return f.select(f.compare("oeq", b, like(a, 0.0)), ratio, down)

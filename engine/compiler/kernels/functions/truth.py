@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from engine.compiler.codegen.ir import Function, Value, constant
 from engine.compiler.kernels.functions.arithmetic import absolute, has_sign, like
 
+COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+"""What functions are called -> what LLVM calls them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Truth(Value):
@@ -28,6 +31,15 @@ def comparison(how: str) -> Callable[[Function, Value, Value], Value]:
     return compared
 
 
+def comparison_with(how: str, number: float, *, of_magnitude: bool = False) -> Callable[[Function, Value], Value]:
+    """The function that compares a number, or its magnitude, with a known one."""
+
+    def compared(f: Function, x: Value) -> Value:
+        return _truth(f, f.compare(how, absolute(f, x) if of_magnitude else x, like(x, number)), x)
+
+    return compared
+
+
 def logic(name: str) -> Callable[[Function, Value, Value], Value]:
     """``and``, ``or`` or ``xor`` of two truths."""
 
@@ -35,11 +47,6 @@ def logic(name: str) -> Callable[[Function, Value, Value], Value]:
         return _truth(f, f.binary(name, _mask(f, a), _mask(f, b)), a)
 
     return combined
-
-
-def logical_not(f: Function, x: Value) -> Value:
-    """Whether x is zero."""
-    return _truth(f, f.compare("oeq", x, like(x, 0.0)), x)
 
 
 def where(f: Function, condition: Value, a: Value, b: Value) -> Value:
@@ -50,26 +57,6 @@ def where(f: Function, condition: Value, a: Value, b: Value) -> Value:
 def isnan(f: Function, x: Value) -> Value:
     """Whether x is NaN."""
     return _truth(f, f.compare("uno", x, x), x)
-
-
-def isinf(f: Function, x: Value) -> Value:
-    """Whether x is infinite."""
-    return _truth(f, f.compare("oeq", absolute(f, x), like(x, float("inf"))), x)
-
-
-def isfinite(f: Function, x: Value) -> Value:
-    """Whether x is neither NaN nor infinite."""
-    return _truth(f, f.compare("olt", absolute(f, x), like(x, float("inf"))), x)
-
-
-def isposinf(f: Function, x: Value) -> Value:
-    """Whether x is inf."""
-    return _truth(f, f.compare("oeq", x, like(x, float("inf"))), x)
-
-
-def isneginf(f: Function, x: Value) -> Value:
-    """Whether x is -inf."""
-    return _truth(f, f.compare("oeq", x, like(x, float("-inf"))), x)
 
 
 def signbit(f: Function, x: Value) -> Value:

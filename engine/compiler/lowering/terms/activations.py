@@ -1,41 +1,53 @@
-"""Rules of the activations, smooth and straight."""
+"""Rules of the activations, smooth and straight, and of bounds and mixtures: mostly one function of a name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from engine.compiler.kernels.expr import Expr, apply
+from engine.compiler.lowering.terms.functions import LARGEST_FLOAT
 from engine.compiler.lowering.terms.registry import Argument, expression_for, per_channel, prepares
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import activation, identity, piecewise
+from engine.layers.elementwise import activation, cast, identity, piecewise, ternary
 
 EXP_OVERFLOWS = 88.0
-# Beyond it float32 has an infinity, and 0 times that is NaN.
-LARGEST = 3.4028234663852886e38
-_PLAIN: dict[type[Layer], str] = {
-    activation.Sigmoid: "sigmoid",
-    activation.SiLU: "silu",
-    activation.LogSigmoid: "logsigmoid",
-    activation.Tanh: "tanh",
-    activation.Tanhshrink: "tanhshrink",
-    activation.Softsign: "softsign",
-    activation.Mish: "mish",
-    activation.SELU: "selu",
-    piecewise.ReLU: "relu",
-    piecewise.Hardsigmoid: "hardsigmoid",
-    piecewise.Hardswish: "hardswish",
+_NAMED: dict[type[Layer], tuple[str, ...]] = {
+    activation.Sigmoid: ("sigmoid",),
+    activation.SiLU: ("silu",),
+    activation.LogSigmoid: ("logsigmoid",),
+    activation.Tanh: ("tanh",),
+    activation.Tanhshrink: ("tanhshrink",),
+    activation.Softsign: ("softsign",),
+    activation.Mish: ("mish",),
+    activation.SELU: ("selu",),
+    piecewise.ReLU: ("relu",),
+    piecewise.PReLU: ("prelu",),
+    piecewise.LeakyReLU: ("leaky_relu", "negative_slope"),
+    piecewise.Hardsigmoid: ("hardsigmoid",),
+    piecewise.Hardswish: ("hardswish",),
+    piecewise.Hardtanh: ("clip", "min_val", "max_val"),
+    piecewise.Threshold: ("threshold", "threshold", "value"),
+    piecewise.Hardshrink: ("hardshrink", "lambd"),
+    piecewise.Softshrink: ("softshrink", "lambd"),
+    ternary.ClampMin: ("max",),
+    ternary.ClampMax: ("min",),
+    ternary.Lerp: ("lerp",),
+    ternary.AddCMul: ("addcmul",),
+    ternary.AddCDiv: ("addcdiv",),
 }
+"""A layer -> the function that it is, and its fields that come as arguments behind its operands."""
 
 
-@expression_for(*_PLAIN)
-def plain(layer: Layer, x: Expr) -> Expr:
-    """A function of its own name."""
-    return apply(_PLAIN[type(layer)], x)
+@expression_for(*_NAMED)
+def named(layer: Layer, *operands: Expr) -> Expr:
+    """One function of the operands and of some fields."""
+    function, *fields = _NAMED[type(layer)]
+    return apply(function, *operands, *(getattr(layer, field) for field in fields))
 
 
-@expression_for(identity.Dropout, identity.Identity, identity.RawIdentity)
-def unchanged(layer: Layer, x: Expr, *hints: Expr | None) -> Expr:
-    """x"""
+@expression_for(identity.Dropout, identity.Identity, identity.RawIdentity, cast.To, cast.TypeAs)
+def unchanged(layer: Layer, x: Expr, *others: Expr | None) -> Expr:
+    """x; of a cast too, for a map gets float32 and gives float32."""
     return x
 
 
@@ -55,31 +67,13 @@ def gelu(layer: activation.GELU, x: Expr) -> Expr:
 @expression_for(activation.ELU)
 def elu(layer: activation.ELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x) - 1)."""
-    return apply("elu", x, layer.alpha) if abs(layer.alpha) <= LARGEST else None
+    return apply("elu", x, layer.alpha) if abs(layer.alpha) <= LARGEST_FLOAT else None
 
 
 @expression_for(activation.CELU)
 def celu(layer: activation.CELU, x: Expr) -> Expr | None:
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
-    return apply("celu", x, layer.alpha) if 0 < layer.alpha <= LARGEST else None
-
-
-@expression_for(piecewise.Hardtanh)
-def hardtanh(layer: piecewise.Hardtanh, x: Expr) -> Expr:
-    """min(max(x, min_val), max_val)"""
-    return apply("clip", x, layer.min_val, layer.max_val)
-
-
-@expression_for(piecewise.Threshold)
-def threshold(layer: piecewise.Threshold, x: Expr) -> Expr:
-    """x where x > threshold, else value."""
-    return apply("threshold", x, layer.threshold, layer.value)
-
-
-@expression_for(piecewise.LeakyReLU)
-def leaky_relu(layer: piecewise.LeakyReLU, x: Expr) -> Expr:
-    """x where x > 0, else negative_slope * x."""
-    return apply("leaky_relu", x, layer.negative_slope)
+    return apply("celu", x, layer.alpha) if 0 < layer.alpha <= LARGEST_FLOAT else None
 
 
 @expression_for(piecewise.RReLU)
@@ -98,19 +92,11 @@ def prelu_arguments(layer: piecewise.PReLU, x: Argument, weight: Argument) -> Se
     return None if weight_ is None else (x, weight_)
 
 
-@expression_for(piecewise.PReLU)
-def prelu(layer: piecewise.PReLU, x: Expr, weight: Expr) -> Expr:
-    """x where x > 0, else weight * x."""
-    return apply("prelu", x, weight)
-
-
-@expression_for(piecewise.Hardshrink)
-def hardshrink(layer: piecewise.Hardshrink, x: Expr) -> Expr:
-    """0 where |x| <= lambd, else x."""
-    return apply("hardshrink", x, layer.lambd)
-
-
-@expression_for(piecewise.Softshrink)
-def softshrink(layer: piecewise.Softshrink, x: Expr) -> Expr:
-    """x moved towards 0 by lambd."""
-    return apply("softshrink", x, layer.lambd)
+@expression_for(ternary.Clamp)
+def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
+    """min(max(x, min), max)"""
+    if low is not None and high is not None:
+        return apply("clip", x, low, high)
+    if low is not None:
+        return apply("max", x, low)
+    return x if high is None else apply("min", x, high)

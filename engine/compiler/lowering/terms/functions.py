@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 from engine.compiler.lowering.terms.registry import expression_for
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import arithmetic, cast, functions, mathematics
+from engine.layers.elementwise import arithmetic, functions, mathematics
 
 _SAME = (
     "abs", "neg", "sign", "square", "ceil", "floor", "round", "trunc", "frac", "sqrt", "rsqrt", "reciprocal", "exp",
@@ -20,6 +20,8 @@ KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "m
 """Functions of engine.expression and engine.layers -> what kernels call them."""
 
 LARGEST_POWER = 8
+# Beyond it float32 has an infinity, and 0 times that is NaN.
+LARGEST_FLOAT = 3.4028234663852886e38
 # Exponents for which PyTorch takes a shorter way, visible in the signs of zeros and in the last bit.
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
 
@@ -99,31 +101,15 @@ _CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
 expression_for(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 
 
-def _times(x: Expr, factor: complex) -> Expr | None:
-    if isinstance(factor, complex):
+@expression_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
+def scaled_sum(layer: arithmetic.Add | arithmetic.Sub | arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
+    """x + alpha * y, x - alpha * y, or y - alpha * x."""
+    if isinstance(layer.alpha, complex):
         return None
-    return x if factor == 1 else apply("mul", x, factor)
-
-
-@expression_for(arithmetic.Add)
-def add(layer: arithmetic.Add, x: Expr, other: Expr) -> Expr | None:
-    """x + alpha * y"""
-    scaled = _times(other, layer.alpha)
-    return None if scaled is None else apply("add", x, scaled)
-
-
-@expression_for(arithmetic.Sub)
-def sub(layer: arithmetic.Sub, x: Expr, other: Expr) -> Expr | None:
-    """x - alpha * y"""
-    scaled = _times(other, layer.alpha)
-    return None if scaled is None else apply("sub", x, scaled)
-
-
-@expression_for(arithmetic.RSub)
-def rsub(layer: arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
-    """y - alpha * x"""
-    scaled = _times(x, layer.alpha)
-    return None if scaled is None else apply("sub", other, scaled)
+    if isinstance(layer, arithmetic.RSub):
+        x, other = other, x
+    scaled = other if layer.alpha == 1 else apply("mul", other, layer.alpha)
+    return apply("add" if isinstance(layer, arithmetic.Add) else "sub", x, scaled)
 
 
 @expression_for(arithmetic.Div)
@@ -135,15 +121,22 @@ def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
     return ratio if layer.rounding_mode is None else function("trunc", ratio)
 
 
-@expression_for(cast.To, cast.TypeAs)
-def same_dtype(layer: cast.To | cast.TypeAs, x: Expr, *other: Expr) -> Expr:
-    """x: a map gets float32 and gives float32."""
-    return x
-
-
 @expression_for(mathematics.Logit)
 def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
     """log(x / (1 - x)), x first brought into eps to 1 - eps where eps is given."""
     if layer.eps is not None:
         x = apply("clip", x, layer.eps, 1 - layer.eps)
     return function("log", apply("div", x, apply("sub", 1.0, x)))
+
+
+@expression_for(mathematics.NanToNum)
+def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
+    """x with NaN and the infinities replaced."""
+    infinite = (
+        (float("inf"), LARGEST_FLOAT if layer.posinf is None else layer.posinf),
+        (float("-inf"), -LARGEST_FLOAT if layer.neginf is None else layer.neginf),
+    )
+    result = x
+    for value, replacement in infinite:
+        result = apply("where", apply("eq", x, value), replacement, result)
+    return apply("where", apply("isnan", x), layer.nan or 0.0, result)
