@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from engine import expression
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.graph.planning.lifetime import lifetimes
+from engine.graph.planning.order import steps
 from engine.layers.creation.container import Expression
 from engine.session import Session
 from engine.tensor import Array, TensorSpec, format_shape
@@ -63,24 +64,12 @@ def _linking(graph: RuntimeGraph, limit: int) -> Iterator[str]:
 
 def _order(graph: RuntimeGraph, limit: int) -> Iterator[str]:
     yield _heading("build(): the order (Kahn: run what has all its operands, hand its results on)")
-    for index, (op, ready) in enumerate(_kahn_steps(graph.operators)):
+    for index, (op, ready) in enumerate(steps(graph.operators)):
         if index == limit:
             break
-        waiting = ", ".join(ready[:4]) + (" …" if len(ready) > 4 else "")
+        waiting = ", ".join(each.name for each in islice(ready, 4)) + (" …" if len(ready) > 4 else "")
         yield f"  {index:>3}  {op.name:<28} then ready: {waiting or 'nothing'}"
     yield from _cut(limit, len(graph.operators))
-
-
-def _kahn_steps(operators: Sequence[RuntimeOperator]) -> Iterator[tuple[RuntimeOperator, list[str]]]:
-    missing = {op.name: len(op.inputs) for op in operators}
-    ready = deque(op for op in operators if not op.inputs)
-    while ready:
-        op = ready.popleft()
-        for successor in op.successors:
-            missing[successor.name] -= 1
-            if missing[successor.name] == 0:
-                ready.append(successor)
-        yield op, [each.name for each in ready]
 
 
 def _propagation(graph: RuntimeGraph, limit: int) -> Iterator[str]:

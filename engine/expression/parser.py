@@ -11,6 +11,7 @@ Both readings keep their own stack: depth costs memory, not recursion.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -67,7 +68,7 @@ class _Open:
         return List(tuple(self.items)) if self.is_list else _call(self.token, self.items)
 
 
-class _Reader:
+class _Reader(ABC):
     """What both readings share: a position in the tokens and the stack of what is open."""
 
     def __init__(self, tokens: list[Token], end: Token) -> None:
@@ -76,9 +77,27 @@ class _Reader:
         self._place = 0
         self._open: list[_Open] = []
 
-    def _peek(self, ahead: int = 0) -> Token:
-        place = self._place + ahead
-        return self._tokens[place] if place < len(self._tokens) else self._end
+    def read(self) -> Node:
+        """The tree of the whole text."""
+        while True:
+            value = self._start()
+            while value is not None:
+                if not self._open:
+                    if (rest := self._peek()) is not self._end:
+                        raise _unexpected(rest, "the end of the expression")
+                    return value
+                value = self._follow(value)
+
+    @abstractmethod
+    def _start(self) -> Node | None:
+        """Read the beginning of a value; None while it is not complete."""
+
+    @abstractmethod
+    def _follow(self, value: Node) -> Node | None:
+        """Give a value to what is open; the whole when that ends with it."""
+
+    def _peek(self) -> Token:
+        return self._tokens[self._place] if self._place < len(self._tokens) else self._end
 
     def _next(self) -> Token:
         token = self._peek()
@@ -94,16 +113,7 @@ class _Reader:
 class _Calls(_Reader):
     """``value := word | word "(" value {"," value} ")" | "[" [value {"," value}] "]"``."""
 
-    def read(self) -> Node:
-        while True:
-            value = self._start()
-            while value is not None:
-                if not self._open:
-                    return self._whole(value)
-                value = self._follow(value)
-
     def _start(self) -> Node | None:
-        """Read the beginning of a value; None while it is not complete."""
         token = self._next()
         if token.text == "[":
             self._enter(token)
@@ -119,7 +129,6 @@ class _Calls(_Reader):
         return leaf(token)
 
     def _follow(self, value: Node) -> Node | None:
-        """Give a value to what is open; the whole when that ends with it."""
         top = self._open[-1]
         top.items.append(value)
         closer = "]" if top.is_list else ")"
@@ -134,28 +143,12 @@ class _Calls(_Reader):
         self._next()
         return self._open.pop().close()
 
-    def _whole(self, value: Node) -> Node:
-        if (rest := self._peek()) is not self._end:
-            raise _unexpected(rest, "the end of the expression")
-        return value
-
 
 class _Prefix(_Reader):
     """``value := word | function value... | "[" {value} "]"``; parentheses and commas do not count."""
 
     def __init__(self, tokens: list[Token], end: Token) -> None:
         super().__init__([token for token in tokens if token.text not in ("(", ")", ",")], end)
-
-    def read(self) -> Node:
-        while True:
-            value = self._start()
-            while value is not None:
-                if not self._open:
-                    if (rest := self._peek()) is not self._end:
-                        raise _unexpected(rest, "the end of the expression")
-                    return value
-                self._open[-1].items.append(value)
-                value = self._shut_complete()
 
     def _start(self) -> Node | None:
         token = self._next()
@@ -173,9 +166,10 @@ class _Prefix(_Reader):
             raise _unexpected(token, "a value")
         return self._open.pop().close()
 
-    def _shut_complete(self) -> Node | None:
+    def _follow(self, value: Node) -> Node | None:
         """What is open, if it has all its arguments; the second of ``size`` is missing only where no value follows."""
         top = self._open[-1]
+        top.items.append(value)
         if top.is_list:
             return None
         arity = FUNCTIONS[top.token.text].arity

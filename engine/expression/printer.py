@@ -19,32 +19,19 @@ from engine.expression.tree import Call, Input, List, Literal, Node
 DEEPEST: Final = 100
 """Levels by which a picture of a tree is indented; what is deeper stays there, for every line would be longer."""
 
-_SYMBOLS: Final = {
-    "or": "|",
-    "xor": "^",
-    "and": "&",
-    "lshift": "<<",
-    "rshift": ">>",
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "floor_divide": "//",
-    "remainder": "%",
-    "neg": "-",
-    "pow": "**",
-}
-_LEVELS: Final = (
-    ("or",),
-    ("xor",),
-    ("and",),
-    ("lshift", "rshift"),
-    ("add", "sub"),
-    ("mul", "div", "floor_divide", "remainder"),
-    ("neg",),
-    ("pow",),
+# Function -> how it is written, the weakest first; those of one strength stand together.
+_STRENGTHS: Final[tuple[dict[str, str], ...]] = (
+    {"or": "|"},
+    {"xor": "^"},
+    {"and": "&"},
+    {"lshift": "<<", "rshift": ">>"},
+    {"add": "+", "sub": "-"},
+    {"mul": "*", "div": "/", "floor_divide": "//", "remainder": "%"},
+    {"neg": "-"},
+    {"pow": "**"},
 )
-_BINDING: Final = {name: strength for strength, level in enumerate(_LEVELS, 1) for name in level}
+_SYMBOLS: Final = {name: symbol for alike in _STRENGTHS for name, symbol in alike.items()}
+_BINDING: Final = {name: strength for strength, alike in enumerate(_STRENGTHS, 1) for name in alike}
 _NEG: Final = _BINDING["neg"]
 
 
@@ -146,11 +133,8 @@ def _written(operand: _Operand, names: Sequence[str]) -> list[_Operand | str]:
 
 def _needs_parentheses(node: Literal, above: int) -> bool:
     """Whether a literal with a sign or two parts would be misread beside its operator."""
-    return isinstance(node.value, complex) or (above >= _NEG and _number_is_negative(node))
-
-
-def _number_is_negative(node: Literal) -> bool:
-    return isinstance(node.value, (int, float)) and repr(node.value).startswith("-")
+    is_negative = isinstance(node.value, (int, float)) and repr(node.value).startswith("-")
+    return isinstance(node.value, complex) or (above >= _NEG and is_negative)
 
 
 def _operation(node: Call, strength: int) -> list[_Operand | str]:
@@ -177,16 +161,9 @@ def explain(root: Node) -> str:
         node, first, rest = pending.pop()
         lines.append(first + _title(node))
         last = len(node.children) - 1
-        is_deep = len(rest) >= 3 * DEEPEST
-        branches = [
-            (
-                child,
-                rest + ("└─ " if position == last else "├─ "),
-                rest if is_deep else rest + ("   " if position == last else "│  "),
-            )
-            for position, child in enumerate(node.children)
-        ]
-        pending.extend(reversed(branches))
+        for position, child in reversed([*enumerate(node.children)]):
+            branch, below = ("└─ ", "   ") if position == last else ("├─ ", "│  ")
+            pending.append((child, rest + branch, rest if len(rest) >= 3 * DEEPEST else rest + below))
     return "\n".join(lines)
 
 

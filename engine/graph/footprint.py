@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.errors import EngineError
 from engine.graph.building.inference import follow
 from engine.graph.operator import RuntimeOperator
-from engine.graph.planning.lifetime import counts, lifetimes
+from engine.graph.planning.lifetime import alive_bytes, counts, lifetimes
 from engine.graph.port import flatten
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import TensorSpec
@@ -46,15 +46,11 @@ class Footprints:
         values: dict[str, object] = {port.operand: spec for port, spec in zip(self._graph.inputs, specs, strict=True)}
         with suppress(EngineError):
             follow(order, values)
-        change = [0] * (len(order) + 1)
-        for each in self._lifetimes:
-            size = _bytes(values.get(each.operand.name)) if counts(each.operand) else 0
-            change[each.start] += size
-            change[each.end + 1] -= size
-        peak = alive = 0
-        for op, step in zip(order, change, strict=False):
-            alive += step
-            peak = max(peak, alive + _scratch(op, values))
+        sizes = (
+            (each, _bytes(values.get(each.operand.name)) if counts(each.operand) else 0) for each in self._lifetimes
+        )
+        alive = alive_bytes(sizes)
+        peak = max((each + _scratch(op, values) for op, each in zip(order, alive, strict=True)), default=0)
         last = self._graph.outputs
         return Footprint(peak=peak, outputs=sum(_bytes(values.get(name)) for name in {port.operand for port in last}))
 

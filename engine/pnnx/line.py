@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.errors import ModelFormatError, ParamSyntaxError
 from engine.pnnx.graph import Parameter
 from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Declaration, parse_declaration
 from engine.pnnx.values import parse_parameter
+
+T = TypeVar("T")
 
 _WORD = re.compile(r"[^ \t\r]+")
 _COUNT = re.compile(r"[0-9]{1,10}")
@@ -71,8 +73,8 @@ def parse_line(text: str) -> Line:
         name=words[1],
         inputs=inputs,
         outputs=tuple(operands[n_in:]),
-        params=_parse_params(entries[""]),
-        declarations=_parse_declarations(entries["@"]),
+        params=_parse_each("a", "parameter", entries[""], parse_parameter),
+        declarations=_parse_each("an", "attribute", entries["@"], lambda _, text: parse_declaration(text)),
         labels=_merge_labels(inputs, entries["$"]),
         annotations=entries["#"],
     )
@@ -127,28 +129,18 @@ def _join_words(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield key, " ".join(parts)
 
 
-def _parse_params(entries: Iterable[tuple[str, str]]) -> dict[str, Parameter]:
-    params: dict[str, Parameter] = {}
+def _parse_each(
+    article: str, what: str, entries: Iterable[tuple[str, str]], parse: Callable[[str, str], T]
+) -> dict[str, T]:
+    parsed: dict[str, T] = {}
     for key, value in entries:
-        if key in params:
-            raise ParamSyntaxError("a parameter is given twice", found=quoted(key))
+        if key in parsed:
+            raise ParamSyntaxError(f"{article} {what} is given twice", found=quoted(key))
         try:
-            params[key] = parse_parameter(key, value)
-        except ParamSyntaxError as error:
-            raise error.at(f"parameter {quoted(key)}") from None
-    return params
-
-
-def _parse_declarations(entries: Iterable[tuple[str, str]]) -> dict[str, Declaration]:
-    declarations: dict[str, Declaration] = {}
-    for key, value in entries:
-        if key in declarations:
-            raise ParamSyntaxError("an attribute is given twice", found=quoted(key))
-        try:
-            declarations[key] = parse_declaration(value)
+            parsed[key] = parse(key, value)
         except ModelFormatError as error:
-            raise error.at(f"attribute {quoted(key)}") from None
-    return declarations
+            raise error.at(f"{what} {quoted(key)}") from None
+    return parsed
 
 
 def _check_on_line(annotations: Iterable[tuple[str, str]], operands: set[str]) -> None:

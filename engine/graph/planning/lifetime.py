@@ -7,8 +7,10 @@ or not; containers, the graph's inputs and its weights count nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -55,12 +57,7 @@ def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
                 (_last_use(user, place, ends) for user in operand.consumers), default=place[op.name]
             )
     return [
-        Lifetime(
-            operand=operand,
-            start=index,
-            end=ends[operand.name],
-            bytes=bytes_of(operand),
-        )
+        Lifetime(operand=operand, start=index, end=ends[operand.name], bytes=bytes_of(operand))
         for index, op in enumerate(order)
         for operand in op.outputs
     ]
@@ -76,12 +73,17 @@ def _last_use(user: RuntimeOperator, place: Mapping[str, int], ends: Mapping[str
 
 def peak_bytes(order: Sequence[RuntimeOperator]) -> int:
     """The largest number of bytes alive at once, operands and results of the running operator included."""
-    change = [0] * (len(order) + 1)
-    for each in lifetimes(order):
-        change[each.start] += each.bytes
-        change[each.end + 1] -= each.bytes
-    peak = alive = 0
-    for step in change:
-        alive += step
-        peak = max(peak, alive)
-    return peak
+    return max(alive_bytes((each, each.bytes) for each in lifetimes(order)), default=0)
+
+
+def alive_bytes(sizes: Iterable[tuple[Lifetime, int]]) -> Iterator[int]:
+    """How many bytes are alive at every step up to the last that any value lives in.
+
+    Args:
+        sizes: lifetimes, and the bytes each counts for.
+    """
+    change: Counter[int] = Counter()
+    for each, size in sizes:
+        change[each.start] += size
+        change[each.end + 1] -= size
+    return accumulate(change[step] for step in range(max(change, default=0)))

@@ -6,8 +6,8 @@ Any of them gives the same results; they differ in how long values stay alive.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
 
 from engine.errors import GraphError, ParameterError
 from engine.graph.operator import RuntimeOperator
@@ -16,6 +16,7 @@ from engine.stopping import check_wanted
 
 OrderName = Literal["kahn", "depth_first", "least_memory"]
 Order = list[RuntimeOperator]
+Ready: TypeAlias = deque[RuntimeOperator]
 
 
 def kahn(operators: Sequence[RuntimeOperator]) -> Order:
@@ -24,14 +25,7 @@ def kahn(operators: Sequence[RuntimeOperator]) -> Order:
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
     """
-    waiting = _waiting(operators)
-    ready = deque(op for op in operators if not op.inputs)
-    order: Order = []
-    while ready:
-        op = ready.popleft()
-        order.append(op)
-        ready.extend(_made_ready(op, waiting))
-    return _complete(order, operators)
+    return [op for op, _ in steps(operators)]
 
 
 def depth_first(operators: Sequence[RuntimeOperator]) -> Order:
@@ -40,14 +34,7 @@ def depth_first(operators: Sequence[RuntimeOperator]) -> Order:
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
     """
-    waiting = _waiting(operators)
-    ready = [op for op in reversed(operators) if not op.inputs]
-    order: Order = []
-    while ready:
-        op = ready.pop()
-        order.append(op)
-        ready.extend(reversed(_made_ready(op, waiting)))
-    return _complete(order, operators)
+    return [op for op, _ in steps(operators, add=lambda ready, new: ready.extendleft(reversed(new)))]
 
 
 def least_memory(operators: Sequence[RuntimeOperator]) -> Order:
@@ -63,19 +50,44 @@ def least_memory(operators: Sequence[RuntimeOperator]) -> Order:
 
 
 def _greedy(operators: Sequence[RuntimeOperator]) -> Order:
-    waiting = _waiting(operators)
     uses = {operand.name: len(operand.consumers) for op in operators for operand in op.outputs}
-    ready = [op for op in operators if not op.inputs]
-    order: Order = []
-    while ready:
+
+    def take(ready: Ready) -> RuntimeOperator:
         check_wanted()
         op = min(ready, key=lambda candidate: _growth(candidate, uses))
         ready.remove(op)
-        order.append(op)
         for operand in op.inputs:
             uses[operand.name] -= 1
-        ready.extend(_made_ready(op, waiting))
-    return _complete(order, operators)
+        return op
+
+    return [op for op, _ in steps(operators, take)]
+
+
+def steps(
+    operators: Sequence[RuntimeOperator],
+    take: Callable[[Ready], RuntimeOperator] = deque.popleft,
+    add: Callable[[Ready, Order], None] = deque.extend,
+) -> Iterator[tuple[RuntimeOperator, Ready]]:
+    """Every operator once all its operands are made, and those that are ready after it.
+
+    Args:
+        take: which of those that are ready comes next; the first of them.
+        add: where new ones are put; behind the others.
+
+    Raises:
+        GraphError: when operators feed each other in a cycle; names them.
+    """
+    waiting = {op.name: len(op.inputs) for op in operators}
+    ready: Ready = deque()
+    add(ready, [op for op in operators if not op.inputs])
+    done: set[str] = set()
+    while ready:
+        op = take(ready)
+        done.add(op.name)
+        add(ready, _made_ready(op, waiting))
+        yield op, ready
+    if len(done) < len(operators):
+        raise GraphError("operators form a cycle", found=" -> ".join(_find_cycle(operators, done)))
 
 
 def _growth(op: RuntimeOperator, uses: Mapping[str, int]) -> int:
@@ -83,10 +95,6 @@ def _growth(op: RuntimeOperator, uses: Mapping[str, int]) -> int:
     made = sum(bytes_of(operand) for operand in op.outputs)
     freed = {o.name: bytes_of(o) for o in op.inputs if uses[o.name] == op.inputs.count(o)}
     return made - sum(freed.values())
-
-
-def _waiting(operators: Sequence[RuntimeOperator]) -> dict[str, int]:
-    return {op.name: len(op.inputs) for op in operators}
 
 
 def _made_ready(op: RuntimeOperator, waiting: dict[str, int]) -> Order:
@@ -98,14 +106,7 @@ def _made_ready(op: RuntimeOperator, waiting: dict[str, int]) -> Order:
     return ready
 
 
-def _complete(order: Order, operators: Sequence[RuntimeOperator]) -> Order:
-    if len(order) < len(operators):
-        raise GraphError("operators form a cycle", found=" -> ".join(_find_cycle(operators, order)))
-    return order
-
-
-def _find_cycle(operators: Sequence[RuntimeOperator], ordered: Sequence[RuntimeOperator]) -> list[str]:
-    done = {op.name for op in ordered}
+def _find_cycle(operators: Sequence[RuntimeOperator], done: Collection[str]) -> list[str]:
     op = next(op for op in operators if op.name not in done)
     path: dict[str, None] = {}
     while op.name not in path:
