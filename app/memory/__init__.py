@@ -1,1 +1,4 @@
-"""How much memory there is, what requests may take of it together, and what goes back to the system."""
+"""Memory: what requests may take together, and what each of them has of it (budget).
+
+machine gives back to the system what is no longer used; collector sets aside what lives as long as the server.
+"""

@@ -1,1 +1,1 @@
-"""Batches of any size: where they lie, and how they are run."""
+"""Batches of any size: which axes carry them (batch_axes), and how they are run (batching)."""
