@@ -72,7 +72,7 @@ class Settings(BaseModel):
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
     load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
     reload_interval_s: float = _row(
-        2.0, "seconds", "How often files are looked at, to serve those replaced; 0: never.", ge=0
+        2.0, "seconds", "How often the store is looked at, to serve what was replaced or has come; 0: never.", ge=0
     )
     strict: bool = _row(
         False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."

@@ -10,12 +10,13 @@ from typing import TypeAlias
 from app.models.layout import CONFIG
 from app.models.repository import ModelFiles, VersionFiles
 
-Identity: TypeAlias = tuple[tuple[int, ...] | None, ...]
+FileIdentity: TypeAlias = tuple[int, ...]
+Identity: TypeAlias = tuple[FileIdentity | None, ...]
 
 
 def identify(files: ModelFiles, version: VersionFiles) -> Identity:
     """What is another one as soon as the pair, the config or the labels are replaced or written to."""
-    return tuple(_identify(path) for path in _paths(files, version))
+    return tuple(identity_of(path) for path in _paths(files, version))
 
 
 def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
@@ -31,7 +32,8 @@ def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
             yield files.folder / files.config.labels
 
 
-def _identify(path: Path) -> tuple[int, ...] | None:
+def identity_of(path: Path) -> FileIdentity | None:
+    """What tells one file from another in its place; None where there is none."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

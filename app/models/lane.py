@@ -59,6 +59,7 @@ class Lane:
         self._lock = threading.Lock()
         self._pending = 0
         self._running = 0
+        self._ended = "the server is stopping"
 
     async def run(self, work: Callable[[Ticket], T], deadline: float) -> T:
         """What work returns, run in one of the threads.
@@ -92,6 +93,11 @@ class Lane:
         """How much runs now."""
         return self._running
 
+    def retire(self) -> None:
+        """Take no more; what runs and what waits goes on to its end."""
+        self._ended = f"this version of '{self.name}' is no longer served"
+        self._executor.shutdown(wait=False)
+
     def close(self) -> None:
         """Drop what waits; what runs goes on to its end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -109,7 +115,7 @@ class Lane:
             future = self._executor.submit(contextvars.copy_context().run, self._work, work, ticket)
         except RuntimeError:  # shut down
             self._leave()
-            raise ModelNotReadyError("the server is stopping", retry_after_s=self._retry_after_s) from None
+            raise ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s) from None
         future.add_done_callback(lambda _: self._leave())
         return future
 

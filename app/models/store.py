@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -88,6 +88,33 @@ class Store:
         with self._lock:
             entry = self._entries[old.name]
             entry.versions = tuple(new if each is old else each for each in entry.versions)
+
+    def add(self, found: FoundModel) -> None:
+        """Read and load a model that has come, or one anew that could not be read."""
+        with self._lock:
+            is_late = found.name not in self._entries or self._entries[found.name].is_late
+            entry = Entry(ModelFiles(name=found.name, folder=found.path), is_late=is_late)
+            self._entries = dict(sorted({**self._entries, found.name: entry}.items()))
+        self._submit(found.name, partial(self._read, found), partial(self._give_up_reading, found))
+
+    def remove(self, name: str) -> None:
+        """Serve a model no more; requests that run or wait end with it."""
+        with self._lock:
+            gone = self._entries[name]
+            self._entries = {key: entry for key, entry in self._entries.items() if key != name}
+        for version in gone.versions:
+            version.lane.retire()
+
+    def replace(self, entry: Entry, files: ModelFiles, made: Sequence[Version]) -> None:
+        """Serve the versions that the files name: those of the entry that they name still, and those newly made."""
+        wanted = {each.number for each in files.versions}
+        kept = [version for version in entry.versions if version.number in wanted]
+        gone = [version for version in entry.versions if version.number not in wanted]
+        with self._lock:
+            entry.versions = tuple(sorted([*kept, *made], key=lambda version: version.number))
+            entry.files = files
+        for version in gone:
+            version.lane.retire()
 
     def close(self) -> None:
         """Stop loading and drop what waits."""

@@ -80,11 +80,15 @@ class Version:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A model of the store and the versions that are to be served; none before its folder is read."""
+    """A model of the store and the versions that are to be served; none before its folder is read.
+
+    is_late: whether it came while the server ran; such a one keeps it ready also where it cannot be served.
+    """
 
     files: ModelFiles
     versions: tuple[Version, ...] = ()
     is_read: bool = False
+    is_late: bool = False
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Models whose files are replaced while they are served.
+"""Models whose files are replaced while they are served; those that come and go, roster.py looks after.
 
 Every version's files are looked at again and again. When they are others than those that were loaded, and have not
 changed from one look to the next, they are loaded beside the model that serves, and take its place when they have run.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from app.memory.collector import collect, set_aside_when_due
 from app.models.identity import Identity, identify, is_pair
 from app.models.repository import FoundModel, ModelFiles, read_model
+from app.models.roster import Roster
 from app.models.store import Store
 from app.models.version import Entry, State, Version
 
@@ -40,11 +41,13 @@ class Watcher:
     """Looks at a store's files in a thread of its own.
 
     Args:
+        roster: looks which models there are.
         interval_s: seconds from one look to the next; 0 for never.
     """
 
-    def __init__(self, store: Store, interval_s: float) -> None:
+    def __init__(self, store: Store, roster: Roster, interval_s: float) -> None:
         self._store = store
+        self._roster = roster
         self._interval_s = interval_s
         self._closing = threading.Event()
         self._watched: dict[tuple[str, int], _Watched] = {}
@@ -59,11 +62,21 @@ class Watcher:
         self._closing.set()
 
     def look(self) -> None:
-        """Look once at the files of all models."""
+        """Look once at the files of all models, and at which models there are."""
         for entry in self._store.entries:
             for version in entry.versions if entry.is_read else ():
                 if not self._closing.is_set():
                     self._look_at(entry, version)
+        if not self._closing.is_set():
+            self._look_around()
+
+    def _look_around(self) -> None:
+        before = _served(self._store)
+        self._roster.look()
+        now = _served(self._store)
+        self._watched = {key: watched for key, watched in self._watched.items() if key in now}
+        if before - now:
+            collect()
 
     def _watch(self) -> None:
         while not self._closing.wait(self._interval_s):
@@ -114,3 +127,7 @@ class Watcher:
         del version, update
         # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
         collect()
+
+
+def _served(store: Store) -> set[tuple[str, int]]:
+    return {(entry.name, version.number) for entry in store.entries for version in entry.versions}

@@ -20,6 +20,7 @@ from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.lane import Lane, Ticket
 from app.models.model import InferRequest, InferResult, Model
+from app.models.roster import Roster
 from app.models.store import Store
 from app.models.version import State, Version
 from app.models.watch import Watcher
@@ -59,7 +60,7 @@ class DataPlane:
             on_large_return=Trimmer(),
         )
         self.store = Store(settings, self.budget.threads)
-        self.watcher = Watcher(self.store, settings.reload_interval_s)
+        self.watcher = Watcher(self.store, Roster(self.store, settings.store), settings.reload_interval_s)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
@@ -112,7 +113,7 @@ class DataPlane:
             return self.store.problem
         if not self.store.is_loaded:
             return self._loading()
-        failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED]
+        failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED and not entry.is_late]
         if failed:
             return f"failed to load: {', '.join(failed)}"
         if not self.store.entries:
