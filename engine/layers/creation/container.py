@@ -21,14 +21,13 @@ from engine.tensor import UNKNOWN, Array, TensorSpec
 class Constant(Layer):
     """A tensor stored with the model: a buffer, a literal or a folded sub-graph."""
 
+    does_arithmetic = False
+
     def infer(self, data: TensorSpec) -> TensorSpec:
         return data
 
     def forward(self, data: Array) -> Array:
         return data
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
 
 
 @register("pnnx.Expression")
@@ -101,13 +100,11 @@ def _shape_vector(tensor: Any) -> Array | TensorSpec:
 class Arrangement(Layer):
     """Base of layers that only arrange values: what they return holds the operands themselves."""
 
+    does_arithmetic = False
     takes_unknown = True
 
     def infer(self, *items: object) -> Any:
         return self.forward(*items)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 @register("prim::TupleConstruct")

@@ -27,6 +27,8 @@ def announced_dtype(annotations: Annotations) -> DType | None:
 class Creation(Layer):
     """Base of layers that make a tensor from its size."""
 
+    does_arithmetic = False
+
     size: tuple[Dim, ...]
     dtype: DType | None = None
     annotations: Annotations = NO_ANNOTATIONS
@@ -43,15 +45,10 @@ class Creation(Layer):
     def infer(self) -> TensorSpec:
         return TensorSpec(self.size, self.wanted or FLOAT32)
 
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
-
 
 @register("torch.zeros", "torch.empty", ignored=PLACEMENT)
 class Zeros(Creation):
     """All 0, also for empty, whose contents PyTorch leaves undefined."""
-
-    size: tuple[Dim, ...]
 
     def forward(self) -> Array:
         return np.zeros(sizes(self.size), self.wanted or FLOAT32)
@@ -61,8 +58,6 @@ class Zeros(Creation):
 class Ones(Creation):
     """All 1."""
 
-    size: tuple[Dim, ...]
-
     def forward(self) -> Array:
         return np.ones(sizes(self.size), self.wanted or FLOAT32)
 
@@ -70,8 +65,6 @@ class Ones(Creation):
 @register("torch.full", ignored=PLACEMENT)
 class Full(Creation):
     """All fill_value; without dtype in that of the value: int64, float32 or bool."""
-
-    size: tuple[Dim, ...]
 
     def infer(self, fill_value: TensorSpec | Number = 0) -> TensorSpec:
         check_single(fill_value)
@@ -85,13 +78,12 @@ class Full(Creation):
 class LikeInput(Layer):
     """Base of layers that make a tensor of the input's shape."""
 
+    does_arithmetic = False
+
     dtype: DType | None = None
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
+    def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
         return TensorSpec(input.shape, self.dtype or input.dtype)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 @register("torch.zeros_like", "torch.empty_like", ignored=PLACEMENT)
@@ -111,39 +103,30 @@ class OnesLike(LikeInput):
 
 
 @register("torch.full_like", ignored=PLACEMENT)
-class FullLike(Layer):
+class FullLike(LikeInput):
     """All fill_value, in the shape of input and, without dtype, in its dtype."""
-
-    dtype: DType | None = None
-
-    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
-        return TensorSpec(input.shape, self.dtype or input.dtype)
 
     def forward(self, input: Array, fill_value: Array | Number) -> Array:
         return np.full(input.shape, cast(fill_value, self.dtype or input.dtype))
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 class NewTensor(Layer):
     """Base of layers that make a tensor of another size in the input's dtype."""
 
+    does_arithmetic = False
+
     size: tuple[Dim, ...]
     dtype: DType | None = None
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
+    def infer(self, input: TensorSpec, *values: object) -> TensorSpec:
+        for value in values:
+            check_single(value)
         return TensorSpec(self.size, self.dtype or input.dtype)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 @register("Tensor.new_zeros", "Tensor.new_empty", ignored=PLACEMENT)
 class NewZeros(NewTensor):
     """All 0, in the dtype of input."""
-
-    size: tuple[Dim, ...]
 
     def forward(self, input: Array) -> Array:
         return np.zeros(sizes(self.size), self.dtype or input.dtype)
@@ -153,22 +136,13 @@ class NewZeros(NewTensor):
 class NewOnes(NewTensor):
     """All 1, in the dtype of input."""
 
-    size: tuple[Dim, ...]
-
     def forward(self, input: Array) -> Array:
         return np.ones(sizes(self.size), self.dtype or input.dtype)
 
 
 @register("Tensor.new_full", ignored=PLACEMENT)
-class NewFull(Layer):
+class NewFull(NewTensor):
     """All fill_value, in the dtype of input."""
-
-    size: tuple[Dim, ...]
-    dtype: DType | None = None
-
-    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
-        check_single(fill_value)
-        return TensorSpec(self.size, self.dtype or input.dtype)
 
     def forward(self, input: Array, fill_value: Array | Number) -> Array:
         check_single(fill_value)

@@ -17,7 +17,7 @@ from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import Array, Dim, DType, TensorSpec, format_shape
+from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _LARGEST_RATE: Final = 2.0**62
 
@@ -47,7 +47,6 @@ def _normal(mean: Any, std: Any, shape: tuple[int, ...], dtype: DType) -> Array:
 class NormalSized(Creation):
     """Normal numbers around mean, std wide, of a given size."""
 
-    size: tuple[Dim, ...]
     mean: float = 0.0
     std: float = 1.0
 

@@ -66,9 +66,6 @@ class TriangleIndices(Layer):
 class UpperTriangleIndices(TriangleIndices):
     """The row and column numbers of a matrix' upper triangle, row by row."""
 
-    row: int
-    col: int
-
     def _rows_and_columns(self) -> tuple[Array, ...]:
         return np.nonzero(~np.tri(self.row, self.col, self._inside(self.offset - 1), np.bool_))
 

@@ -16,7 +16,7 @@ from engine.layers.operands.axes import sizes
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
-from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name
+from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 _generators: Final[dict[int, np.random.Generator]] = {}
 
@@ -31,16 +31,12 @@ def generator() -> np.random.Generator:
 class RandN(Creation):
     """Standard normal numbers."""
 
-    size: tuple[Dim, ...]
-
     def forward(self) -> Array:
         return cast(np.asarray(generator().standard_normal(sizes(self.size))), self.dtype or FLOAT32)
 
 
 class Rand(Creation):
     """Numbers evenly from 0 to 1, 1 excluded."""
-
-    size: tuple[Dim, ...]
 
     def forward(self) -> Array:
         return _uniform(sizes(self.size), self.dtype or FLOAT32)
@@ -55,7 +51,6 @@ def _uniform(shape: tuple[int, ...], dtype: DType) -> Array:
 class RandInt(Creation):
     """Integers evenly from low to high, high excluded."""
 
-    size: tuple[Dim, ...]
     high: int
     low: int = 0
 
@@ -137,9 +132,9 @@ class RandIntLike(LikeInput):
     high: int
     low: int = 0
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
+    def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
         check_interval(self.low, self.high, self.dtype or input.dtype)
-        return LikeInput.infer(self, input)
+        return super().infer(input)
 
     def forward(self, input: Array) -> Array:
         return RandInt(size=input.shape, low=self.low, high=self.high, dtype=self.dtype or input.dtype).forward()

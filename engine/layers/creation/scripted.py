@@ -72,28 +72,26 @@ overload("aten::as_tensor", (FromData, "data dtype device"))
 class DTypeOf(Layer):
     """The dtype of a tensor, a value for operators that take one."""
 
+    does_arithmetic = False
+
     def infer(self, input: TensorSpec) -> DType:
         return input.dtype
 
     def forward(self, input: Array) -> DType:
         return input.dtype
 
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
-
 
 @register("prim::device")
 class DeviceOf(Layer):
     """Where a tensor is: on the processor, as all of them are."""
+
+    does_arithmetic = False
 
     def infer(self, input: TensorSpec) -> str:
         return "cpu"
 
     def forward(self, input: Array) -> str:
         return "cpu"
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 @register("aten::to")
@@ -103,6 +101,8 @@ class RawTo(Layer):
     Operands: input, then (dtype, non_blocking, copy, memory_format), the same with a tensor for the dtype or a device
     before it, or (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Without a dtype it stays.
     """
+
+    does_arithmetic = False
 
     def infer(self, input: TensorSpec, *operands: object) -> TensorSpec:
         return TensorSpec(input.shape, self._dtype(input, operands))
@@ -118,6 +118,3 @@ class RawTo(Layer):
         if wanted is None:
             return input.dtype
         return wanted.dtype if isinstance(wanted, (np.ndarray, TensorSpec)) else parse_dtype(wanted)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0

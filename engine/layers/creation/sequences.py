@@ -99,14 +99,13 @@ def _count(start: float, end: float, step: float, dtype: DType) -> int:
 class ShapeAsTensor(Layer):
     """The lengths of all dimensions, an int64 vector."""
 
+    does_arithmetic = False
+
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec((input.rank,), INT64, np.array(input.shape, INT64) if input.is_static else None)
 
     def forward(self, input: Array) -> Array:
         return np.array(input.shape, INT64)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
 
 class LinSpace(Layer):
@@ -129,7 +128,6 @@ class LinSpace(Layer):
 class LogSpace(LinSpace):
     """base ** x for steps numbers x evenly from start to end."""
 
-    steps: int
     base: float = 10.0
 
     def forward(self, start: Any, end: Any) -> Array:

@@ -54,6 +54,9 @@ class Layer:
     gives_numbers: ClassVar[bool] = False
     """Whether forward() computes Python numbers, at the cost of a few operations."""
 
+    does_arithmetic: ClassVar[bool] = True
+    """Whether forward() computes elements; else it makes, moves or hands over values."""
+
     loops: ClassVar[bool] = False
     """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
 
@@ -75,7 +78,7 @@ class Layer:
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Floating-point operations of one forward: one per output element unless a layer knows better."""
-        return output.size or 0
+        return output.size or 0 if self.does_arithmetic else 0
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
         """Bytes one forward takes beside copies of its operands and its result; a layer that takes more says so."""

@@ -22,6 +22,8 @@ class To(Layer):
     numbers, so that shapes can be told before a run; of another dtype they become 0-dim tensors and promote as such.
     """
 
+    does_arithmetic = False
+
     dtype: DType | None = None
 
     def infer(self, input: TensorSpec | Number) -> TensorSpec | Number:
@@ -45,19 +47,15 @@ class To(Layer):
         size: Number = tensor.item()
         return size
 
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
-
 
 @register("Tensor.type_as")
 class TypeAs(Layer):
     """input in the dtype of other."""
+
+    does_arithmetic = False
 
     def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, other.dtype)
 
     def forward(self, input: Array, other: Array) -> Array:
         return cast(input, other.dtype)
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0

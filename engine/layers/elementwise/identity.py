@@ -16,11 +16,10 @@ _FUNCTIONS = (
 class _Unchanged(Layer):
     """Base of layers that return their operand: a value is never changed in place, so none needs a copy."""
 
+    does_arithmetic = False
+
     def infer(self, input: TensorSpec, *hints: object) -> TensorSpec:
         return input
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
 
 
 @register(*_MODULES, *_FUNCTIONS, ignored=("inplace",))

@@ -63,7 +63,6 @@ class Scatter(_Scatter):
 
     _takes_numbers = True
 
-    dim: int
     reduce: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,8 +78,6 @@ class Scatter(_Scatter):
 @register("torch.scatter_add", positional=("input", "dim", "index", "src"))
 class ScatterAdd(_Scatter):
     """out[index[i][j]][j] += src[i][j] for dim 0."""
-
-    dim: int
 
     def forward(self, input: Array, index: Array, src: Array) -> Array:
         places, source = self._places(input, index, src)
@@ -98,7 +95,6 @@ class ScatterReduce(_Scatter):
     The input's own element takes part if include_self; it stays where nothing arrives.
     """
 
-    dim: int
     reduce: str
     include_self: bool = True
 
@@ -148,8 +144,6 @@ class _IndexWrite(Layer):
 class IndexAdd(_IndexWrite):
     """input[index[i]] += alpha * source[i] for every slice i along dim."""
 
-    dim: int
-
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec, alpha: Number = 1) -> TensorSpec:
         return self._spec(input, index, source)
 
@@ -162,8 +156,6 @@ class IndexAdd(_IndexWrite):
 @register("aten::index_copy", positional=("input", "dim", "index", "source"))
 class IndexCopy(_IndexWrite):
     """input[index[i]] = source[i] for every slice i along dim."""
-
-    dim: int
 
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec) -> TensorSpec:
         return self._spec(input, index, source)
@@ -178,8 +170,6 @@ class IndexFill(_IndexWrite):
     """One number in every slice along dim that index names; a negative one counts from the end."""
 
     counts_back = True
-
-    dim: int
 
     def infer(self, input: TensorSpec, index: TensorSpec, source: TensorSpec | Number) -> TensorSpec:
         known = source if isinstance(source, TensorSpec) else TensorSpec((), input.dtype)
@@ -197,7 +187,6 @@ class IndexFill(_IndexWrite):
 class IndexReduce(_IndexWrite):
     """As index_add with the product, mean, largest or smallest of what meets at a slice."""
 
-    dim: int
     reduce: str
     include_self: bool = True
 

@@ -27,6 +27,8 @@ class Embedding(Layer):
         ShapeError: when the table is no matrix or an index lies outside of it.
     """
 
+    does_arithmetic = False
+
     def infer(self, input: TensorSpec, weight: TensorSpec) -> TensorSpec:
         _check_table(weight.shape)
         _check_integers(input.dtype)
@@ -36,9 +38,6 @@ class Embedding(Layer):
         _check_table(weight.shape)
         _check_integers(input.dtype)
         return _rows(weight, input)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
 
 
 @register("aten::embedding_bag", positional=(

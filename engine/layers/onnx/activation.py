@@ -16,7 +16,7 @@ from engine.layers.elementwise.identity import Identity
 from engine.layers.elementwise.piecewise import Hardswish, LeakyReLU, ReLU
 from engine.layers.elementwise.ternary import Clamp
 from engine.layers.normalisation.softmax import LogSoftmax, Softmax
-from engine.layers.onnx.adapter import Adapter, as_tensor, present, selected, shape_of
+from engine.layers.onnx.adapter import UnaryAdapter, as_tensor, present, selected, shape_of
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
@@ -36,7 +36,7 @@ register("Softsign")(Softsign)
 
 
 @register("Selu")
-class OnnxSelu(Adapter):
+class OnnxSelu(UnaryAdapter):
     """gamma * (x where x > 0, else alpha * (exp(x) - 1))."""
 
     means = (SELU,)
@@ -49,9 +49,6 @@ class OnnxSelu(Adapter):
             self.gamma, 1.0507010, rel_tol=1e-6
         )
         return SELU() if is_usual else _ScaledElu(alpha=self.alpha, gamma=self.gamma)
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 class _ScaledElu(Curve):
@@ -146,13 +143,10 @@ class Clip(Layer):
         return Clamp().forward(input, *(None if bound is None else bound.reshape(()) for bound in bounds))
 
 
-class _AlongAxis(Adapter):
+class _AlongAxis(UnaryAdapter):
     """Base of operators along an axis, the last one unless the file says another."""
 
     axis: int = -1
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 @register("Softmax")

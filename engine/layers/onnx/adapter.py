@@ -45,6 +45,13 @@ class Adapter(Layer):
         return self.meaning(*operands).flops(output, *operands)
 
 
+class UnaryAdapter(Adapter):
+    """Base of those with one operand."""
+
+    def forward(self, input: Array) -> Any:
+        return self.run(input)
+
+
 def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple[int, ...]:
     """Which of an operator's results its outputs are: the converter leaves unused ones out without a trace.
 

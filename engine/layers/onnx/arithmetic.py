@@ -114,6 +114,8 @@ class OnnxMean(Layer):
 class OnnxCast(Layer):
     """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
 
+    does_arithmetic = False
+
     to: int
 
     def __post_init__(self) -> None:
@@ -125,13 +127,12 @@ class OnnxCast(Layer):
     def forward(self, input: Array | Number) -> Array:
         return cast(input, onnx_dtype(self.to))
 
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
-
 
 @register("CastLike", ignored=("saturate", "round_mode"), positional=("input", "target"))
 class CastLike(Layer):
     """The input in the dtype of another tensor."""
+
+    does_arithmetic = False
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -140,9 +141,6 @@ class CastLike(Layer):
 
     def forward(self, input: Array | Number, target: Any) -> Array:
         return cast(input, self._dtype(target))
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
 
     def _dtype(self, target: Any) -> DType:
         noted = self.annotations.outputs[0]

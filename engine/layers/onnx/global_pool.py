@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.adapter import Adapter, check_fits
+from engine.layers.onnx.adapter import UnaryAdapter, check_fits
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, tensor
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
@@ -19,7 +19,7 @@ from engine.promotion import cast
 from engine.tensor import Array, TensorSpec, format_shape
 
 
-class _Global(Adapter):
+class _Global(UnaryAdapter):
     """Base of pools over all spatial axes."""
 
     adaptive: ClassVar[type[AdaptiveAvgPool | AdaptiveMaxPool]]
@@ -32,9 +32,6 @@ class _Global(Adapter):
         if rank <= 3:
             return self.adaptive(spatial_rank=rank, output_size=(1,))
         return self.reduction(dim=tuple(range(2, rank + 2)), keepdim=True)
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 @register("GlobalAveragePool")

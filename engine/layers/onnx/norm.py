@@ -11,7 +11,7 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
-from engine.layers.onnx.adapter import Adapter, check_fits, only_present, selected, shape_of
+from engine.layers.onnx.adapter import Adapter, UnaryAdapter, check_fits, only_present, selected, shape_of
 from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
@@ -193,7 +193,7 @@ class OnnxRMSNorm(Layer):
 
 
 @register("LRN")
-class OnnxLRN(Adapter):
+class OnnxLRN(UnaryAdapter):
     """x / (bias + alpha * mean(x**2))**beta, with the mean over ``size`` neighbouring channels, absent ones as zeros.
 
     Shapes:
@@ -210,9 +210,6 @@ class OnnxLRN(Adapter):
         if self.size % 2:
             return LocalResponseNorm(size=self.size, alpha=self.alpha, beta=self.beta, k=self.bias)
         return _EvenResponseNorm(size=self.size, alpha=self.alpha, beta=self.beta, k=self.bias)
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 class _EvenResponseNorm(LocalResponseNorm):

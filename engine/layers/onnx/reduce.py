@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.adapter import Adapter
+from engine.layers.onnx.adapter import UnaryAdapter
 from engine.layers.operands.axes import checked_axes
 from engine.layers.operands.bounds import extremes
 from engine.layers.reduction.extremum import AMax, AMin
@@ -16,7 +16,7 @@ from engine.layers.reduction.reduction import LogSumExp, Mean, Prod, Reduction, 
 from engine.tensor import Array, DType, TensorSpec
 
 
-class _Reduce(Adapter):
+class _Reduce(UnaryAdapter):
     """Base of reductions.
 
     Parameters:
@@ -35,9 +35,6 @@ class _Reduce(Adapter):
             return _OfEach(reduction=self._reduction(input), dtype=input.dtype)
         dims = checked_axes(self.axes, input.rank) if self.axes else None
         return self._reduction(input)(dim=dims, keepdim=self.keepdims, dtype=input.dtype)
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
         (reduction,) = self.means

@@ -25,14 +25,13 @@ _WAYS: Final[dict[str, Any]] = {"add": np.add, "mul": np.multiply, "max": np.max
 class _Scatter(Layer):
     """Base of scatters."""
 
+    does_arithmetic = False
+
     reduction: str = "none"
 
     def __post_init__(self) -> None:
         if self.reduction not in ("none", *_WAYS):
             raise ParameterError("unknown reduction", found=self.reduction, expected=f"none, {', '.join(_WAYS)}")
-
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
 
     def _written(self, input: Array, places: Any, updates: Array) -> Array:
         """A copy of input with updates at places, an index of it."""

@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.adapter import Adapter, as_tensor, check_fits, present, selected, shape_of
+from engine.layers.onnx.adapter import UnaryAdapter, as_tensor, check_fits, present, selected, shape_of
 from engine.layers.onnx.constants import needed, single, whole_number
 from engine.layers.onnx.gather import index_array
 from engine.layers.operands.axes import checked_axis, replaced
@@ -22,7 +22,7 @@ from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, product
 
 
-class _ArgExtreme(Adapter):
+class _ArgExtreme(UnaryAdapter):
     """Base of operators that name the place of an extreme along an axis.
 
     Parameters:
@@ -39,9 +39,6 @@ class _ArgExtreme(Adapter):
         axis = checked_axis(self.axis, input.rank)
         layer = self.extreme(dim=axis, keepdim=self.keepdims)
         return _Last(first=layer, axis=axis) if self.select_last_index else layer
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 class _Last(Layer):

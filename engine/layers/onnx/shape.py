@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.adapter import Adapter
+from engine.layers.onnx.adapter import UnaryAdapter
 from engine.layers.onnx.constants import needed, whole_number, whole_numbers
 from engine.layers.operands.axes import checked_axes, checked_order
 from engine.layers.operands.precision import INT64
@@ -125,7 +125,7 @@ class OnnxFlatten(Rearrangement):
 
 
 @register("Transpose")
-class OnnxTranspose(Adapter):
+class OnnxTranspose(UnaryAdapter):
     """The axes in another order, reversed unless the file says which."""
 
     means = (Permute,)
@@ -135,9 +135,6 @@ class OnnxTranspose(Adapter):
     def meaning(self, input: TensorSpec) -> Layer:
         order = tuple(range(input.rank))[::-1] if self.perm is None else checked_order(self.perm, input.rank)
         return Permute(dims=order)
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
 
 
 @register("Expand", positional=("input", "shape"))

@@ -52,8 +52,6 @@ class _Scan(Layer):
 class CumSum(_Scan):
     """out[i] = in[0] + ... + in[i]; integers and bools give int64."""
 
-    dim: int
-
     def _scan(self, input: Array, axis: int) -> Array:
         return input.cumsum(axis, dtype=input.dtype)
 
@@ -62,8 +60,6 @@ class CumSum(_Scan):
 class CumProd(_Scan):
     """out[i] = in[0] * ... * in[i]; integers and bools give int64."""
 
-    dim: int
-
     def _scan(self, input: Array, axis: int) -> Array:
         return input.cumprod(axis, dtype=input.dtype)
 
@@ -71,8 +67,6 @@ class CumProd(_Scan):
 @register("aten::logcumsumexp")
 class LogCumSumExp(_Scan):
     """out[i] = log(exp(in[0]) + ... + exp(in[i])), without overflow."""
-
-    dim: int
 
     def _natural_dtype(self, dtype: DType) -> DType:
         if dtype_category(dtype) is not Category.FLOATING:
@@ -111,8 +105,6 @@ class _RunningExtreme(Layer):
 class CumMax(_RunningExtreme):
     """The largest element so far, and its place."""
 
-    dim: int
-
     def _accumulate(self, input: Array, axis: int) -> Any:
         return np.maximum.accumulate(input, axis)
 
@@ -120,8 +112,6 @@ class CumMax(_RunningExtreme):
 @register("torch.cummin", "aten::cummin")
 class CumMin(_RunningExtreme):
     """The smallest element so far, and its place."""
-
-    dim: int
 
     def _accumulate(self, input: Array, axis: int) -> Any:
         return np.minimum.accumulate(input, axis)

@@ -6,6 +6,7 @@ Open dimensions (None) take part: a shape is worked out as far as the known ones
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,25 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, 
 class Rearrangement(Layer):
     """Base of layers that only move elements: they compute nothing."""
 
-    def flops(self, output: object, *operands: object) -> int:
-        return 0
+    does_arithmetic = False
+
+
+class _Reshaping(Rearrangement):
+    """Base of layers that give the elements another shape."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(self._shape(input.shape), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        return input.reshape(sizes(self._shape(input.shape)))
+
+    @abstractmethod
+    def _shape(self, shape: Shape) -> Shape:
+        """The new shape."""
 
 
 @register("Tensor.reshape", "Tensor.view")
-class Reshape(Rearrangement):
+class Reshape(_Reshaping):
     """The elements of input, in row-major order, as a tensor of another shape.
 
     Parameters:
@@ -42,11 +56,8 @@ class Reshape(Rearrangement):
     shape: tuple[Dim, ...]
     annotations: Annotations = NO_ANNOTATIONS
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(_fitted(self._wanted(input.shape), input.shape), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(_fitted(self._wanted(input.shape), input.shape)))
+    def _shape(self, shape: Shape) -> Shape:
+        return _fitted(self._wanted(shape), shape)
 
     def _wanted(self, input: Shape) -> Shape:
         shape, note = self.shape, self._announced()
@@ -121,17 +132,11 @@ class ReshapeAs(Rearrangement):
 
 
 @register("torch.flatten")
-class Flatten(Rearrangement):
+class Flatten(_Reshaping):
     """Dimensions start_dim to end_dim as one; a 0-dim tensor becomes one of one element."""
 
     start_dim: int = 0
     end_dim: int = -1
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._shape(input.shape), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(self._shape(input.shape)))
 
     def _shape(self, shape: Shape) -> Shape:
         start, end = checked_axis(self.start_dim, len(shape)), checked_axis(self.end_dim, len(shape))
@@ -146,17 +151,11 @@ class Ravel(Flatten):
 
 
 @register("Tensor.unflatten")
-class Unflatten(Rearrangement):
+class Unflatten(_Reshaping):
     """One dimension as several; one of them may be -1."""
 
     dim: int
     sizes: tuple[Dim, ...]
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._shape(input.shape), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(self._shape(input.shape)))
 
     def _shape(self, shape: Shape) -> Shape:
         axis = checked_axis(self.dim, len(shape))
@@ -188,16 +187,10 @@ def _without_ones(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 @register("torch.unsqueeze")
-class Unsqueeze(Rearrangement):
+class Unsqueeze(_Reshaping):
     """A dimension of size 1 more, at ``dim`` of the result; several when they are given as a list (ONNX)."""
 
     dim: tuple[int, ...]
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._shape(input.shape), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(self._shape(input.shape)))
 
     def _shape(self, shape: Shape) -> Shape:
         new = checked_axes(self.dim, len(shape) + len(self.dim))
@@ -208,16 +201,10 @@ class Unsqueeze(Rearrangement):
 @register("aten::atleast_1d", presets={"rank": 1})
 @register("aten::atleast_2d", presets={"rank": 2})
 @register("aten::atleast_3d", presets={"rank": 3})
-class AtLeast(Rearrangement):
+class AtLeast(_Reshaping):
     """Enough dimensions of size 1 in front that there are ``rank``; the third comes last, as in PyTorch."""
 
     rank: int
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._shape(input.shape), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(self._shape(input.shape)))
 
     def _shape(self, shape: Shape) -> Shape:
         if len(shape) >= self.rank:

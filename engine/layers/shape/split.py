@@ -27,17 +27,18 @@ class _Pieces(Rearrangement):
     An ONNX file need not name the axis, which is then the first; the converter writes None.
     """
 
+    dim: int | None = 0
     annotations: Annotations = NO_ANNOTATIONS
 
-    def _cut_spec(self, input: TensorSpec, dim: int | None) -> Any:
-        axis = checked_axis(dim or 0, max(input.rank, 1))
+    def infer(self, input: TensorSpec) -> Any:
+        axis = checked_axis(self.dim or 0, max(input.rank, 1))
         lengths = self._lengths(_length(input.shape, axis))
         if lengths is None:
             return UNKNOWN
         return self._arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
 
-    def _cut(self, input: Array, dim: int | None) -> Any:
-        axis = checked_axis(dim or 0, max(input.ndim, 1))
+    def forward(self, input: Array) -> Any:
+        axis = checked_axis(self.dim or 0, max(input.ndim, 1))
         lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
         lead = (slice(None),) * axis
         starts = self._starts(lengths, input.shape[axis])
@@ -73,7 +74,10 @@ def _length(shape: Shape, axis: int) -> Dim:
     return shape[axis]
 
 
-@register("torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+@register(
+    "torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes",
+    positional=("input", "split_size_or_sections", "dim"), renamed={"tensor": "input"},
+)  # fmt: skip
 class Split(_Pieces):
     """Pieces of one size along dim, the last possibly shorter; or of the sizes given; or, without any (ONNX), equal.
 
@@ -82,13 +86,6 @@ class Split(_Pieces):
     """
 
     split_size_or_sections: int | tuple[Dim, ...] | None
-    dim: int | None = 0
-
-    def infer(self, tensor: TensorSpec) -> Any:
-        return self._cut_spec(tensor, self.dim)
-
-    def forward(self, tensor: Array) -> Any:
-        return self._cut(tensor, self.dim)
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         sizes = self.split_size_or_sections
@@ -131,18 +128,11 @@ def _checked_sections(sizes: Shape, length: Dim) -> Shape:
     return sizes
 
 
-@register("torch.chunk", "aten::unsafe_chunk")
+@register("torch.chunk", "aten::unsafe_chunk", positional=("input", "chunks", "dim"))
 class Chunk(_Pieces):
     """At most so many pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
 
     chunks: int
-    dim: int | None = 0
-
-    def infer(self, input: TensorSpec) -> Any:
-        return self._cut_spec(input, self.dim)
-
-    def forward(self, input: Array) -> Any:
-        return self._cut(input, self.dim)
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         if self.chunks < 1:
@@ -153,19 +143,13 @@ class Chunk(_Pieces):
         return _even_pieces(length, -(-length // self.chunks)) if length else [0] * self.chunks
 
 
-@register("torch.tensor_split")
+@register("torch.tensor_split", positional=("input", "sections", "indices", "dim"))
 class TensorSplit(_Pieces):
     """Exactly so many pieces along dim, the first ones longer by one; or cut before every index given."""
 
     sections: int | None = None
     indices: tuple[int, ...] | None = None
     dim: int = 0
-
-    def infer(self, input: TensorSpec) -> Any:
-        return self._cut_spec(input, self.dim)
-
-    def forward(self, input: Array) -> Any:
-        return self._cut(input, self.dim)
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
         if self.indices is not None:

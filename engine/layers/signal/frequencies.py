@@ -35,8 +35,6 @@ class FftFreq(Layer):
 class RfftFreq(FftFreq):
     """0, 1, ..., n//2, each divided by n * d."""
 
-    n: int
-
     def infer(self) -> TensorSpec:
         return TensorSpec((self.n // 2 + 1,), self.dtype or FLOAT32)
 

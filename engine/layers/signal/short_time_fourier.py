@@ -82,7 +82,6 @@ class Stft(_ShortTime):
         ShapeError: signal shorter than a frame, or window of another length.
     """
 
-    n_fft: int
     normalized: bool = False
     return_complex: bool | None = None
 
@@ -119,7 +118,6 @@ class Stft(_ShortTime):
 class Istft(_ShortTime):
     """The signal whose windowed frames have these Fourier transforms."""
 
-    n_fft: int
     normalized: bool = False
     length: int | None = None
     return_complex: bool = False
@@ -157,7 +155,6 @@ class Istft(_ShortTime):
 class _Normalised(_ShortTime):
     """Base of torchaudio's layers; ``normalized`` is a bool or says by what: window or frame_length."""
 
-    n_fft: int
     pad: int = 0
     normalized: bool | str = False
     onesided: bool | None = True
@@ -183,7 +180,6 @@ class Spectrogram(_Normalised):
         waveform (..., length), window (win_length) -> (..., n_fft//2 + 1 or n_fft, frames).
     """
 
-    n_fft: int
     power: float | None = 2.0
 
     def infer(self, waveform: TensorSpec, window: TensorSpec) -> TensorSpec:
@@ -208,7 +204,6 @@ class Spectrogram(_Normalised):
 class InverseSpectrogram(_Normalised):
     """The signal of a complex spectrogram; pad points are cut off both ends where length is given."""
 
-    n_fft: int
     length: int | None = None
 
     def infer(self, spectrogram: TensorSpec, window: TensorSpec) -> TensorSpec:

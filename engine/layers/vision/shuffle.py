@@ -5,21 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.spatial import Operand, tensor
+from engine.layers.shape.shape import Rearrangement
 from engine.tensor import Array, Dim, TensorSpec, format_shape
 
 
-class _Shuffle(Layer):
-    """Base of layers that only move elements."""
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return 0
-
-
 @register("nn.PixelShuffle", "F.pixel_shuffle")
-class PixelShuffle(_Shuffle):
+class PixelShuffle(Rearrangement):
     """Every r*r channels become a block of r x r pixels: y[c, h*r + i, w*r + j] = x[c*r*r + i*r + j, h, w].
 
     Shapes:
@@ -53,7 +46,7 @@ class PixelShuffle(_Shuffle):
 
 
 @register("nn.PixelUnshuffle", "F.pixel_unshuffle")
-class PixelUnshuffle(_Shuffle):
+class PixelUnshuffle(Rearrangement):
     """The inverse of PixelShuffle: every block of r x r pixels becomes r*r channels.
 
     Shapes:
@@ -86,7 +79,7 @@ class PixelUnshuffle(_Shuffle):
 
 
 @register("nn.ChannelShuffle", "F.channel_shuffle", "aten::channel_shuffle", positional=("input", "groups"))
-class ChannelShuffle(_Shuffle):
+class ChannelShuffle(Rearrangement):
     """Channels dealt out like cards: y[:, k*groups + g] = x[:, g*C/groups + k].
 
     Shapes:
