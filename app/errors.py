@@ -2,7 +2,8 @@
 
 ServiceError                      status  code
 ├─ InvalidRequestError            400     invalid_request       the request itself is malformed
-├─ ForbiddenError                 403     forbidden             only for those who run the server
+├─ UnauthorizedError              401     unauthorized          no key, or one that is not known; with WWW-Authenticate
+├─ ForbiddenError                 403     forbidden             the key is not good for this, or there is none
 ├─ NotFoundError                  404     not_found             no such route
 │  ├─ ModelNotFoundError          404     model_not_found       the message lists the names there are
 │  └─ VersionNotFoundError        404     version_not_found     the message lists the versions there are
@@ -81,8 +82,19 @@ class InvalidRequestError(ServiceError):
     status, code = 400, "invalid_request"
 
 
+class UnauthorizedError(ServiceError):
+    """The request brings no key, or one that is not known."""
+
+    status, code = 401, "unauthorized"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What to bring, as RFC 9110 section 11.6.1 asks."""
+        return {"WWW-Authenticate": "Bearer"}
+
+
 class ForbiddenError(ServiceError):
-    """The server does this only for those who run it."""
+    """The server does this only for others: those whose key is good for it, or who run it."""
 
     status, code = 403, "forbidden"
 

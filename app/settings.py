@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from app.wording import did_you_mean
 
@@ -21,6 +21,9 @@ PREFIX: Final = "PNNX_SERVE_"
 # Kubernetes gives every container variables about each service of its namespace: for a service called pnnx-serve
 # these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
 _SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
+
+# Never flags, which everybody on the machine can read; never echoed.
+SECRETS: Final = ("keys", "tls_key_password")
 
 _LISTS: Final = ("cors_origins", "passes_off", "plugins")
 
@@ -127,11 +130,30 @@ class Settings(BaseModel):
     cors_origins: tuple[str, ...] = _row(
         (), "origins", "Web origins that may call from a browser, by comma; * for all."
     )
+    keys_file: Path | None = _row(
+        None, "file", "Keys and what they open, a 'group: key' a line, or TOML; read again when it changes."
+    )
+    keys: SecretStr | None = _row(
+        None, "keys", "The same, parted by semicolons; only in the environment. Neither: open to all who can connect."
+    )
+    tls_certificate: Path | None = _row(
+        None, "file", "Certificate of the server with its chain, PEM; unset: HTTP without TLS."
+    )
+    tls_key: Path | None = _row(None, "file", "Its private key, PEM; unset: it is in the certificate's file.")
+    tls_key_password: SecretStr | None = _row(None, "password", "What the private key is encrypted with.")
+    tls_client_ca: Path | None = _row(
+        None, "file", "Authorities of clients, PEM: who brings no certificate of theirs does not come in."
+    )
     access_log: bool = _row(False, "flag", "One log line per request.")
     log_level: Literal["debug", "info", "warning", "error"] = _row(
         "info", "choice", "Least severe line that is logged."
     )
     log_format: Literal["text", "json"] = _row("text", "choice", "Shape of log lines.")
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether requests need a key."""
+        return self.keys is not None or self.keys_file is not None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: object) -> Self:
@@ -169,4 +191,5 @@ def _variables(environ: Mapping[str, str], known: Mapping[str, object]) -> dict[
 
 def _problem(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "settings"
-    return f"{name} ({variable(name)}): {error['msg']}, found {error['input']!r}"
+    found = "" if name in SECRETS else f", found {error['input']!r}"
+    return f"{name} ({variable(name)}): {error['msg']}{found}"

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.cli.arguments.numbers import duration, positive
 from app.cli.arguments.options import COMPUTING, add_setting
-from app.settings import Settings
+from app.settings import SECRETS, Settings
 
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
@@ -150,7 +150,7 @@ VERBS: Final = {
   pnnx-serve serve --store /models --host 0.0.0.0 --port 80 --threads 4
 """,
         configure=lambda parser: None,
-        settings=tuple(Settings.model_fields),
+        settings=tuple(name for name in Settings.model_fields if name not in SECRETS),
         is_concurrent=True,
     ),
     "run": Verb(

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from app.access.keys import Keys, open_keys
+from app.http.access import Access
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
@@ -39,13 +41,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.settings = settings
+    app.state.keys = open_keys(settings)
     app.state.dataplane = DataPlane(settings)
     app.router.routes.extend([V2App(app.state.dataplane), *infer.ROUTES])
     for router in (health.router, infer.make_router(), models.router, graph.router, pages.router):
         app.include_router(router)
     install_error_handlers(app)
     install_openapi(app)
-    if settings.cors_origins:
+    app.add_middleware(Access, keys=app.state.keys)
+    if settings.cors_origins:  # around it: a browser asks what it may send before it sends a key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors_origins),
@@ -60,8 +64,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     plane: DataPlane = app.state.dataplane
+    keys: Keys | None = app.state.keys
     await plane.start()
+    if keys is not None:
+        keys.start()
     try:
         yield
     finally:
+        if keys is not None:
+            keys.close()
         await plane.close()

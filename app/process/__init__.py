@@ -1,4 +1,4 @@
 """The process around the app: ``server`` runs it with a banner and a drain, ``workers`` several of it on one socket.
 
-standby says which worker takes connections, descriptors lifts limits of the system.
+standby says which worker takes connections, descriptors lifts limits of the system, tls reads certificates.
 """

@@ -40,6 +40,7 @@ def _by_preference(plane: DataPlane) -> list[Entry]:
 
 def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
     model = entry.versions[-1].model
+    key = " -H 'authorization: Bearer KEY'" if plane.settings.has_keys else ""
     query = "" if entry.name == plane.store.default_name else f"?model={entry.name}"
     target = shlex.quote(f"{url}/infer{query}") if query else f"{url}/infer"
     picture = _example_picture(entry.files.folder / "examples")
@@ -47,11 +48,11 @@ def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
         return
     if picture is not None and model.signature.picture_input is not None:
         kind = _PICTURES[picture.suffix.lower()]
-        yield f"curl -s --data-binary {shlex.quote(f'@{picture}')} -H 'content-type: {kind}' {target}"
+        yield f"curl -s --data-binary {shlex.quote(f'@{picture}')} -H 'content-type: {kind}'{key} {target}"
     zeros = model.example_inputs()
     if zeros is not None and sum(array.size for array in zeros.values()) <= _MAX_ELEMENTS:
         body = dump_json({"inputs": {name: array.tolist() for name, array in zeros.items()}}).decode()
-        yield f"curl -s -H 'content-type: application/json' -d {shlex.quote(body)} {target}"
+        yield f"curl -s -H 'content-type: application/json' -d {shlex.quote(body)}{key} {target}"
 
 
 def _example_picture(folder: Path) -> Path | None:

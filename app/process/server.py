@@ -21,6 +21,7 @@ from typing import Final
 import uvicorn
 
 import engine
+from app.access.keys import open_keys
 from app.http.connection import Connection
 from app.http.door import Door, Limits
 from app.http.main import create_app
@@ -30,6 +31,7 @@ from app.memory.machine import keep_heap
 from app.process.banner import banner
 from app.process.descriptors import raise_file_limit
 from app.process.standby import Readiness, Standing
+from app.process.tls import tls_context
 from app.process.workers import detach, supervise
 from app.serving.dataplane import DataPlane
 from app.settings import Settings, SettingsError
@@ -55,6 +57,7 @@ class Server(uvicorn.Server):
         self._standby = standby
         self.plane = plane
         self._url = url
+        self._tls = tls_context(plane.settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._announcement: asyncio.Task[None] | None = None
 
@@ -113,11 +116,17 @@ class Server(uvicorn.Server):
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
+        tls_limit_s = None if self._tls is None else self.plane.settings.header_timeout_s
         for _ in range(at_once):
             # Handles of its own: closing a server closes its socket.
             self.servers.append(
                 await asyncio.get_running_loop().create_server(
-                    connection, sock=listener.dup(), backlog=self.config.backlog
+                    connection,
+                    sock=listener.dup(),
+                    backlog=self.config.backlog,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=tls_limit_s,
+                    ssl_shutdown_timeout=tls_limit_s,
                 )
             )
 
@@ -148,12 +157,15 @@ def serve(settings: Settings) -> int:
     """Serve until told to stop; the exit status.
 
     Raises:
-        SettingsError: the address cannot be listened on.
+        SettingsError: the address cannot be listened on; keys or certificates cannot be read.
     """
     configure_logging(settings.log_level, settings.log_format)
     raise_file_limit()
+    # What is wrong with their files is told once, and not by every worker.
+    open_keys(settings)
+    scheme = "http" if tls_context(settings) is None else "https"
     listener = _listen(settings)
-    url = _url(settings.host, listener.getsockname()[1])
+    url = _url(scheme, settings.host, listener.getsockname()[1])
     if settings.workers == 1:
         return run(settings, listener, url)
 
@@ -236,7 +248,7 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _url(host: str, port: int) -> str:
+def _url(scheme: str, host: str, port: int) -> str:
     """An address a person can open: a server on every interface is reached on the local one."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    return f"{scheme}://{shown}:{port}"

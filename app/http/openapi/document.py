@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from app.codec.answers import dump_json
 from app.codec.parse import JSON
+from app.http.openapi.security import add_security
 from app.http.v2.openapi import v2_paths
 from app.models.model import Model
 from app.models.version import Version
@@ -64,6 +65,8 @@ def _document(app: FastAPI, ready: list[Version]) -> dict[str, Any]:
     document["paths"] |= v2_paths()
     paths = document["paths"]
     _drop_validation_errors(document)
+    if app.state.keys is not None:
+        add_security(document)
     _add_examples(paths["/infer"], ready[:_MAX_EXAMPLE_MODELS], named=True)
     if ready:
         _add_examples(paths["/models/{name}/infer"], ready[:1], named=False)

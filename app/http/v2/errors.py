@@ -15,10 +15,16 @@ from app.http.responses import json_response
 _SHORT: Final = {404: "Not Found", 405: "Method Not Allowed"}
 
 
+def error_response(error: ServiceError) -> Response:
+    """An error in the protocol's shape."""
+    is_unfit = error.status == InputMismatchError.status
+    status = InvalidRequestError.status if is_unfit else error.status
+    return json_response({"error": error.message}, status, error.headers)
+
+
 async def _service_error(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, ServiceError)
-    is_unfit = exc.status == InputMismatchError.status
-    return json_response({"error": exc.message}, InvalidRequestError.status if is_unfit else exc.status, exc.headers)
+    return error_response(exc)
 
 
 async def _http_exception(_: Request, exc: Exception) -> Response:

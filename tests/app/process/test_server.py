@@ -43,7 +43,7 @@ class Process:
             line = process.stdout.readline()  # type: ignore[union-attr]
             assert line, f"the server ended: {process.communicate()[1]}"
             self.banner += line
-        self.url = re.findall(r"console +(http://\S+)/", self.banner)[0]
+        self.url = re.findall(r"console +(https?://\S+)/", self.banner)[0]
 
     def signal(self) -> None:
         self._process.send_signal(signal.SIGTERM)

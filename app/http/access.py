@@ -1,0 +1,104 @@
+"""The one place where a request is let through to a route or not, in plain ASGI, before its body is read.
+
+Without keys everybody may do everything but change the server, which only who sits at the machine may. With keys every
+request needs one that is good for its group; only the health is told to everybody.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.access.groups import Group
+from app.access.keys import Keys
+from app.errors import ForbiddenError, ServiceError, UnauthorizedError
+from app.http.responses import error_response
+from app.http.v2 import errors as v2
+
+_V2: Final = "/v2/"
+_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+_OPEN: Final = frozenset(("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
+# Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models.
+_ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload")
+# Memory that clients and server share is part of running models.
+_MEMORY: Final = ("/register", "/unregister")
+
+
+class Access:
+    """Wraps the app.
+
+    Args:
+        keys: None where there are none.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys | None) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan, which passes through."""
+        if scope["type"] != "http" or (refusal := self._refusal(scope)) is None:
+            await self._app(scope, receive, send)
+        else:
+            await _answer(refusal, scope["path"])(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ServiceError | None:
+        group = group_of(scope["method"], scope["path"])
+        if group is None:
+            return None
+        if self._keys is None:
+            return None if group is not Group.ADMIN or _is_local(scope) else _NOT_HERE
+        key = _key(scope)
+        if key is None:
+            return UnauthorizedError("a key is needed: 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+        rights = self._keys.ring.rights(key)
+        if rights is None:
+            return UnauthorizedError("this key is not known here")
+        return None if group in rights else ForbiddenError(f"this key is not good for {group}")
+
+
+_NOT_HERE: Final = ForbiddenError("the server is changed from the machine itself only, or with a key")
+
+
+def group_of(method: str, path: str) -> Group | None:
+    """What a request is for; None for what everybody is told. What no route answers is metadata."""
+    if method not in _READING:
+        if path.endswith("/infer"):
+            return Group.INFER
+        if path.startswith(_V2) and path.endswith(_ADMIN):
+            return Group.ADMIN
+        if path.startswith(_V2) and path.endswith(_MEMORY):
+            return Group.INFER
+    if path in _OPEN:
+        return None
+    return Group.METRICS if path == "/metrics" else Group.METADATA
+
+
+def _key(scope: Scope) -> bytes | None:
+    """The key that a request brings, as a bearer (RFC 6750 section 2.1) or in the other header."""
+    found = None
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return bytes(value[7:].strip())
+        if name == b"x-api-key":
+            found = value
+    return found
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether a request comes from a program on this machine, and not from a page in a browser that runs there."""
+    if any(name == b"origin" for name, _ in scope["headers"]):
+        return False
+    client = scope.get("client")
+    host = "" if client is None else client[0]
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a unix socket has no address, and belongs to somebody on this machine
+        return not host
+
+
+def _answer(error: ServiceError, path: str) -> Response:
+    return v2.error_response(error) if path.startswith(_V2) or path == "/v2" else error_response(error)

@@ -1,0 +1,54 @@
+"""TLS, where the settings name a certificate."""
+
+from __future__ import annotations
+
+import ssl
+
+from app.settings import Settings, SettingsError
+
+_OTHERS = ("tls_key", "tls_key_password", "tls_client_ca")
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """What connections are wrapped in; None where they are not.
+
+    TLS 1.2 and later. With ``tls_client_ca`` a client without a certificate of its own does not come in.
+
+    Raises:
+        SettingsError: a file is missing or not what it should be, or they do not belong together.
+    """
+    if settings.tls_certificate is None:
+        if lonely := [name for name in _OTHERS if getattr(settings, name) is not None]:
+            raise SettingsError(f"{lonely[0]} needs tls_certificate")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _load_certificate(context, settings)
+    if settings.tls_client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(settings.tls_client_ca)
+        except OSError as exc:  # ssl.SSLError is one
+            raise SettingsError(f"tls_client_ca '{settings.tls_client_ca}': {_reason(exc)}") from None
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
+    assert settings.tls_certificate is not None
+    password = settings.tls_key_password
+    # Without one OpenSSL would ask at the terminal, where nobody sits.
+    said = "" if password is None else password.get_secret_value()
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, lambda: said)
+    except (OSError, ValueError) as exc:
+        names = f"tls_certificate '{settings.tls_certificate}'"
+        names += "" if settings.tls_key is None else f" and tls_key '{settings.tls_key}'"
+        hint = " (does the key need tls_key_password?)" if password is None and isinstance(exc, ssl.SSLError) else ""
+        raise SettingsError(f"{names}: {_reason(exc)}{hint}") from None
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, ssl.SSLError):
+        return f"not what it should be: {exc.reason or 'no PEM, or a wrong password'}"
+    return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)

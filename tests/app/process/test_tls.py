@@ -1,0 +1,129 @@
+"""TLS, with authorities that are made for the test."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from app.process.tls import tls_context
+from app.settings import Settings, SettingsError
+from tests.app.process.test_server import process
+from tests.app.sample_models import elementwise, write_model
+
+
+class Files:
+    """An authority, a server's certificate and its key, as files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        server = self.authority.issue_cert("127.0.0.1")
+        self.both, self.certificate, self.key = folder / "both.pem", folder / "cert.pem", folder / "key.pem"
+        self.ca, self.locked = folder / "ca.pem", folder / "locked.pem"
+        server.private_key_and_cert_chain_pem.write_to_path(self.both)
+        server.cert_chain_pems[0].write_to_path(self.certificate)
+        server.private_key_pem.write_to_path(self.key)
+        self.authority.cert_pem.write_to_path(self.ca)
+        self.locked.write_bytes(_encrypted(self.key.read_bytes(), b"word"))
+        self.client = folder / "client.pem"
+        self.authority.issue_cert("client@example.org").private_key_and_cert_chain_pem.write_to_path(self.client)
+
+    def trusting(self, certificate: Path | None = None) -> ssl.SSLContext:
+        """A client's side, that trusts the authority."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+        return context
+
+
+def _encrypted(key: bytes, password: bytes) -> bytes:
+    from cryptography.hazmat.primitives import serialization as form
+
+    loaded = form.load_pem_private_key(key, None)
+    return loaded.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.BestAvailableEncryption(password))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
+    yield Files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_settings_tls_certificate_tls_key_and_tls_key_password_make_the_server_speak_tls(
+    store: Path, files: Files, workers: int
+) -> None:
+    own: dict[str, Any] = {"tls_certificate": files.certificate, "tls_key": files.locked, "tls_key_password": "word"}
+    with process(store, workers=workers, **own) as server:
+        assert server.url.startswith("https://")
+        with httpx.Client(base_url=server.url, verify=files.trusting(), timeout=30) as client:
+            assert client.get("/health/live").status_code == 200
+            large = [[1.0, 2.0, 3.0]] * 50_000  # more than a buffer of the socket, both ways
+            answer = client.post("/infer", json={"inputs": large}, headers={"accept": "application/x-npy"})
+            assert answer.status_code == 200 and len(answer.content) > 600_000
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(f"{server.url}/health/live", verify=ssl.create_default_context())
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(server.url.replace("https", "http") + "/health/live")
+        server.signal()
+        status, log = server.wait()
+    assert status == 0, log
+    assert "Traceback" not in log and "word" not in log
+
+
+@pytest.mark.slow
+def test_setting_tls_client_ca_lets_nobody_in_without_a_certificate_of_theirs(store: Path, files: Files) -> None:
+    with process(store, tls_certificate=files.both, tls_client_ca=files.ca) as server:
+        live = f"{server.url}/health/live"
+        assert httpx.get(live, verify=files.trusting(files.client)).status_code == 200
+        other = trustme.CA().issue_cert("client@example.org")
+        stranger = files.trusting()
+        other.configure_cert(stranger)
+        for context in (files.trusting(), stranger):
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(live, verify=context)
+        assert httpx.get(live, verify=files.trusting(files.client)).status_code == 200
+
+
+def test_old_versions_of_tls_are_not_spoken(files: Files) -> None:
+    context = tls_context(Settings(tls_certificate=files.both))
+    assert context is not None and context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_without_a_certificate_there_is_no_tls() -> None:
+    assert tls_context(Settings()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"tls_key": "key"}, r"^tls_key needs tls_certificate"),
+        ({"tls_client_ca": "ca"}, r"^tls_client_ca needs tls_certificate"),
+        ({"tls_certificate": "nowhere"}, r"^tls_certificate '.*nowhere': No such file"),
+        ({"tls_certificate": "certificate"}, r"^tls_certificate '.*cert.pem': not what it should be"),
+        ({"tls_certificate": "certificate", "tls_key": "client"}, r"tls_key '.*': not what it should be: KEY_VALUES"),
+        ({"tls_certificate": "certificate", "tls_key": "locked"}, r"does the key need tls_key_password"),
+        ({"tls_certificate": "certificate", "tls_key": "locked", "tls_key_password": "guess"}, "not what it should"),
+        ({"tls_certificate": "both", "tls_client_ca": "nowhere"}, r"^tls_client_ca '.*nowhere': No such file"),
+        ({"tls_certificate": "both", "tls_client_ca": "key"}, r"^tls_client_ca '.*': not what it should be"),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_fit_are_told_and_nobody_is_asked(
+    files: Files, tmp_path: Path, given: dict[str, str], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = {**vars(files), "nowhere": tmp_path / "nowhere"}
+    settings = {name: value if name == "tls_key_password" else paths[value] for name, value in given.items()}
+    with pytest.raises(SettingsError, match=told) as caught:
+        tls_context(Settings(**settings))
+    assert "guess" not in str(caught.value) and capfd.readouterr() == ("", "")
