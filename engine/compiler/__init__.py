@@ -3,8 +3,9 @@
 graph -> lowering (operators to kernels) -> kernels (IR text) -> codegen (object code) -> assembly (a blueprint)
 blueprint -> cache (a file) -> runtime (callable code, memory and threads)
 
-builder goes that way for one set of input shapes; compiled has a program for each set it meets. A blueprint is plain
-data: the cache keeps it on disk, and a start from there needs none of what stands before it.
+builder goes that way for one set of input shapes; compiled has a program for each set it meets. storage: where tensors
+lie, and the views of them. A blueprint is plain data: the cache keeps it on disk, and a start from there needs none of
+what stands before it.
 """
 
 from engine.compiler.compiled import CompiledGraph

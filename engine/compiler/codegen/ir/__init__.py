@@ -10,6 +10,8 @@ a loop is carried through it by name, and no pass has to find it out again.
     f.store(loop.results[0], out)
 
 An index counts elements of float32 unless a function says bytes.
+
+values (constants, types) -> instructions (each a method that writes it) -> function (blocks, loops, bounds of it).
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
