@@ -1,35 +1,22 @@
 """Every knob of the server: one row each, with default, unit and one line of help.
 
-A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``; a variable of that family that names no
-setting is refused, so that a slip of the pen cannot pass as a default. docs/settings.md is checked against this file.
+A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, and else from the file that
+``PNNX_SERVE_CONFIG`` names (app/sources.py). docs/settings.md is checked against this file.
 Nothing here imports numpy: the threads setting must be known before that happens (app/threads.py).
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from app.wording import did_you_mean
+from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
 
-PREFIX: Final = "PNNX_SERVE_"
-# Kubernetes gives every container variables about each service of its namespace: for a service called pnnx-serve
-# these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
-_SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
-
-# Never flags, which everybody on the machine can read; never echoed.
-SECRETS: Final = ("keys", "tls_key_password")
-
-_LISTS: Final = ("cors_origins", "passes_off", "plugins")
-
-
-class SettingsError(Exception):
-    """An environment variable or argument is not a value the server can work with."""
+__all__ = ["PREFIX", "SECRETS", "Settings", "SettingsError", "variable"]
 
 
 def _row(default: Any, unit: str, text: str, **limits: Any) -> Any:
@@ -157,39 +144,31 @@ class Settings(BaseModel):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: object) -> Self:
-        """Settings from PNNX_SERVE_* variables; overrides that are not None win.
+        """Settings from PNNX_SERVE_* variables, else from the file one of them names; overrides that are not None win.
 
         Raises:
-            SettingsError: for a variable that names no setting, or a value out of its range.
+            SettingsError: for a variable or key that names no setting, a value out of its range, a file that is none.
         """
-        values: dict[str, Any] = dict(_variables(environ, cls.model_fields))
+        values = read_variables(environ, cls.model_fields)
+        file = values.pop(CONFIG, None)
         values.update({key: value for key, value in overrides.items() if value is not None})
+        stored = {} if file is None else read_file(Path(file), cls.model_fields)
+        stored = {key: value for key, value in stored.items() if key not in values}
+        _check_flags(stored, cls)
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(stored | values)
         except ValidationError as exc:
-            raise SettingsError("; ".join(_problem(error) for error in exc.errors())) from None
+            raise SettingsError("; ".join(_problem(error, stored) for error in exc.errors())) from None
 
 
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return PREFIX + name.upper()
+def _check_flags(stored: Mapping[str, Any], cls: type[BaseModel]) -> None:
+    """A file has a type of its own for flags, which would pass for a number."""
+    for name, value in stored.items():
+        if isinstance(value, bool) and cls.model_fields[name].annotation is not bool:
+            raise SettingsError(f"{name} (config): found {str(value).lower()}, expected no flag")
 
 
-def _variables(environ: Mapping[str, str], known: Mapping[str, object]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, text in environ.items():
-        if not key.startswith(PREFIX) or _SERVICE_LINK.fullmatch(key) or text.startswith("tcp://"):
-            continue
-        name = key.removeprefix(PREFIX).lower()
-        if name not in known:
-            hint = did_you_mean(key, map(variable, known))
-            raise SettingsError(f"unknown setting {key}{hint}")
-        if text:
-            values[name] = tuple(filter(None, map(str.strip, text.split(",")))) if name in _LISTS else text
-    return values
-
-
-def _problem(error: Any) -> str:
+def _problem(error: Any, stored: Mapping[str, Any]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "settings"
     found = "" if name in SECRETS else f", found {error['input']!r}"
-    return f"{name} ({variable(name)}): {error['msg']}{found}"
+    return f"{name} ({CONFIG if name in stored else variable(name)}): {error['msg']}{found}"

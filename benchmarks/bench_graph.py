@@ -29,7 +29,10 @@ BUSY_THREADS = 2
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(
-        prog="bench_graph", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        allow_abbrev=False,
+        prog="bench_graph",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("--networks", nargs="+", default=[], metavar="NAME", help="names or groups (vision)")
     found.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), help="(all)")

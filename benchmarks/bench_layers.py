@@ -22,7 +22,10 @@ from app.threads import BLAS_VARIABLES
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(
-        prog="bench_layers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        allow_abbrev=False,
+        prog="bench_layers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="cases with this in family or name (all)")
     found.add_argument("--rounds", type=int, default=15, help="turns of both (15)")

@@ -104,7 +104,9 @@ def settle(session: engine.Session, lines: Sequence[Array], counted: list[int]) 
 
 def main() -> int:
     """A row for every number of shapes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shapes", nargs="+", type=int, default=[8, 12, 40])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=None)

@@ -81,7 +81,7 @@ def rate(walk: str, size: int, seconds: float) -> float:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(
-        prog="roofline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        allow_abbrev=False, prog="roofline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     found.add_argument("--threads", type=int, default=1, help="cores that do the same at once (1)")
     found.add_argument("--seconds", type=float, default=0.5, help="for each number (0.5)")

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser()
+    found = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("--engine", "--network", "--backend"):
         found.add_argument(name, required=True)
     found.add_argument("--folder", type=Path, required=True, help="of this network")

@@ -172,7 +172,9 @@ def write_folder(graph: engine.RuntimeGraph, folder: Path, chance: np.random.Gen
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make a little residual network and write its folder.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description="Make a little residual network and write its folder."
+    )
     parser.add_argument("folder", type=Path, help="folder of the model to write, such as model_store/patterns")
     folder = parser.parse_args(arguments).folder
     chance = np.random.default_rng(SEED)

@@ -234,7 +234,7 @@ def write_held_back(path: Path, split: Split) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Train the digits model and write its folder.")
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Train the digits model and write its folder.")
     parser.add_argument("--out", type=Path, default=ROOT / "model_store/digits", help="folder to write")
     parser.add_argument("--held-back", type=Path, help="also write all held-back pictures to this .npz")
     parser.add_argument("--epochs", type=int, default=100)

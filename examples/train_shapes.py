@@ -251,7 +251,7 @@ def write_card(folder: Path, *, parameters: int, trained: int, figures: dict[str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Train the shapes model and write its folder.")
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Train the shapes model and write its folder.")
     parser.add_argument("--out", type=Path, default=ROOT / "model_store/shapes", help="folder to write")
     parser.add_argument("--pictures", type=int, default=6000, help="to draw and train on")
     parser.add_argument("--epochs", type=int, default=12)

@@ -290,7 +290,7 @@ def _row(score: Score) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Train the superres model and write its folder.")
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Train the superres model and write its folder.")
     parser.add_argument("--out", type=Path, default=ROOT / "model_store/superres", help="folder to write")
     parser.add_argument("--steps", type=int, default=6000)
     options = parser.parse_args(arguments)

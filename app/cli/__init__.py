@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,12 +23,14 @@ from typing import Any, Final, NoReturn
 from app.cli.arguments.options import read_settings
 from app.cli.verbs import VERBS
 from app.version import version
+from app.wording import did_you_mean
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
 # 128 + SIGPIPE, what a shell reports of a program that the signal ended.
 _PIPE_CLOSED: Final = 141
-_EPILOG: Final = """Every setting of the server is also an environment variable, PNNX_SERVE_NAME.
+_EPILOG: Final = """Every setting of the server is also an environment variable, PNNX_SERVE_NAME, and a key
+of the file that --config or PNNX_SERVE_CONFIG names.
 
 Example:
   pnnx-serve serve --store model_store
@@ -35,7 +38,18 @@ Example:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse's parser, with errors of one line."""
+    """argparse's parser, with errors of one line, and flags that are written out."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **more})
+
+    def parse_args(self, *args: Any, **more: Any) -> Any:
+        """The arguments; an unknown flag is told with the one it may have been meant for."""
+        found, unknown = self.parse_known_args(*args, **more)
+        if unknown:
+            hint = did_you_mean(unknown[0].partition("=")[0], found.flags)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{_PROGRAM}: error: {message} ('{self.prog} --help' shows what there is)\n")
@@ -96,6 +110,6 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         flags.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        flags.set_defaults(verb=name)
         verb.add_to(flags)
+        flags.set_defaults(verb=name, flags=re.findall(r"--[\w-]+", flags.format_usage()))
     return parser

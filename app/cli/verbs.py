@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.cli.arguments.numbers import duration, positive
-from app.cli.arguments.options import COMPUTING, add_setting
+from app.cli.arguments.options import COMPUTING, add_config, add_setting
 from app.settings import SECRETS, Settings
 
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
@@ -42,6 +42,7 @@ class Verb:
     def add_to(self, parser: ArgumentParser) -> None:
         """Give a parser all flags of the verb."""
         self.configure(parser)
+        add_config(parser)
         for name in self.settings:
             add_setting(parser, name)
 

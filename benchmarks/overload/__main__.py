@@ -116,7 +116,9 @@ def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) 
 
 def main() -> int:
     """Measure and report; exit status 1 when the last tree's server did not survive."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tree", action="append", metavar="NAME=FOLDER", default=[])
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))

@@ -48,6 +48,63 @@ def test_what_is_passed_wins_over_the_environment_and_none_passes_nothing() -> N
     assert Settings.from_env({"PNNX_SERVE_PORT": "81"}, port=None).port == 81
 
 
+def write_config(tmp_path: Path, text: str) -> dict[str, str]:
+    """A file of settings, and the environment that names it."""
+    (tmp_path / "serve.toml").write_text(text)
+    return {"PNNX_SERVE_CONFIG": str(tmp_path / "serve.toml")}
+
+
+def test_a_file_is_read_where_neither_flag_nor_variable_says_something(tmp_path: Path) -> None:
+    text = (
+        'port = 1\nhost = "a"\nstore = "/x"\nwarmup = false\ncors_origins = ["http://a", "http://b"]\nplugins = "p, q"'
+    )
+    environ = {**write_config(tmp_path, text), "PNNX_SERVE_PORT": "2", "PNNX_SERVE_HOST": "b", "PNNX_SERVE_STORE": ""}
+    settings = Settings.from_env(environ, port=3)
+    assert (settings.port, settings.host, settings.store, settings.warmup) == (3, "b", Path("/x"), False)
+    assert (settings.cors_origins, settings.plugins) == (("http://a", "http://b"), ("p", "q"))
+    assert settings.max_queue == Settings().max_queue
+
+
+def test_every_setting_but_secrets_may_stand_in_a_file(tmp_path: Path) -> None:
+    others = {name: field.default for name, field in Settings.model_fields.items() if field.default is not None}
+    lines = [f"{name} = {json.dumps(value, default=str)}" for name, value in others.items()]
+    assert Settings.from_env(write_config(tmp_path, "\n".join(lines))) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_queu = 1", r"serve.toml': unknown setting 'max_queu' \(did you mean 'max_queue'\?\)"),
+        ("a = 1\nb = 2", r"unknown setting 'a'; unknown setting 'b'"),
+        ("[server]\nport = 1", r"unknown setting 'server'"),
+        ("config = 'other.toml'", r"unknown setting 'config'"),
+        ("port = 70000", r"port \(config\): .*less than or equal to 65535, found 70000"),
+        ("port = true", r"port \(config\): found true, expected no flag"),
+        ("warmup = 'maybe'", r"warmup \(config\): .*found 'maybe'"),
+        ("plugins = 5", r"plugins \(config\): "),
+        ("port = ", r"serve.toml': Invalid value"),
+        ("port = 1\nport = 2", r"serve.toml': "),
+        ("keys = 'infer: 0123456789abcdef'", r"keys is a secret, expected it in PNNX_SERVE_KEYS$"),
+        ("tls_key_password = 'x'", r"tls_key_password is a secret"),
+    ],
+)
+def test_slips_of_the_pen_in_a_file_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Settings.from_env(write_config(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
+    environ = write_config(tmp_path, "")
+    assert Settings.from_env(environ) == Settings()
+    (tmp_path / "serve.toml").write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=r"serve\.toml': .*utf-8"):
+        Settings.from_env(environ)
+    with pytest.raises(SettingsError, match=r"^config '.*': Is a directory"):
+        Settings.from_env({"PNNX_SERVE_CONFIG": str(tmp_path)})
+    with pytest.raises(SettingsError, match=r"^config 'nowhere.toml': No such file or directory$"):
+        Settings.from_env({"PNNX_SERVE_CONFIG": "nowhere.toml"})
+
+
 def test_settings_survive_the_way_through_the_environment() -> None:
     settings = Settings(store=Path("s"), threads=3, cors_origins=("a", "b"), warmup=False, request_timeout_s=0.5)
     assert Settings.from_env(environment(settings)) == settings

@@ -12,7 +12,16 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
-BASICS = {"app.errors", "app.reading", "app.schema", "app.settings", "app.version", "app.wording", "engine"}
+BASICS = {
+    "app.errors",
+    "app.reading",
+    "app.schema",
+    "app.settings",
+    "app.sources",
+    "app.version",
+    "app.wording",
+    "engine",
+}
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.stopping": {"engine.errors"},

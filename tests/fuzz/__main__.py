@@ -18,7 +18,9 @@ FRONT_ENDS: Final = ("files", "parameters", "data", "bodies", "protocol", "socke
 
 def main() -> int:
     """Run the front ends that are named."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m tests.fuzz", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("front_ends", nargs="*", metavar="front end", help=f"of {', '.join(FRONT_ENDS)} (all)")
     parser.add_argument("--seconds", type=float, default=60, help="for each (60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of everything (the time)")

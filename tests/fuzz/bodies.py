@@ -439,7 +439,7 @@ def cases(kinds: Sequence[str], first: int) -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try cases for as long as told; print the findings and count the outcomes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
     parser.add_argument("--seed", type=int, default=0, help="where seeds start, in millions (0)")
     parser.add_argument("--kind", default=",".join(KINDS), help="by comma (all)")

@@ -189,7 +189,7 @@ def _loaded(sample_id: str) -> pnnx.Graph:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try cases for as long as told; print the findings and count the outcomes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
     parser.add_argument("--seed", type=int, default=0, help="of the order (0)")
     parser.add_argument("--only", default="", help="one operator type")

@@ -393,7 +393,7 @@ def _look(server: Server, report: Report, number: int) -> None:
 
 def main() -> int:
     """The command line; status 1 when something was found."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args, get_origin
 
 from app.models.plugins import load_plugins
 from app.settings import Settings, variable
+from app.sources import CONFIG
 from app.threads import limit_threads, thread_budget
 
 # What decides how a model computes: for verbs that run one.
@@ -36,8 +37,13 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument(flag, metavar=unit.upper(), help=text)
 
 
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The flag that names a file of settings."""
+    parser.add_argument(f"--{CONFIG}", metavar="FILE", help="TOML file of settings; flags and the environment win.")
+
+
 def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Settings:
-    """The settings of environment and flags; also settles the number of BLAS threads, so call it first of all.
+    """The settings of flags, environment and file; also settles the number of BLAS threads, so call it first of all.
 
     The user's own operators are known from then on.
 
@@ -45,9 +51,10 @@ def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Sett
     that fight for the same cores wait for each other far longer than they compute.
 
     Raises:
-        SettingsError: a variable that names no setting, a value out of its range, a plugin that cannot be loaded.
+        SettingsError: a variable or key that names no setting, a value out of its range, a plugin that cannot be
+            loaded.
     """
-    given = {name: getattr(args, name, None) for name in Settings.model_fields}
+    given = {name: getattr(args, name, None) for name in (*Settings.model_fields, CONFIG)}
     flags = {variable(name): _text(value) for name, value in given.items() if value is not None}
     settings = Settings.from_env({**os.environ, **flags})
     threads = thread_budget(settings.threads, settings.workers).threads

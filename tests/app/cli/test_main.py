@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,34 @@ def test_a_wrong_call_is_one_line_and_status_2(
     assert status == 2
     assert text.startswith(f"pnnx-serve: error: {message}")
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser()
+    VERBS[verb].add_to(parser)
+    flags = [flag for flag in parser._option_string_actions if flag.startswith("--") and flag != "--help"]
+    needed = ["--reference", "r"] if verb == "compare" else []
+    wanted = [] if verb in ("serve", "models") else ["m"]
+    for short in {flag[:-1] for flag in flags} - {*flags}:
+        status, text = refused(capsys, verb, *wanted, *needed, f"{short}=1")
+        assert status == 2 and f"unrecognized arguments: {short}=1" in text, short
+    assert flags
+
+
+def test_an_unknown_flag_is_told_with_the_one_it_may_have_been_meant_for(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = refused(capsys, "serve", "--max-queu", "5")
+    assert (status, text.partition(" ('pnnx")[0]) == (
+        2, "pnnx-serve: error: unrecognized arguments: --max-queu 5 (did you mean '--max-queue'?)"
+    )  # fmt: skip
+
+
+def test_no_parser_of_the_project_takes_flags_that_are_cut_short() -> None:
+    for folder in ("app", "benchmarks", "docs", "examples", "exporter", "tests/fuzz"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "ArgumentParser":
+                    assert any(each.arg == "allow_abbrev" for each in call.keywords), path
 
 
 def test_an_unforeseen_error_is_one_line_without_a_traceback(

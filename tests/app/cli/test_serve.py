@@ -34,6 +34,18 @@ def test_flags_stand_over_the_environment(served: list[Settings], monkeypatch: p
     assert (served[0].port, served[0].host) == (2, "::1")
 
 
+def test_flags_and_the_environment_stand_over_a_file(
+    served: list[Settings], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, text in (("one", 'port = 1\nhost = "1"\nmax_queue = 1'), ("two", "port = 2")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PNNX_SERVE_CONFIG", "one")
+    monkeypatch.setenv("PNNX_SERVE_HOST", "::1")
+    main(["serve", "--port", "3"])
+    main(["serve", "--config", "two"])
+    assert [(each.port, each.host, each.max_queue) for each in served] == [(3, "::1", 1), (2, "::1", 64)]
+
+
 def test_flags_and_lists_are_understood(served: list[Settings]) -> None:
     main(["serve", "--no-warmup", "--access-log", "--cors-origins", "http://a, http://b", "--log-level", "debug"])
     assert (served[0].warmup, served[0].access_log, served[0].log_level) == (False, True, "debug")
