@@ -23,6 +23,8 @@ from app.wording import brief, cut, quoted
 
 # Bytes of a value as text.
 _TEXT: Final = 24
+# The JSON is filled up to a multiple of it: who receives it can view the first tensor where it lies.
+_ALIGNED: Final = 64
 # Larger arrays are written in pieces.
 _SLAB: Final = 1 << 15
 _MAX_CLASSES: Final = 1_000_000
@@ -117,7 +119,9 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     if not tails:
         return Encoded(pieces=_text(head), header_length=None)
     pieces = _text(head)
-    return Encoded(pieces=[*pieces, *tails], header_length=sum(map(len, pieces)))
+    length = sum(map(len, pieces))
+    blanks = -length % _ALIGNED
+    return Encoded(pieces=[*pieces, b" " * blanks, *tails], header_length=length + blanks)
 
 
 def _text(head: dict[str, Any]) -> list[bytes]:
