@@ -42,7 +42,7 @@ lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-type: $(VENV)/.installed-test ## mypy --strict on engine and app
+type: $(VENV)/.installed-test ## mypy --strict on every package
 	$(BIN)/mypy
 
 fmt: $(VENV)/.installed-test ## mend what ruff can mend

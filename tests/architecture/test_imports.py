@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,3 +210,14 @@ def test_there_is_no_import_cycle_between_modules() -> None:
     while leaves := {module for module, needed in edges.items() if not needed & edges.keys()}:
         edges = {module: needed for module, needed in edges.items() if module not in leaves}
     assert not {module: sorted(needed & edges.keys()) for module, needed in edges.items()}
+
+
+def test_the_client_needs_no_more_than_it_says() -> None:
+    files = sorted((ROOT / "clients/python/pnnx_client").rglob("*.py"))
+    needed = {name.split(".")[0] for path in files for name in imported(path)} - sys.stdlib_module_names
+    assert files and needed == {"httpx", "ml_dtypes", "numpy", "pnnx_client"}
+
+
+def test_no_package_uses_the_client() -> None:
+    everywhere = [*modules("engine"), *modules("app"), *modules("exporter")]
+    assert not [module for module, path in everywhere if any(within(name, {"pnnx_client"}) for name in imported(path))]

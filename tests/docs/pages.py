@@ -64,6 +64,10 @@ class Reader:
     def close(self) -> None:
         self._exits.close()
 
+    def turn_to(self, address: str) -> None:
+        """What is asked from here on is another server, wherever it listens."""
+        self._address = address
+
     def python(self, block: Block) -> str:
         """What the block prints; an exception as the last line of its traceback."""
         code = "\n" * block.line + block.text.replace(ADDRESS, self._address)

@@ -19,6 +19,7 @@ import engine
 from app.models.config import config_type
 from engine.compiler.kernels.kernel import Kernel
 from tests.app.client import Client, serving
+from tests.app.sockets import listening
 from tests.docs.pages import ADDRESS, ROOT, Reader, blocks, differences, page
 from tests.engine.graph.build import INPUT, built, op
 
@@ -49,7 +50,16 @@ def test_tutorial_shows_what_happens(reader: Reader) -> None:
     assert list(differences(page("docs/tutorial.md"), reader, "python", "console")) == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/graph.md", "docs/compiler.md"])
+@pytest.mark.parametrize("name", ["README.md", "clients/python/README.md"])
+def test_python_of_the_page_runs_beside_a_server(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
+    with listening(ROOT / "model_store", threads=1) as front:
+        reader.turn_to(f"127.0.0.1:{front.port}")
+        assert list(differences(page(name), reader, "python")) == []
+
+
+@pytest.mark.parametrize("name", ["docs/graph.md", "docs/compiler.md"])
 def test_python_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
