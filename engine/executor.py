@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.running.watch import Watch
 from engine.options import Options
 from engine.profiling import MeasuredRun, measured
-from engine.progress import Progress
+from engine.progress import Progress, silent
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
@@ -44,13 +44,7 @@ class Executor:
         """Whether graphs run as machine code, as far as is known."""
         return self._options.backend != "reference" and self.failure is None
 
-    def run(
-        self,
-        graph: RuntimeGraph,
-        inputs: Sequence[Array],
-        cancelled: Callable[[], bool] | None,
-        runs: list[MeasuredRun] | None,
-    ) -> list[Array]:
+    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
         """The outputs of a graph.
 
         Args:
@@ -60,7 +54,7 @@ class Executor:
             CompileError: it must be compiled and cannot.
             EngineError: an operator refuses or fails.
         """
-        must_compile, reference = self._options.must_compile, partial(_run_reference, graph, inputs, cancelled, runs)
+        must_compile, reference = self._options.must_compile, partial(_run_reference, graph, inputs, runs)
         if self.compiles:
             try:
                 compiled = self._compiled(graph)
@@ -83,7 +77,7 @@ class Executor:
             else:
                 otherwise = None if must_compile or runs is not None else reference
                 try:
-                    return compiled.run(inputs, cancelled, instance, otherwise, runs)
+                    return compiled.run(inputs, instance, otherwise, runs)
                 except UnforeseenResultError:  # the file's shapes are those of one run; here they are others
                     return reference()
         return reference()
@@ -96,31 +90,24 @@ class Executor:
         return not self._options.must_compile and [port.spec for port in graph.inputs] != list(specs)
 
     def prepare(
-        self,
-        graph: RuntimeGraph,
-        specs: Sequence[TensorSpec],
-        *,
-        refresh: bool = False,
-        progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
+        self, graph: RuntimeGraph, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent
     ) -> dict[str, Any]:
         """Compile a graph for inputs of these shapes ahead of its first run.
 
         Args:
             refresh: compile even what was compiled before.
-            cancelled: asked between kernels, and the like, whether it is no longer wanted.
 
         Returns:
             What was made, as plain data; only ``failure`` where nothing was.
 
         Raises:
             CompileError: it must be compiled and cannot.
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more.
         """
         if self.compiles:
             try:
                 compiled = self._compiled(graph)
-                return compiled.prepare(specs, refresh=refresh, progress=progress, cancelled=cancelled)
+                return compiled.prepare(specs, refresh=refresh, progress=progress)
             except CompileError as error:
                 self._fall_back(error)
             except EngineError:
@@ -230,16 +217,10 @@ def _compile(graph: RuntimeGraph, options: Options) -> CompiledGraph:
     return CompiledGraph(graph, options)
 
 
-def _run_reference(
-    graph: RuntimeGraph,
-    inputs: Sequence[Array],
-    cancelled: Callable[[], bool] | None,
-    runs: list[MeasuredRun] | None,
-) -> list[Array]:
-    if runs is None and cancelled is None:
+def _run_reference(graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
+    if runs is None:
         return execute(graph.plan, inputs)
-    watch = Watch(graph.plan, cancelled=cancelled, measured=runs is not None)
+    watch = Watch(graph.plan)
     outputs = execute(graph.plan, inputs, watch)
-    if runs is not None:
-        runs.append(measured(watch))
+    runs.append(measured(watch))
     return outputs

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from engine.errors import RunCancelledError
 from engine.stopping import check_wanted
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -17,17 +16,15 @@ def silent(doing: str, done: int, of: int) -> None:
     """Tell nobody."""
 
 
-def asking(progress: Progress, cancelled: Callable[[], bool] | None) -> Progress:
+def asking(progress: Progress) -> Progress:
     """The same, which then asks whether what is being made is still wanted.
 
     Raises:
-        RunCancelledError: when called, and ``cancelled`` says so, or who asked for all this does.
+        RunCancelledError: when called, and nobody wants it any more.
     """
 
     def tell(doing: str, done: int, of: int) -> None:
         progress(doing, done, of)
         check_wanted(doing, "compiling was cancelled")
-        if cancelled is not None and cancelled():
-            raise RunCancelledError("compiling was cancelled", where=doing)
 
     return tell

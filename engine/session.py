@@ -20,7 +20,7 @@ from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
-from engine.progress import Progress
+from engine.progress import Progress, silent
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -161,27 +161,23 @@ class Session:
             EngineError: an operator refuses or fails; names the operator.
         """
         try:
-            with cancelling(cancelled) as asked:
-                return self._run_any(inputs, profile, tuple(taps), asked)
+            with cancelling(cancelled):
+                return self._run_any(inputs, profile, tuple(taps))
         except EngineError:
             raise
         except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
             raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
 
     def _run_any(
-        self,
-        inputs: Sequence[Any] | Mapping[str, Any] | Array,
-        profile: bool,
-        taps: tuple[str, ...],
-        cancelled: Callable[[], bool] | None,
+        self, inputs: Sequence[Any] | Mapping[str, Any] | Array, profile: bool, taps: tuple[str, ...]
     ) -> Outputs:
         runs: list[MeasuredRun] | None = [] if profile else None
         watches: list[Watch] = []
 
         def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
             if not taps:
-                return self._executor.run(graph, part, cancelled, runs)
-            watch = Watch(graph.plan, taps=taps, cancelled=cancelled, measured=profile)
+                return self._executor.run(graph, part, runs)
+            watch = Watch(graph.plan, taps=taps, measured=profile)
             watches.append(watch)
             results = execute(graph.plan, part, watch)
             if runs is not None:
@@ -269,7 +265,7 @@ class Session:
             return None
         with cancelling(cancelled):
             graph, known = self._graph_for(known, compiling=True)
-            return self._executor.prepare(graph, known, refresh=refresh, progress=progress, cancelled=cancelled)
+            return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
 
     def _graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.
@@ -337,13 +333,10 @@ class Session:
             RunCancelledError: ``cancelled`` said so.
         """
         with cancelling(cancelled):
-            return self._describe()
-
-    def _describe(self) -> dict[str, Any]:
-        description = self.graph.describe()
-        self._executor.annotate(self.graph, self._own, description)
-        batch = self.batching.describe()
-        return description | {"backend": self.backend, "threads": self.threads, "batch": batch}
+            description = self.graph.describe()
+            self._executor.annotate(self.graph, self._own, description)
+            batch = self.batching.describe()
+            return description | {"backend": self.backend, "threads": self.threads, "batch": batch}
 
     def _run(
         self, arrays: list[Array], run_graph: Callable[[RuntimeGraph, Sequence[Array]], list[Array]]

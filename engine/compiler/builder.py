@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.compiler.blueprint import Blueprint
@@ -46,27 +46,19 @@ class Builder:
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
 
-    def program(
-        self,
-        specs: Sequence[TensorSpec],
-        *,
-        refresh: bool = False,
-        progress: Progress = silent,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Program:
+    def program(self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent) -> Program:
         """The program for inputs of these shapes.
 
         Args:
             refresh: compile even what the cache has, and replace it there.
             progress: told how far it is.
-            cancelled: asked before every pass, operator and kernel whether the program is no longer wanted.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more; found out before every pass, operator and kernel.
             CompileError: generated code is not valid, or no operator has a kernel.
             EngineError: an operator does not accept these shapes.
         """
-        start, progress = time.perf_counter(), asking(progress, cancelled)
+        start, progress = time.perf_counter(), asking(progress)
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress)
         blueprint = replace(blueprint, constants=shared(blueprint.constants))
         operators: Mapping[str, RuntimeOperator] = {}

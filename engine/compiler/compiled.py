@@ -55,7 +55,6 @@ class CompiledGraph:
     def run(
         self,
         inputs: Sequence[Array],
-        cancelled: Callable[[], bool] | None = None,
         instance: Instance | None = None,
         otherwise: Callable[[], list[Array]] | None = None,
         runs: list[MeasuredRun] | None = None,
@@ -70,18 +69,18 @@ class CompiledGraph:
 
         Raises:
             CompileError: generated code is not valid.
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         instance = instance or self.instances.get(_specs(inputs))
         times: list[tuple[Segment, Array]] | None = None if runs is None else []
         try:
-            outputs = as_outputs(instance.run(inputs, times, cancelled))
+            outputs = as_outputs(instance.run(inputs, times))
         except NotFiniteError:
             exact, specs = self._without_winograd(), _specs(inputs)
             found = exact.instances.find(specs)
             if found is not None or otherwise is None:
-                return exact.run(inputs, cancelled, found, None, runs)
+                return exact.run(inputs, found, None, runs)
             exact.instances.begin(specs)
             return otherwise()
         if runs is not None and times is not None:
@@ -96,26 +95,20 @@ class CompiledGraph:
             return self._exact
 
     def prepare(
-        self,
-        specs: Sequence[TensorSpec],
-        *,
-        refresh: bool = False,
-        progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
+        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent
     ) -> dict[str, Any]:
         """Make the program for inputs of these shapes, if it is not made yet; what was made, as plain data.
 
         Args:
             refresh: compile even what was compiled before, here or in the cache.
             progress: told how far it is.
-            cancelled: asked between kernels, and the like, whether the program is no longer wanted.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self.builder.program, refresh=refresh, progress=progress or silent, cancelled=cancelled)
+        make = partial(self.builder.program, refresh=refresh, progress=progress)
         return describe(self.instances.prepare(specs, make, refresh=refresh))
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
@@ -20,11 +20,9 @@ def to_facts(blueprint: Blueprint) -> dict[str, Any]:
     return {
         **{name: getattr(blueprint, name) for name in _PLAIN},
         "code": [len(each) for each in blueprint.code],
-        "steps": [_from_step(each) for each in blueprint.steps],
-        "segments": [[each.first, each.last, _from_call(each.call)] for each in blueprint.segments],
-        "outputs": [each if isinstance(each, str) else _from_region(each) for each in blueprint.outputs],
-        "reasons": blueprint.reasons,
-        "operators": blueprint.operators,
+        **{
+            name: _listed(getattr(blueprint, name)) for name in ("steps", "segments", "outputs", "reasons", "operators")
+        },
         "passes": [each.describe() for each in blueprint.passes],
     }
 
@@ -39,65 +37,51 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         **{name: facts[name] for name in _PLAIN},
         code=code,
         constants=constants,
-        steps=tuple(map(_to_step, facts["steps"])),
-        segments=tuple(Segment(first=first, last=last, call=_to_call(call)) for first, last, call in facts["segments"]),
-        outputs=tuple(each if isinstance(each, str) else _to_region(each) for each in facts["outputs"]),
+        steps=tuple(map(_step, facts["steps"])),
+        segments=tuple(Segment(first=first, last=last, call=_call(call)) for first, last, call in facts["segments"]),
+        outputs=tuple(each if isinstance(each, str) else _region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
 
 
-def _from_step(step: NativeStep) -> list[Any]:
-    arguments = [_from_address(each) for each in step.arguments]
-    return [step.function, step.kind, step.chunks, arguments, step.operators, step.flops, step.bytes]
+def _listed(value: Any) -> Any:
+    """What consists of dataclasses with each as the list of its fields."""
+    if is_dataclass(value):
+        return [_listed(getattr(value, each.name)) for each in fields(value)]
+    return [_listed(each) for each in value] if isinstance(value, tuple) else value
 
 
-def _to_step(values: Sequence[Any]) -> NativeStep:
+def _step(values: Sequence[Any]) -> NativeStep:
     function, kind, chunks, arguments, operators, flops, moved = values
     return NativeStep(
         function=function,
         kind=kind,
         chunks=chunks,
-        arguments=tuple(map(_to_address, arguments)),
+        arguments=tuple(map(_address, arguments)),
         operators=tuple(operators),
         flops=flops,
         bytes=moved,
     )
 
 
-def _from_call(call: ReferenceCall | None) -> list[Any] | None:
-    return None if call is None else [call.operator, _from_regions(call.inputs), _from_regions(call.outputs)]
-
-
-def _to_call(values: Sequence[Any] | None) -> ReferenceCall | None:
+def _call(values: Sequence[Any] | None) -> ReferenceCall | None:
     if values is None:
         return None
     operator, inputs, outputs = values
-    return ReferenceCall(operator=operator, inputs=_to_regions(inputs), outputs=_to_regions(outputs))
+    return ReferenceCall(operator=operator, inputs=_regions(inputs), outputs=_regions(outputs))
 
 
-def _from_regions(regions: Sequence[Region | None]) -> list[Any]:
-    return [None if each is None else _from_region(each) for each in regions]
+def _regions(values: Sequence[Any]) -> tuple[Region | None, ...]:
+    return tuple(None if each is None else _region(each) for each in values)
 
 
-def _to_regions(values: Sequence[Any]) -> tuple[Region | None, ...]:
-    return tuple(None if each is None else _to_region(each) for each in values)
-
-
-def _from_region(region: Region) -> list[Any]:
-    return [_from_address(region.address), region.shape, region.strides, region.dtype]
-
-
-def _to_region(values: Sequence[Any]) -> Region:
+def _region(values: Sequence[Any]) -> Region:
     address, shape, strides, dtype = values
-    return Region(address=_to_address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
+    return Region(address=_address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
 
 
-def _from_address(address: Address) -> list[int]:
-    return [int(address.home), address.port, address.offset]
-
-
-def _to_address(values: Sequence[int]) -> Address:
+def _address(values: Sequence[int]) -> Address:
     home, port, offset = values
     return Address(home=Home(home), port=port, offset=offset)

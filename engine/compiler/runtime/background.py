@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeAlias
 from engine.compiler.runtime.shelf import MOST_USES, SHELF
 from engine.errors import RunCancelledError
 from engine.progress import Progress
+from engine.stopping import cancelling
 from engine.tensor import TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
@@ -51,11 +52,11 @@ class Maker(Protocol):
 
     limit: int
 
-    def make(self, wish: Wish, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    def make(self, wish: Wish, progress: Progress) -> None:
         """Make an instance and keep it; says in the wish what it weighs where it is not kept.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more.
         """
 
     @property
@@ -186,7 +187,8 @@ class Background:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _TURN_S))
         try:
-            maker.make(wish, _pause, lambda: self._is_closed or time.monotonic() > end)
+            with cancelling(lambda: self._is_closed or time.monotonic() > end):
+                maker.make(wish, _pause)
         except RunCancelledError:
             if not self._is_closed:
                 wish.give_up(f"it takes more than {LIMIT_S:g} seconds")

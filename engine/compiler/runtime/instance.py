@@ -9,7 +9,7 @@ import ctypes
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
 from engine.compiler.runtime.tables import Tables, address_of
-from engine.errors import EngineError, RunCancelledError
+from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
+from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array, parse_dtype, spec_of
 
+_CANCELLED = "the run was cancelled"
 NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
@@ -54,26 +56,21 @@ class Instance:
         self._hired: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._hired)
 
-    def run(
-        self,
-        inputs: Sequence[Array],
-        times: list[tuple[Segment, Array]] | None = None,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> list[Any]:
+    def run(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None = None) -> list[Any]:
         """The graph's outputs for inputs of the program's shapes; new arrays every time.
 
         Args:
             times: receives for every segment the clock in ns before it and after each of its steps.
-            cancelled: asked before every operator left to the reference, and every some milliseconds of kernels.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more; found out before every operator left to the reference, and
+                every some milliseconds of kernels.
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
         """
         with self._lock:
             workers = self._workers()
             try:
-                return self._run_locked(workers.address, inputs, times, cancelled)
+                return self._run_locked(workers.address, inputs, times)
             finally:
                 if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
                     workers.dismiss()
@@ -92,22 +89,16 @@ class Instance:
         """Send the threads home; runs that are under way or still come do without them."""
         self._stop()
 
-    def _run_locked(
-        self,
-        team: int,
-        inputs: Sequence[Array],
-        times: list[tuple[Segment, Array]] | None,
-        cancelled: Callable[[], bool] | None,
-    ) -> list[Any]:
+    def _run_locked(self, team: int, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
         arrays = [np.ascontiguousarray(each) for each in inputs]
         results = self._outputs()
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {}
         for number, segment in enumerate(self.program.blueprint.segments):
             if segment.call is None:
-                stamps = self._run_native(team, number, segment, times is not None, cancelled)
+                stamps = self._run_native(team, number, segment, times is not None)
             else:
-                _ask(cancelled, self.program.operators[segment.call.operator].place)
+                check_wanted(self.program.operators[segment.call.operator].place, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 stamps = np.array([began, time.monotonic_ns()])
@@ -118,14 +109,12 @@ class Instance:
             raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
-    def _run_native(
-        self, team: int, number: int, segment: Segment, is_timed: bool, cancelled: Callable[[], bool] | None
-    ) -> Array:
+    def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> Array:
         """Run a segment's kernels; where it is timed, the clock before and after each of them."""
         at = self._tables.times.ctypes.data if is_timed else None
         began = 0
-        for row in [number] if cancelled is None else self._tables.pieces[number]:
-            _ask(cancelled, self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0])
+        for row in self._tables.pieces[number] if is_asked() else [number]:
+            check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             self._epoch += 1
             start = self._run(team, self._epoch << SEGMENT_BITS | row, at)
             began = began or start
@@ -202,11 +191,6 @@ def _fits(value: Array | np.generic, region: Region) -> bool:
 
 def _kind(value: object) -> str:
     return str(spec_of(value)) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
-
-
-def _ask(cancelled: Callable[[], bool] | None, place: str) -> None:
-    if cancelled is not None and cancelled():
-        raise RunCancelledError("the run was cancelled", where=place)
 
 
 def _dismiss(hired: list[Workers]) -> None:

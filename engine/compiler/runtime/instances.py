@@ -41,13 +41,7 @@ class TooLargeError(CompileError):
 class Make(Protocol):
     """Compiles the program for inputs of some shapes."""
 
-    def __call__(
-        self,
-        specs: Sequence[TensorSpec],
-        *,
-        progress: Progress = ...,
-        cancelled: Callable[[], bool] | None = ...,
-    ) -> Program: ...
+    def __call__(self, specs: Sequence[TensorSpec], *, progress: Progress = ...) -> Program: ...
 
 
 class Instances:
@@ -131,16 +125,16 @@ class Instances:
         """These shapes were met: if that happens again, let their instance be made in the background."""
         BACKGROUND.wish(self, _key(specs), specs)
 
-    def make(self, wish: Wish, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    def make(self, wish: Wish, progress: Progress) -> None:
         """Make what is wished for; in the background.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: nobody wants it any more.
         """
         try:
             with self._making:
                 if self._find(wish.key) is None:
-                    self._keep(wish, self._make(wish.specs, progress=progress, cancelled=cancelled))
+                    self._keep(wish, self._make(wish.specs, progress=progress))
         except RunCancelledError:
             raise
         except EngineError as error:
@@ -206,10 +200,7 @@ class Instances:
         if before is not None:
             SHELF.discard(before)
             before.instance.close()
-        if self._must:
-            SHELF.add_for_certain(kept, self.limit)
-            BACKGROUND.forget(self, key)
-        elif SHELF.add(kept, self.limit):
+        if SHELF.add(kept, self.limit, must=self._must):
             BACKGROUND.forget(self, key)
         else:  # others came first
             wish.bytes = size

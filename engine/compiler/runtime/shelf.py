@@ -7,6 +7,7 @@ or at random, do not push each other out for ever: some of them stay, and the re
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -73,47 +74,32 @@ class Shelf:
         with self._lock:
             return self._victims(size, uses, limit) is not None
 
-    def add(self, kept: Kept, limit: int) -> bool:
-        """Keep an instance, and drop those that make room for it; whether it is kept."""
+    def add(self, kept: Kept, limit: int, *, must: bool = False) -> bool:
+        """Keep an instance, and drop those that make room for it; whether it is kept.
+
+        Args:
+            must: keep it however often it was run; it fits by itself.
+        """
         with self._lock:
-            victims = [] if kept.is_own else self._victims(kept.bytes, kept.uses, limit)
+            victims = [] if kept.is_own else self._victims(kept.bytes, math.inf if must else kept.uses, limit)
             if victims is None:
                 return False
-            for each in victims:
-                self._kept.discard(each)
-            self._kept.add(kept)
-        for each in victims:
-            each.drop(each)
-        return True
-
-    def add_for_certain(self, kept: Kept, limit: int) -> None:
-        """Keep an instance that fits by itself; as many of the others go as must, those that were run least first."""
-        with self._lock:
-            victims: list[Kept] = []
-            free = limit - self._bytes()
-            for each in sorted((each for each in self._kept if not each.is_own), key=lambda each: each.uses):
-                if kept.is_own or free >= kept.bytes:
-                    break
-                victims.append(each)
-                free += each.bytes
             self._kept.difference_update(victims)
             self._kept.add(kept)
         for each in victims:
             each.drop(each)
+        return True
 
     def discard(self, kept: Kept) -> None:
         """It is kept no longer."""
         with self._lock:
             self._kept.discard(kept)
 
-    def fade(self) -> int:
-        """Halve all uses, so that what was popular once does not stay for ever; the sum of them before."""
+    def fade(self) -> None:
+        """Halve all uses, so that what was popular once does not stay for ever."""
         with self._lock:
-            total = 0
             for each in self._kept:
-                total += each.uses
                 each.uses //= 2
-            return total
 
     @property
     def uses(self) -> tuple[int, int]:
@@ -130,7 +116,7 @@ class Shelf:
     def _bytes(self) -> int:
         return sum(each.bytes for each in self._kept if not each.is_own)
 
-    def _victims(self, size: int, uses: int, limit: int) -> list[Kept] | None:
+    def _victims(self, size: int, uses: float, limit: int) -> list[Kept] | None:
         """Whom to drop for an instance, the least used first; None where it is not worth it, or does not fit at all."""
         victims: list[Kept] = []
         free = limit - self._bytes()
@@ -142,7 +128,7 @@ class Shelf:
         return victims if free >= size else None
 
 
-def is_clearly_more(uses: int, others: int) -> bool:
+def is_clearly_more(uses: float, others: int) -> bool:
     """Whether something is wanted so much more often that it cannot be chance."""
     return uses > 2 * others + 8
 

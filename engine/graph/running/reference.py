@@ -26,13 +26,14 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
 
     Args:
         inputs: one array an input of the graph; never written to.
-        watch: looks into the run and may stop it.
+        watch: looks into the run.
 
     Returns:
         The graph's outputs, laid flat; none shares memory with an input, a weight or another output.
 
     Raises:
         EngineError: when an operator refuses its operands or fails; names the operator.
+        RunCancelledError: before an operator, when nobody wants the run any more.
     """
     values: list[object] = [None] * plan.slots
     for slot, array in zip(plan.inputs, inputs, strict=True):
@@ -41,12 +42,12 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         watch.begin(values)
     shapes = tuple(array.shape for array in inputs)
     is_new = shapes not in plan.met
-    asks = is_asked() and (watch is None or not watch.asks)
+    asks = is_asked()
     for step in plan.steps:
         if asks:
             check_wanted(step.operator.place, "the run was cancelled")
         if watch is not None:
-            watch.before(step)
+            watch.before()
         _run(step, values, is_new)
         if watch is not None:
             watch.after(step, values)

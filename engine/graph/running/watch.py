@@ -1,13 +1,13 @@
-"""Looking into a run while it happens: times, values, memory, and stopping it."""
+"""Looking into a run while it happens: times, values, memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from engine.errors import InputError, RunCancelledError
+from engine.errors import InputError
 from engine.graph.planning.plan import Plan, Step
 from engine.tensor import Array
 
@@ -18,7 +18,6 @@ class Watch:
     Args:
         plan: the plan that will run.
         taps: names of operands whose values are kept.
-        cancelled: asked before every operator; the run stops when it says yes.
         measured: whether times and memory are measured.
 
     Attributes:
@@ -31,40 +30,21 @@ class Watch:
         InputError: a tap names no operand of the graph.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        taps: Iterable[str] = (),
-        cancelled: Callable[[], bool] | None = None,
-        measured: bool = True,
-    ) -> None:
+    def __init__(self, plan: Plan, *, taps: Iterable[str] = (), measured: bool = True) -> None:
         self.plan = plan
         self._wanted = {_slot(plan, name): name for name in taps}
-        self._cancelled = cancelled
         self._measured = measured
         self._start = 0
         self.times_ns: list[int] = []
         self.taps: dict[str, object] = {}
         self.peak_bytes = 0
 
-    @property
-    def asks(self) -> bool:
-        """Whether it may stop the run."""
-        return self._cancelled is not None
-
     def begin(self, values: Sequence[object]) -> None:
         """Called once the inputs are in the value table."""
         self._keep(self.plan.inputs, values)
 
-    def before(self, step: Step) -> None:
-        """Called before every step.
-
-        Raises:
-            RunCancelledError: when the run is to stop.
-        """
-        if self._cancelled is not None and self._cancelled():
-            raise RunCancelledError("the run was cancelled", where=step.operator.place)
+    def before(self) -> None:
+        """Called before every step."""
         self._start = time.perf_counter_ns()
 
     def after(self, step: Step, values: Sequence[object]) -> None:

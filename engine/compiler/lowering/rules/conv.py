@@ -49,26 +49,23 @@ def lower_conv(context: Context) -> Made:
     rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
-    compute = _whole if len(rows) == len(columns) == 1 else _parts
-    steps = compute(context, image, result, parameters, [*product(rows, columns)], as_image(weight), bias)
+    parts = [*product(rows, columns)]
+    compute = _whole if len(parts) == 1 else _in_parts
+    steps = compute(context, image, result, parameters, parts, (as_image(weight), bias))
     return result.made(*copies, *steps)
 
 
 Parts = Sequence[tuple[Span, Span]]
 """Rows and columns of the output that are summed over the same taps."""
+Filters = tuple[Array, Array | None]
+"""Weight and bias."""
 
 
 def _whole(
-    context: Context,
-    x: View,
-    result: Result,
-    parameters: ConvParameters,
-    parts: Parts,
-    weight: Array,
-    bias: Array | None,
+    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
     """The kernel that suits a convolution best, from an image that has its border."""
-    ((row, column),) = parts
+    ((row, column),), (weight, bias) = parts, filters
     source = raw_strides(x)
     weight = weight[:, :, row.first : row.first + row.taps, column.first : column.first + column.taps]
     parameters = replace(parameters, kernel=(row.taps, column.taps))
@@ -77,14 +74,8 @@ def _whole(
     yield result.step(kernel, [x, packed], origin=_origin(source, row, column))
 
 
-def _parts(
-    context: Context,
-    x: View,
-    result: Result,
-    parameters: ConvParameters,
-    parts: Parts,
-    weight: Array,
-    bias: Array | None,
+def _in_parts(
+    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
     """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
     source = raw_strides(x)
@@ -96,14 +87,14 @@ def _parts(
             context,
             part,
             replace(parameters, kernel=(row.taps, column.taps)),
-            weight,
+            filters[0],
             source,
             raw_strides(part.image),
             first_tap=(row.first, column.first),
             panel_sizes=sizes,
         )
         if packed is None:  # all parts read the same weights
-            packed, sizes = constant(kernel.pack(weight, bias)), (kernel.tile.vectors,)
+            packed, sizes = constant(kernel.pack(*filters)), (kernel.tile.vectors,)
         yield part.step(kernel, [x, packed], origin=_origin(source, row, column))
 
 

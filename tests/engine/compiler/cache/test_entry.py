@@ -52,14 +52,8 @@ def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path)
     (call,) = [each.call for each in blueprint.segments if each.call is not None]
     (region, *_) = [each for each in call.inputs if each is not None]
     (step, *_) = blueprint.steps
-    lists = [
-        (step, facts._from_step(step)),
-        (call, facts._from_call(call) or []),
-        (region, facts._from_region(region)),
-        (region.address, facts._from_address(region.address)),
-        (blueprint.segments[0], facts.to_facts(blueprint)["segments"][0]),
-    ]
-    assert [len(fields(each)) for each, _ in lists] == [len(found) for _, found in lists]
+    for each in (step, call, region, region.address, blueprint.segments[0]):
+        assert len(facts._listed(each)) == len(fields(each))
     changed = dict.fromkeys(facts._PLAIN, 7)
     file = io.BytesIO()
     entry.write(file, KEY, replace(blueprint, **changed))
