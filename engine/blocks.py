@@ -62,13 +62,7 @@ def read_block(descriptor: int, size: int) -> Array:
     if size >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         block.madvise(mmap.MADV_HUGEPAGE)
     with memoryview(block) as view:
-        for at, end in _filled(descriptor, size):
-            while at < end:
-                check_wanted()
-                count = os.preadv(descriptor, [view[at : min(end, at + _PIECE_BYTES)]], at)
-                if count == 0:
-                    raise TornError
-                at += count
+        _take_all(descriptor, size, lambda at, count: os.preadv(descriptor, [view[at : at + count]], at))
     return np.frombuffer(memoryview(block).toreadonly(), np.uint8)
 
 
@@ -126,14 +120,12 @@ def spill_block(descriptor: int, folder: str, size: int) -> Array | None:
         if _kind_of_disk(nameless) not in _DISKS or room.f_bavail * room.f_frsize < 2 * size:
             return False
         os.posix_fallocate(nameless, 0, size)
-        for at, end in _filled(descriptor, size):
+
+        def send(at: int, count: int) -> int:
             os.lseek(nameless, at, os.SEEK_SET)
-            while at < end:
-                check_wanted()
-                count = os.sendfile(nameless, descriptor, at, min(end - at, _PIECE_BYTES))
-                if count == 0:
-                    raise TornError
-                at += count
+            return os.sendfile(nameless, descriptor, at, count)
+
+        _take_all(descriptor, size, send)
         return True
 
     return _in_nameless_file(copy, folder, size)
@@ -183,6 +175,17 @@ def _owner(data: Array) -> ctypes.Array[ctypes.c_ubyte] | None:
     while owner is not None and not isinstance(owner, ctypes.Array):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
     return owner
+
+
+def _take_all(descriptor: int, size: int, take: Callable[[int, int], int]) -> None:
+    """Take all bytes of a file, piece by piece; ``take`` is told where, and how many at most, and says how many."""
+    for at, end in _filled(descriptor, size):
+        while at < end:
+            check_wanted()
+            count = take(at, min(end - at, _PIECE_BYTES))
+            if count == 0:
+                raise TornError
+            at += count
 
 
 def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

@@ -44,12 +44,12 @@ def _sum_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = dict(parts[0])
     for name in ("time_us", "flops", "bytes"):
         total[name] = sum(part[name] for part in parts)
-    if total["time_us"] > 0:
-        total |= {
-            "gflops": total["flops"] / total["time_us"] / 1e3,
-            "bytes_per_s": total["bytes"] / total["time_us"] * 1e6,
-        }
-    return total
+    return total | rates(total["time_us"], total["flops"], total["bytes"])
+
+
+def rates(time_us: float, flops: int, moved: int) -> dict[str, float]:
+    """What was done in a time as billions of operations and as bytes a second; nothing where it took none."""
+    return {"gflops": flops / time_us / 1e3, "bytes_per_s": moved / time_us * 1e6} if time_us > 0 else {}
 
 
 def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:

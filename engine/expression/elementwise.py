@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -197,27 +198,25 @@ class Power(ElementwiseFunction):
         return _FLOATING if found is _INTEGER and isinstance(exponent, int) and exponent < 0 else found
 
 
-def _unary(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> ElementwiseFunction:
-    return ElementwiseFunction(name=name, arity=(1,), compute=compute, accepts=accepts)
+def _row(
+    name: str, compute: Callable[..., Array], accepts: frozenset[Category] = _ALL, *, arity: int = 1, **rules: bool
+) -> ElementwiseFunction:
+    return ElementwiseFunction(name=name, arity=(arity,), compute=compute, accepts=accepts, **rules)
 
 
-def _floating(name: str, compute: Callable[[Array], Array], accepts: frozenset[Category] = _ALL) -> ElementwiseFunction:
-    return ElementwiseFunction(name=name, arity=(1,), compute=compute, accepts=accepts, is_floating=True)
-
-
-def _binary(name: str, compute: Callable[[Array, Array], Array], accepts: frozenset[Category]) -> ElementwiseFunction:
-    return ElementwiseFunction(name=name, arity=(2,), compute=compute, accepts=accepts)
+_floating: Final = partial(_row, is_floating=True)
+_binary: Final = partial(_row, arity=2)
 
 
 _ROWS: Final[tuple[ElementwiseFunction, ...]] = (
-    ElementwiseFunction(name="abs", arity=(1,), compute=np.abs, accepts=_NUMBERS, is_magnitude=True),
-    _unary("neg", np.negative, _NUMBERS),
-    _unary("sign", arrays.sign, _REAL),
-    ElementwiseFunction(name="square", arity=(1,), compute=np.square, counts_bools=True),
-    _unary("ceil", arrays.keeping_integers(np.ceil), _REAL_NUMBERS),
-    _unary("floor", arrays.keeping_integers(np.floor), _REAL_NUMBERS),
-    _unary("round", arrays.keeping_integers(np.rint), _REAL_NUMBERS),
-    _unary("trunc", arrays.keeping_integers(np.trunc), _REAL_NUMBERS),
+    _row("abs", np.abs, _NUMBERS, is_magnitude=True),
+    _row("neg", np.negative, _NUMBERS),
+    _row("sign", arrays.sign, _REAL),
+    _row("square", np.square, counts_bools=True),
+    _row("ceil", arrays.keeping_integers(np.ceil), _REAL_NUMBERS),
+    _row("floor", arrays.keeping_integers(np.floor), _REAL_NUMBERS),
+    _row("round", arrays.keeping_integers(np.rint), _REAL_NUMBERS),
+    _row("trunc", arrays.keeping_integers(np.trunc), _REAL_NUMBERS),
     _floating("sqrt", np.sqrt),
     _floating("rsqrt", arrays.rsqrt),
     _floating("reciprocal", np.reciprocal),
@@ -240,16 +239,14 @@ _ROWS: Final[tuple[ElementwiseFunction, ...]] = (
     _floating("acosh", np.arccosh),
     _floating("atanh", np.arctanh),
     _binary("add", np.add, _ALL),
-    ElementwiseFunction(name="sub", arity=(2,), compute=np.subtract, accepts=_NUMBERS, takes_bools=False),
-    ElementwiseFunction(name="mul", arity=(2,), compute=np.multiply, keeps_numbers=True),
-    ElementwiseFunction(name="div", arity=(2,), compute=np.true_divide, is_floating=True, keeps_numbers=True),
-    ElementwiseFunction(
-        name="floor_divide", arity=(2,), compute=arrays.floor_divide, accepts=_REAL_NUMBERS, keeps_numbers=True
-    ),
+    _binary("sub", np.subtract, _NUMBERS, takes_bools=False),
+    _binary("mul", np.multiply, keeps_numbers=True),
+    _binary("div", np.true_divide, is_floating=True, keeps_numbers=True),
+    _binary("floor_divide", arrays.floor_divide, _REAL_NUMBERS, keeps_numbers=True),
     _binary("remainder", arrays.remainder, _REAL_NUMBERS),
     _binary("fmod", arrays.fmod, _REAL_NUMBERS),
     Power(name="pow", arity=(2,), compute=arrays.power, accepts=_NUMBERS),
-    ElementwiseFunction(name="atan2", arity=(2,), compute=np.arctan2, accepts=_REAL, is_floating=True),
+    _binary("atan2", np.arctan2, _REAL, is_floating=True),
     _binary("logaddexp", arrays.logaddexp, frozenset({_FLOATING, _COMPLEX})),
     _binary("max", np.maximum, _REAL),
     _binary("min", np.minimum, _REAL),

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.profiling import MeasuredRun
+from engine.profiling import MeasuredRun, rates
 from engine.tensor import Array
 
 
@@ -24,16 +24,14 @@ class Measured:
 
     def describe(self) -> dict[str, Any]:
         """As plain data, with rates where there is something to rate."""
-        text: dict[str, Any] = {
+        return {
             "kernel": self.kernel,
             "operators": list(self.operators),
             "time_us": self.time_us,
             "flops": self.flops,
             "bytes": self.bytes,
+            **rates(self.time_us, self.flops, self.bytes),
         }
-        if self.time_us > 0:
-            text |= {"gflops": self.flops / self.time_us / 1e3, "bytes_per_s": self.bytes / self.time_us * 1e6}
-        return text
 
 
 def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> MeasuredRun:
@@ -73,8 +71,4 @@ def _row(op: RuntimeOperator, kernels: Sequence[Measured], leader: str | None) -
     time_us = sum(each.time_us for each in kernels)
     flops, moved = sum(each.flops for each in kernels), sum(each.bytes for each in kernels)
     row |= {"kernel": max(reversed(kernels), key=lambda each: each.flops).kernel, "time_us": time_us}
-    if flops and time_us:
-        row["gflops"] = flops / time_us / 1e3
-    if moved and time_us:
-        row["bytes_per_s"] = moved / time_us * 1e6
-    return row
+    return row | {name: rate for name, rate in rates(time_us, flops, moved).items() if rate}

@@ -48,11 +48,11 @@ def team_code(host: Host) -> str:
 def _sleep_and_wake(module: Module, futex: int) -> None:
     """``sleep_on(word, value)``, as long as the word holds the value, and ``wake_all(word)``."""
     module.declarations["syscall"] = "declare i64 @syscall(i64, ...)"
-    f = _internal(module, "sleep_on", [("ptr", "word"), ("i32", "value")])
+    f = module.inner("sleep_on", [("ptr", "word"), ("i32", "value")])
     word, value = f.parameters
     _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAIT}, i32 {value.text}, ptr null, ptr null, i32 0")
     f.finish()
-    f = _internal(module, "wake_all", [("ptr", "word")])
+    f = module.inner("wake_all", [("ptr", "word")])
     (word,) = f.parameters
     _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAKE}, i32 {2**31 - 1}, ptr null, ptr null, i32 0")
     f.finish()
@@ -60,17 +60,17 @@ def _sleep_and_wake(module: Module, futex: int) -> None:
 
 def _clock(module: Module) -> None:
     """``now()``, in ns."""
-    f = _internal(module, "now", [], "i64")
+    f = module.inner("now", [], result="i64")
     time = f.op("ptr", "alloca [2 x i64], align 8")
     f.call("clock_gettime", [Value(str(_CLOCK_MONOTONIC), "i32"), time], "i32")
     seconds = f.load("i64", time, 8)
     nanoseconds = f.load("i64", f.at(time, 8, 1), 8)
-    _give(f, f.binary("add", f.binary("mul", seconds, Value("1000000000", "i64")), nanoseconds))
+    f.finish(f.binary("add", f.binary("mul", seconds, Value("1000000000", "i64")), nanoseconds))
 
 
 def _walk(module: Module, pause: _Pause) -> None:
     """``walk(team, generation)``: the steps of a segment, with whoever else walks them."""
-    f = _internal(module, "walk", [("ptr", "team"), ("i64", "generation")])
+    f = module.inner("walk", [("ptr", "team"), ("i64", "generation")])
     team, generation = f.parameters
     epoch, segment = f.binary("lshr", generation, _BITS), f.binary("and", generation, _MASK)
     base = f.binary("shl", epoch, _BITS)
@@ -85,11 +85,11 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     step, begin, look, wait, advance, leave = map(f.block, ("step", "begin", "look", "wait", "advance", "leave"))
     following = _later(f, "i64")
-    _go(f, step)
+    f.jump(step)
 
     f.start(step)
-    number = _phi(f, (first, "entry"), (following, advance))
-    _branch(f, f.compare("uge", number, end), leave, begin)
+    number = f.phi((first, "entry"), (following, advance))
+    f.branch(f.compare("uge", number, end), leave, begin)
 
     f.start(begin)
     record = f.at(steps, f.binary("mul", number, Value(str(protocol.STEP_BYTES), "i64")), 1)
@@ -98,7 +98,7 @@ def _walk(module: Module, pause: _Pause) -> None:
     counter = f.at(counters, f.binary("mul", number, Value(str(protocol.COUNTER_BYTES), "i64")), 1)
     taken, ended = _at(f, counter, protocol.TAKEN), _at(f, counter, protocol.ENDED)
     all_ended = f.binary("or", base, chunks)
-    _go(f, look)
+    f.jump(look)
 
     f.start(look)
     chunk = _take(f, taken, chunks, epoch, base, look, wait, leave)
@@ -109,7 +109,7 @@ def _walk(module: Module, pause: _Pause) -> None:
     with f.when(f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY)):
         _access(f, "call", wake)
         f.call("wake_all", [wake])
-    _go(f, wait)
+    f.jump(wait)
 
     f.start(wait)
     _await(
@@ -129,7 +129,7 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(advance)
     _define(f, following, f"add i64 {number.text}, 1")
-    _go(f, step)
+    f.jump(step)
 
     f.start(leave)
     f.finish()
@@ -142,15 +142,15 @@ def _take(
     current, take, work = f.block("current"), f.block("take"), f.block("work")
     found = _access(f, "look", taken)
     its_epoch = f.binary("lshr", found, _BITS)
-    _branch(f, f.compare("ugt", its_epoch, epoch), leave, current)
+    f.branch(f.compare("ugt", its_epoch, epoch), leave, current)
 
     f.start(current)
     chunk = _count(f, found, its_epoch, epoch)
-    _branch(f, f.compare("uge", chunk, chunks), wait, take)
+    f.branch(f.compare("uge", chunk, chunks), wait, take)
 
     f.start(take)
     more = f.binary("or", base, f.binary("add", chunk, _ONE))
-    _branch(f, _access(f, "take", taken, found, more), work, look)
+    f.branch(_access(f, "take", taken, found, more), work, look)
     f.start(work)
     return chunk
 
@@ -158,14 +158,14 @@ def _take(
 def _end(f: Function, ended: Value, chunks: Value, epoch: Value, base: Value, look: str) -> None:
     """Count a chunk as ended; who counted the last one goes on here, others look for another chunk."""
     count, counted, finished = f.block("count"), f.block("counted"), f.block("finished")
-    _go(f, count)
+    f.jump(count)
     f.start(count)
     found = _access(f, "count", ended)
     number = f.binary("add", _count(f, found, f.binary("lshr", found, _BITS), epoch), _ONE)
-    _branch(f, _access(f, "end", ended, found, f.binary("or", base, number)), counted, count)
+    f.branch(_access(f, "end", ended, found, f.binary("or", base, number)), counted, count)
 
     f.start(counted)
-    _branch(f, f.compare("eq", number, chunks), finished, look)
+    f.branch(f.compare("eq", number, chunks), finished, look)
     f.start(finished)
 
 
@@ -176,19 +176,19 @@ def _run(module: Module) -> None:
     f.store(times, f.at(team, protocol.TIMES, 1), 8)
     idle = _at(f, team, protocol.IDLE)
     timed, go = f.block("timed"), f.block("go")
-    _branch(f, f.compare("eq", times, _NULL), go, timed)
+    f.branch(f.compare("eq", times, _NULL), go, timed)
 
     f.start(timed)
     now = f.call("now", [], "i64")
-    _go(f, go)
+    f.jump(go)
 
     f.start(go)
-    began = _phi(f, (_ZERO, "entry"), (now, timed))
+    began = f.phi((_ZERO, "entry"), (now, timed))
     _access(f, "publish", team, generation)
     with f.when(f.compare("ne", _access(f, "find idle", idle), _NOBODY)):
         f.call("wake_all", [team])
     f.call("walk", [team, generation])
-    _give(f, began)
+    f.finish(began)
 
 
 def _stop(module: Module) -> None:
@@ -197,7 +197,7 @@ def _stop(module: Module) -> None:
     team, generation, _unused = f.parameters
     _access(f, "publish", team, generation)
     f.call("wake_all", [team])
-    _give(f, _ZERO)
+    f.finish(_ZERO)
 
 
 def _worker(module: Module, pause: _Pause) -> None:
@@ -208,10 +208,10 @@ def _worker(module: Module, pause: _Pause) -> None:
     spin = f.load("i64", f.at(team, protocol.SPIN, 1), 8)
     listen, called, work, leave = map(f.block, ("listen", "called", "work", "leave"))
     asked = _later(f, "i64")
-    _go(f, listen)
+    f.jump(listen)
 
     f.start(listen)
-    last = _phi(f, (seen, "entry"), (asked, work))
+    last = f.phi((seen, "entry"), (asked, work))
     _await(
         f,
         pause,
@@ -228,11 +228,11 @@ def _worker(module: Module, pause: _Pause) -> None:
     )
 
     f.start(called)
-    _branch(f, f.compare("eq", f.binary("and", asked, _MASK), _MASK), leave, work)
+    f.branch(f.compare("eq", f.binary("and", asked, _MASK), _MASK), leave, work)
 
     f.start(work)
     f.call("walk", [team, asked])
-    _go(f, listen)
+    f.jump(listen)
 
     f.start(leave)
     f.finish()
@@ -265,31 +265,31 @@ def _await(
     look_row, down_row, last_row, up_row = rows
     look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
     next_turn = _later(f, "i64")
-    _go(f, look)
+    f.jump(look)
 
     f.start(look)
-    turn = _phi(f, (_ZERO, before), (next_turn, again), (spin, slept))
+    turn = f.phi((_ZERO, before), (next_turn, again), (spin, slept))
     _access(f, look_row, word, into=into)
-    _branch(f, came(into), then, idle)
+    f.branch(came(into), then, idle)
 
     f.start(idle)
-    _branch(f, f.compare("uge", turn, spin), doze, again)
+    f.branch(f.compare("uge", turn, spin), doze, again)
 
     f.start(again)
     f.call(*pause)
     _define(f, next_turn, f"add i64 {turn.text}, 1")
-    _go(f, look)
+    f.jump(look)
 
     f.start(doze)
     _access(f, down_row, sleepers)
     drawn = ticket()
     with f.unless(came(_access(f, last_row, word))):
         f.call("sleep_on", [bed, drawn])
-    _go(f, slept)
+    f.jump(slept)
 
     f.start(slept)
     _access(f, up_row, sleepers)
-    _go(f, look)
+    f.jump(look)
 
 
 def _count(f: Function, counter: Value, its_epoch: Value, epoch: Value) -> Value:
@@ -325,12 +325,6 @@ def _at(f: Function, block: Value, word: Word) -> Value:
     return f.at(block, word.offset, 1)
 
 
-def _internal(module: Module, name: str, parameters: list[tuple[str, str]], result: str = "void") -> Function:
-    f = module.function(name, parameters, result=result)
-    f.linkage, f.attributes = "internal ", "nounwind noinline"
-    return f
-
-
 def _system(f: Function, arguments: str) -> None:
     f.op("i64", f"call i64 (i64, ...) @syscall({arguments})")
 
@@ -342,20 +336,3 @@ def _later(f: Function, kind: str) -> Value:
 
 def _define(f: Function, value: Value, text: str) -> None:
     f.do(f"{value.text} = {text}")
-
-
-def _phi(f: Function, *incoming: tuple[Value, str]) -> Value:
-    kind = incoming[0][0].type
-    return f.op(kind, f"phi {kind} " + ", ".join(f"[ {value.text}, %{label} ]" for value, label in incoming))
-
-
-def _go(f: Function, label: str) -> None:
-    f.do(f"br label %{label}")
-
-
-def _branch(f: Function, condition: Value, on: str, off: str) -> None:
-    f.do(f"br i1 {condition.text}, label %{on}, label %{off}")
-
-
-def _give(f: Function, value: Value) -> None:
-    f.do(f"ret {value.type} {value.text}")

@@ -101,17 +101,22 @@ def _tried(graph: RuntimeGraph) -> list[set[tuple[int, ...]]]:
     for seed in range(_TRIALS):
         random = np.random.default_rng(seed)
         inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
-        try:
-            outputs = execute(graph.plan, inputs)
-        except RunCancelledError:
-            raise
-        except EngineError:
-            return []
-        if len(outputs) != len(found):
+        outputs = answer(graph, inputs)
+        if outputs is None or len(outputs) != len(found):
             return []
         for shapes, output in zip(found, outputs, strict=True):
             shapes.add(output.shape)
     return found
+
+
+def answer(graph: RuntimeGraph, inputs: Sequence[Array]) -> list[Array] | None:
+    """What the graph gives; None where it refuses the inputs."""
+    try:
+        return execute(graph.plan, inputs)
+    except RunCancelledError:
+        raise
+    except EngineError:
+        return None
 
 
 def example(spec: TensorSpec, random: np.random.Generator, batch: int | None = None, axis: int = 0) -> Array:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.errors import EngineError, InputError, RunCancelledError
-from engine.graph.batch.batch_axes import Axes, InputAxes, example, output_axes, readings, resized
+from engine.graph.batch.batch_axes import Axes, InputAxes, answer, example, output_axes, readings, resized
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
@@ -114,11 +114,8 @@ def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -
     random = np.random.default_rng(0)
     inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
     rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
-    try:
-        before, after = execute(graph.plan, inputs), execute(graph.plan, rolled)
-    except RunCancelledError:
-        raise
-    except EngineError:
+    before, after = answer(graph, inputs), answer(graph, rolled)
+    if before is None or after is None:
         return True
     expected = [each if axis is None else np.roll(each, 1, axis) for each, axis in zip(before, outputs, strict=True)]
     return all(_close(a, b) for a, b in zip(after, expected, strict=True))

@@ -51,9 +51,9 @@ class Module:
         self.functions[name] = Function(self, name, parameters, result)
         return self.functions[name]
 
-    def inner(self, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
+    def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function that only this module calls; it has the registers to itself."""
-        f = self.function(name, parameters)
+        f = self.function(name, parameters, result=result)
         f.linkage, f.attributes = "internal ", "nounwind noinline"
         return f
 
@@ -124,10 +124,9 @@ class Function(Instructions):
         name = self._fresh("loop")
         before, body, after = self._block, f"{name}.body", f"{name}.after"
         if is_certain:
-            self.do(f"br label %{body}")
+            self.jump(body)
         else:
-            enters = self.less(start, stop)
-            self.do(f"br i1 {enters.text}, label %{body}, label %{after}")
+            self.branch(self.less(start, stop), body, after)
         self.start(body)
         place = len(self._lines)
         index = Value(f"%{name}.i", "i64")
@@ -139,43 +138,37 @@ class Function(Instructions):
         advanced = self.add(index, step)
         again = self.less(advanced, stop)
         last = self._block
-        self.do(f"br i1 {again.text}, label %{body}, label %{after}")
-        self._lines[place] = (
-            f"  {index.text} = phi i64 [ {as_value(start).text}, %{before} ], [ {as_value(advanced).text}, %{last} ]"
-        )
-        for k, (first, value, back) in enumerate(zip(carry, carried, following, strict=True), 1):
-            self._lines[place + k] = (
-                f"  {value.text} = phi {value.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]"
-            )
+        self.branch(again, body, after)
+        ends = zip((as_value(start), *carry), (index, *carried), (as_value(advanced), *following), strict=True)
+        for k, (first, value, back) in enumerate(ends):
+            self._lines[place + k] = f"  {value.text} = {_phi((first, before), (back, last))}"
         self.start(after)
         if is_certain:
             loop.results = following
-            return
-        for first, back in zip(carry, following, strict=True):
-            loop.results.append(
-                self.op(first.type, f"phi {first.type} [ {first.text}, %{before} ], [ {back.text}, %{last} ]")
-            )
+        else:
+            pairs = zip(carry, following, strict=True)
+            loop.results = [self.phi((first, before), (back, last)) for first, back in pairs]
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         """Code that runs only when an i1 is on."""
         name = self._fresh("when")
-        with self._branch(name, condition, f"{name}.then", f"{name}.after"):
+        with self._conditional(name, condition, f"{name}.then", f"{name}.after"):
             yield
 
     @contextmanager
     def unless(self, condition: Value) -> Iterator[None]:
         """Code that runs only when an i1 is off."""
         name = self._fresh("unless")
-        with self._branch(name, condition, f"{name}.after", f"{name}.then"):
+        with self._conditional(name, condition, f"{name}.after", f"{name}.then"):
             yield
 
     @contextmanager
-    def _branch(self, name: str, condition: Value, on: str, off: str) -> Iterator[None]:
-        self.do(f"br i1 {condition.text}, label %{on}, label %{off}")
+    def _conditional(self, name: str, condition: Value, on: str, off: str) -> Iterator[None]:
+        self.branch(condition, on, off)
         self.start(f"{name}.then")
         yield
-        self.do(f"br label %{name}.after")
+        self.jump(f"{name}.after")
         self.start(f"{name}.after")
 
     def block(self, stem: str) -> str:
@@ -188,10 +181,26 @@ class Function(Instructions):
         self._block = label
         self._in_block = 0
 
-    def finish(self) -> None:
-        """Return nothing; the last thing in a function."""
-        self.do("ret void")
+    def jump(self, label: str) -> None:
+        """Go on at a label."""
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: Value, on: str, off: str) -> None:
+        """Go on at one of two labels."""
+        self.do(f"br i1 {condition.text}, label %{on}, label %{off}")
+
+    def phi(self, *incoming: tuple[Value, str]) -> Value:
+        """The value that comes with the block before this one: values, and the labels they come from."""
+        return self.op(incoming[0][0].type, _phi(*incoming))
+
+    def finish(self, result: Value | None = None) -> None:
+        """Return something or nothing; the last thing in a function."""
+        self.do("ret void" if result is None else f"ret {result.type} {result.text}")
 
     def _fresh(self, stem: str) -> str:
         self._count += 1
         return f"{stem}{self._count}"
+
+
+def _phi(*incoming: tuple[Value, str]) -> str:
+    return f"phi {incoming[0][0].type} " + ", ".join(f"[ {value.text}, %{label} ]" for value, label in incoming)

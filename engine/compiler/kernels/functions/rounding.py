@@ -69,17 +69,16 @@ def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
     """fmod of non-negative float64 that were float32: 24 bits of the quotient a turn, mostly one turn."""
     type_ = dividend.type
     before, body, after = (f.block(f"fmod.{part}") for part in ("before", "body", "after"))
-    f.do(f"br label %{before}")
+    f.jump(before)
     f.start(before)
-    f.do(f"br label %{body}")
+    f.jump(body)
     f.start(body)
     following = Value(f"%{body}.rest", type_)
-    rest = f.op(type_, f"phi {type_} [ {dividend.text}, %{before} ], [ {following.text}, %{body} ]")
+    rest = f.phi((dividend, before), (following, body))
     less = _reduced(f, rest, divisor)
     goes_on = f.compare("oge", rest, divisor)
     f.do(f"{following.text} = select {goes_on.type} {goes_on.text}, {type_} {less.text}, {type_} {rest.text}")
-    again = f.any(f.compare("oge", following, divisor))
-    f.do(f"br i1 {again.text}, label %{body}, label %{after}")
+    f.branch(f.any(f.compare("oge", following, divisor)), body, after)
     f.start(after)
     return following
 
