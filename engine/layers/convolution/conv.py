@@ -18,7 +18,7 @@ from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.pad import extend, padded_shape
 from engine.layers.convolution.window import Window, columns, counts, same_pairs, sliding_windows
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import NUMERIC, Operand, check_rank, image, spread, tensor
 from engine.limits import check_scratch
@@ -63,9 +63,7 @@ class StridedSameConv(Layer):
         return same_pairs(sizes, extents, strides, is_upper=True)
 
 
-@register("nn.Conv1d", "F.conv1d", presets={"spatial_rank": 1}, flags={"bias": ("bias",)})
-@register("nn.Conv2d", "F.conv2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)})
-@register("nn.Conv3d", "F.conv3d", presets={"spatial_rank": 3}, flags={"bias": ("bias",)})
+@register_ranks("nn.Conv{}d", "F.conv{}d", flags={"bias": ("bias",)})
 class Conv(Filters):
     """Cross-correlate every image with a bank of filters.
 

@@ -10,16 +10,14 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.window import Window, check_padded, overlap_add, sliding_windows
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import NUMERIC, Operand, image, spread
 from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec
 
 
-@register("nn.ConvTranspose1d", "F.conv_transpose1d", presets={"spatial_rank": 1}, flags={"bias": ("bias",)})
-@register("nn.ConvTranspose2d", "F.conv_transpose2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)})
-@register("nn.ConvTranspose3d", "F.conv_transpose3d", presets={"spatial_rank": 3}, flags={"bias": ("bias",)})
+@register_ranks("nn.ConvTranspose{}d", "F.conv_transpose{}d", flags={"bias": ("bias",)})
 class ConvTranspose(Filters):
     """The transpose of a convolution: every element lays down its filters, overlaps add up.
 

@@ -14,6 +14,7 @@ from engine.layers.convolution.window import Window, counts, sliding_windows
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.layers.vision.sampling import sample_linear
@@ -123,8 +124,7 @@ def _offset_groups(input: TensorSpec, operand: Operand, name: str, numbers: Dim,
     """
     spec = tensor(operand, name, FLOATING)
     fitting = (input.shape[0], None, *sizes)
-    if spec.rank != 4 or not all(map(may_equal, spec.shape, fitting)):
-        raise ShapeError(f"{name} does not fit", found=format_shape(spec.shape), expected=format_shape(fitting))
+    check_shape(spec.shape, fitting, f"{name} does not fit")
     if spec.shape[1] is None or numbers is None:
         return None
     groups, rest = divmod(spec.shape[1], numbers)

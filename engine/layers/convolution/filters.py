@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.spatial import NUMERIC, Operand, check_rank, spread, tensor
 from engine.promotion import Category, cast, dtype_category, promote_types
 from engine.tensor import Array, Dim, DType, TensorSpec, dtype_name, format_shape
@@ -85,8 +86,7 @@ class Filters(Layer):
         if bias is None:
             return common_dtype(input, weight)
         spec = tensor(bias, "bias", NUMERIC)
-        if spec.rank != 1 or not may_equal(spec.shape[0], channels[1]):
-            raise ShapeError("bias does not fit", found=format_shape(spec.shape), expected=format_shape(channels[1:]))
+        check_shape(spec.shape, channels[1:], "bias does not fit")
         return common_dtype(input, weight, spec)
 
 

@@ -151,3 +151,14 @@ registry: Final = Registry()
 """The layers of this package; users add their own with engine.register."""
 
 register = registry.register
+
+
+def register_ranks(*types: str, flags: Mapping[str, Sequence[str]] | None = None) -> Callable[[L], L]:
+    """Class decorator: let a layer with a spatial_rank serve types of 1, 2 and 3 axes, named as ``nn.Conv{}d``."""
+
+    def add(layer: L) -> L:
+        for rank in (1, 2, 3):
+            register(*[each.format(rank) for each in types], presets={"spatial_rank": rank}, flags=flags)(layer)
+        return layer
+
+    return add

@@ -20,7 +20,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_match
-from engine.layers.operands.fitting import check_added_rank, check_category
+from engine.layers.operands.fitting import check_added_rank, check_category, check_shape
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
@@ -169,7 +169,6 @@ def _as_positions(slot: Any, input: Shape, axis: int) -> list[Shape]:
     if slot.dtype not in (np.bool_, np.uint8):
         return [slot.shape]
     covered = input[axis : axis + len(slot.shape)]
-    if not may_match(covered, slot.shape):
-        raise ShapeError("mask does not fit", found=format_shape(slot.shape), expected=format_shape(covered))
+    check_shape(slot.shape, covered, "mask does not fit")
     hits: Dim = None if isinstance(slot, TensorSpec) else int(np.count_nonzero(slot))
     return [(hits,)] * len(slot.shape)

@@ -7,7 +7,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import UNKNOWN, Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
@@ -81,9 +81,8 @@ class EmbeddingBag(Layer):
         if indices.rank != 1 or offsets.rank != 1:
             found = f"{format_shape(indices.shape)} and {format_shape(offsets.shape)}"
             raise ShapeError("indices and offsets must be vectors", found=found)
-        if per_sample_weights is not None and not may_match(per_sample_weights.shape, indices.shape):
-            found, expected = format_shape(per_sample_weights.shape), format_shape(indices.shape)
-            raise ShapeError("per_sample_weights do not fit", found=found, expected=expected)
+        if per_sample_weights is not None:
+            check_shape(per_sample_weights.shape, indices.shape, "per_sample_weights do not fit")
         return TensorSpec((self._bags(offsets.shape[0]), weight.shape[1]), weight.dtype), UNKNOWN, UNKNOWN, UNKNOWN
 
     def forward(

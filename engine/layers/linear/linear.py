@@ -8,7 +8,8 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import matmul
-from engine.layers.operands.axes import may_equal, may_match
+from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
@@ -56,9 +57,8 @@ class Linear(Layer):
 
 
 def _check_bias(bias: Shape | None, outputs: Shape) -> None:
-    if bias is not None and not may_match(bias, outputs):
-        expected = format_shape(outputs)
-        raise ShapeError("bias does not fit the weight", found=format_shape(bias), expected=expected)
+    if bias is not None:
+        check_shape(bias, outputs, "bias does not fit the weight")
 
 
 def _check_broadcast(bias: Shape, result: Shape) -> None:

@@ -11,7 +11,8 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.normalisation.norm import Norm, affine, standardised
-from engine.layers.operands.axes import may_equal, may_match
+from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, spec_of
@@ -115,6 +116,5 @@ def _check_trailing(input: Shape, normalized: Shape, *weights: Shape | None) -> 
         expected = f"to end in {format_shape(normalized)}"
         raise ShapeError("input does not end in the normalised shape", found=format_shape(input), expected=expected)
     for shape in weights:
-        if shape is not None and not may_match(shape, normalized):
-            found = format_shape(shape)
-            raise ShapeError("weights do not fit the normalised shape", found=found, expected=format_shape(normalized))
+        if shape is not None:
+            check_shape(shape, normalized, "weights do not fit the normalised shape")

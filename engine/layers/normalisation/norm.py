@@ -13,7 +13,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
 from engine.stopping import wanted
@@ -234,6 +234,5 @@ def _check_channels(input: Shape, *statistics: Shape | None) -> None:
     if len(input) < 2:
         raise ShapeError("rank does not fit", found=format_shape(input), expected="2 axes or more")
     for shape in statistics:
-        if shape is not None and (len(shape) != 1 or not may_equal(shape[0], input[1])):
-            expected = format_shape(input[1:2])
-            raise ShapeError("weights do not fit the channels", found=format_shape(shape), expected=expected)
+        if shape is not None:
+            check_shape(shape, input[1:2], "weights do not fit the channels")

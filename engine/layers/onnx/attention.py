@@ -48,17 +48,8 @@ class OnnxAttention(Layer):
         if self.qk_matmul_output_mode not in (0, 1, 2, 3):
             raise ParameterError("unknown qk_matmul_output_mode", found=self.qk_matmul_output_mode, expected="0 to 3")
 
-    def infer(
-        self,
-        query: TensorSpec,
-        key: TensorSpec,
-        value: TensorSpec,
-        first: TensorSpec | None = None,
-        second: TensorSpec | None = None,
-        third: TensorSpec | None = None,
-        fourth: TensorSpec | None = None,
-    ) -> Any:
-        results = self._specs(query, key, value, _given(first, second, third, fourth))
+    def infer(self, query: TensorSpec, key: TensorSpec, value: TensorSpec, *others: TensorSpec | None) -> Any:
+        results = self._specs(query, key, value, _given(*others))
         return selected(results, only_present(results, self.annotations, _RESULTS))
 
     def forward(

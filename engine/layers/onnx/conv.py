@@ -219,9 +219,7 @@ class ConvInteger(Windowed):
 
     settles = False
 
-    def infer(
-        self, input: TensorSpec, weight: TensorSpec, x_zero_point: object = 0, w_zero_point: object = 0
-    ) -> TensorSpec:
+    def infer(self, input: TensorSpec, weight: TensorSpec, *zero_points: object) -> TensorSpec:
         spec = convolution(self, self.rank(weight)).infer(input, TensorSpec(weight.shape, input.dtype))
         return TensorSpec(spec.shape, _INT32)
 

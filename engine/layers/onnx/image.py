@@ -18,6 +18,7 @@ from engine.layers.operands.axes import checked_axes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.shape.shape import Rearrangement
 from engine.layers.vision.grid import AffineGrid, GridSample
+from engine.layers.vision.shuffle import divided
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, product
 
@@ -76,12 +77,6 @@ class _Blocks(Rearrangement):
             raise ParameterError("blocksize must be positive", found=self.blocksize)
 
 
-def _parts(size: Dim, divisor: int, name: str) -> Dim:
-    if size is not None and size % divisor:
-        raise ShapeError(f"{name} cannot be divided", found=size, expected=f"a multiple of {divisor}")
-    return None if size is None else size // divisor
-
-
 @register("DepthToSpace")
 class DepthToSpace(_Blocks):
     """Every b*b channels become blocks of b x b pixels: neighbours in depth (DCR), or in a column's rows (CRD).
@@ -101,7 +96,7 @@ class DepthToSpace(_Blocks):
         check_fits(input.rank == 4, "input", input.shape, "4 axes")
         n, c, h, w = input.shape
         b = self.blocksize
-        return TensorSpec((n, _parts(c, b * b, "channels"), product((h, b)), product((w, b))), input.dtype)
+        return TensorSpec((n, divided(c, b * b, "channels"), product((h, b)), product((w, b))), input.dtype)
 
     def forward(self, input: Array) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype))
@@ -126,7 +121,7 @@ class SpaceToDepth(_Blocks):
         check_fits(input.rank == 4, "input", input.shape, "4 axes")
         n, c, h, w = input.shape
         b = self.blocksize
-        return TensorSpec((n, product((c, b * b)), _parts(h, b, "height"), _parts(w, b, "width")), input.dtype)
+        return TensorSpec((n, product((c, b * b)), divided(h, b, "height"), divided(w, b, "width")), input.dtype)
 
     def forward(self, input: Array) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype))
@@ -155,7 +150,7 @@ class Col2Im(Layer):
         taps, patches = product(block) or 1, product(counts(windows, sizes))
         fits = input.rank == 3 and input.shape[2] in (None, patches)
         check_fits(fits, "input", input.shape, f"[N, C*{taps}, {patches}]")
-        return TensorSpec((input.shape[0], _parts(input.shape[1], taps, "rows"), *sizes), input.dtype)
+        return TensorSpec((input.shape[0], divided(input.shape[1], taps, "rows"), *sizes), input.dtype)
 
     def forward(self, input: Array, image_shape: Any, block_shape: Any) -> Array:
         sizes = needed(whole_numbers(image_shape, "image_shape"), "image_shape")

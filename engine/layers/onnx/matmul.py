@@ -75,7 +75,7 @@ class MatMulInteger(Layer):
         a (..., M, K), b (..., K, N); zero points one number, or a_zero_point (..., M[, 1]) and b_zero_point (..., N)
     """
 
-    def infer(self, a: TensorSpec, b: TensorSpec, a_zero_point: object = 0, b_zero_point: object = 0) -> TensorSpec:
+    def infer(self, a: TensorSpec, b: TensorSpec, *zero_points: object) -> TensorSpec:
         spec = Matmul().infer(a, TensorSpec(b.shape, a.dtype))
         return TensorSpec(spec.shape, _INT32)
 

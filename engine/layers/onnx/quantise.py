@@ -162,17 +162,8 @@ class QLinearMatMul(Layer):
 
     annotations: Annotations = NO_ANNOTATIONS
 
-    def infer(
-        self,
-        a: TensorSpec,
-        a_scale: Any,
-        a_zero_point: Any,
-        b: TensorSpec,
-        b_scale: Any,
-        b_zero_point: Any,
-        y_scale: Any,
-        y_zero_point: Any,
-    ) -> TensorSpec:
+    def infer(self, *operands: Any) -> TensorSpec:
+        a, _, _, b, _, _, _, y_zero_point = operands
         spec = Matmul().infer(a, TensorSpec(b.shape, a.dtype))
         return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, a.dtype)))
 
@@ -225,18 +216,8 @@ class QLinearConv(Windowed):
 
     settles = False
 
-    def infer(
-        self,
-        x: TensorSpec,
-        x_scale: Any,
-        x_zero_point: Any,
-        w: TensorSpec,
-        w_scale: Any,
-        w_zero_point: Any,
-        y_scale: Any,
-        y_zero_point: Any,
-        bias: Any = None,
-    ) -> TensorSpec:
+    def infer(self, *operands: Any) -> TensorSpec:
+        x, _, _, w, _, _, _, y_zero_point, *_ = operands
         spec = convolution(self, self.rank(w)).infer(x, TensorSpec(w.shape, x.dtype))
         return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, x.dtype)))
 

@@ -18,7 +18,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.adapter import present, selected
 from engine.layers.onnx.recurrent_activations import Curve, activation
 from engine.layers.onnx.reverse_sequence import checked_lengths, turned
-from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import cast
@@ -225,8 +225,8 @@ class _Recurrent(Layer):
         return [TensorSpec(shape, spec.dtype) for shape in (y, *states)]
 
     def _check(self, name: str, found: Shape | None, expected: Shape) -> None:
-        if found is not None and not may_match(found, expected):
-            raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=format_shape(expected))
+        if found is not None:
+            check_shape(found, expected, f"{name} does not fit")
 
 
 def _shape(operand: Any) -> Shape | None:

@@ -134,14 +134,7 @@ class NonMaxSuppression(Layer):
 
     center_point_box: int = 0
 
-    def infer(
-        self,
-        boxes: TensorSpec,
-        scores: Any,
-        max_output_boxes_per_class: Any = 0,
-        iou_threshold: Any = 0.0,
-        score_threshold: Any = None,
-    ) -> TensorSpec:
+    def infer(self, boxes: TensorSpec, scores: Any, *limits: Any) -> TensorSpec:
         check_fits(boxes.rank == 3 and boxes.shape[2] in (None, 4), "boxes", boxes.shape, "[B, R, 4]")
         if isinstance(scores, TensorSpec):
             check_fits(scores.rank == 3, "scores", scores.shape, "[B, C, R]")

@@ -93,18 +93,9 @@ class Resize(Layer):
             if getattr(self, name) not in options:
                 raise ParameterError(f"unknown {name}", found=getattr(self, name), expected=", ".join(options))
 
-    def infer(
-        self,
-        input: TensorSpec,
-        first: Any = None,
-        second: Any = None,
-        third: Any = None,
-        roi: Any = None,
-        scales: Any = None,
-        sizes: Any = None,
-    ) -> Any:
+    def infer(self, input: TensorSpec, *others: Any) -> Any:
         spec = tensor(input, "input", REAL)
-        wanted = self._wanted(spec.rank, (first, second, third), roi, scales, sizes)
+        wanted = self._wanted(spec.rank, others[:3], *others[3:])
         if wanted is None:
             return UNKNOWN
         shape: list[Dim] = list(spec.shape)

@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_shape
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -43,8 +43,8 @@ class ReverseSequence(Layer):
         if input.rank < 2:
             raise ShapeError("input does not fit", found=format_shape(input.shape), expected="2 axes or more")
         batch = input.shape[self.batch_axis]
-        if isinstance(lengths, TensorSpec) and not may_match(lengths.shape, (batch,)):
-            raise ShapeError("lengths do not fit", found=format_shape(lengths.shape), expected=f"[{batch}]")
+        if isinstance(lengths, TensorSpec):
+            check_shape(lengths.shape, (batch,), "lengths do not fit")
         return input
 
     def forward(self, input: Array, lengths: Any) -> Array:

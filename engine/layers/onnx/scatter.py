@@ -13,7 +13,7 @@ from engine.layers.indexing.selection import at_least_1d, check_covers, flat_pla
 from engine.layers.onnx.adapter import as_tensor, dtype_of
 from engine.layers.onnx.gather import counted, index_array, index_spec
 from engine.layers.operands.axes import checked_axis, may_match
-from engine.layers.operands.fitting import check_added_rank
+from engine.layers.operands.fitting import check_added_rank, check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.stopping import wanted
@@ -85,8 +85,8 @@ class ScatterElements(_Scatter):
 
 
 def _check_same(index: Shape, updates: Any) -> None:
-    if isinstance(updates, TensorSpec) and not may_match(updates.shape, index):
-        raise ShapeError("updates do not fit", found=format_shape(updates.shape), expected=format_shape(index))
+    if isinstance(updates, TensorSpec):
+        check_shape(updates.shape, index, "updates do not fit")
 
 
 @register("ScatterND")

@@ -82,9 +82,7 @@ class MelWeightMatrix(Layer):
 
     output_datatype: int = 1
 
-    def infer(
-        self, num_mel_bins: Any, dft_length: Any, sample_rate: Any, lower_edge_hertz: Any, upper_edge_hertz: Any
-    ) -> TensorSpec:
+    def infer(self, num_mel_bins: Any, dft_length: Any, *rate_and_edges: Any) -> TensorSpec:
         bins, length = whole_number(num_mel_bins, "num_mel_bins"), whole_number(dft_length, "dft_length")
         if (bins is not None and bins < 1) or (length is not None and length < 1):
             raise ShapeError("sizes must be positive", found=f"{bins} mel bins of {length} elements")
@@ -98,7 +96,7 @@ class MelWeightMatrix(Layer):
         length = needed(whole_number(dft_length, "dft_length"), "dft_length")
         check_size((length // 2 + 1, bins), np.dtype(np.float64), "the matrix")
         rate = needed(whole_number(sample_rate, "sample_rate"), "sample_rate")
-        spec = self.infer(bins, length, rate, 0, 0)
+        spec = self.infer(bins, length)
         low, high = (_mel(real_number(each, 0, "edge")) for each in (lower_edge_hertz, upper_edge_hertz))
         if not (np.isfinite(low) and np.isfinite(high)) or rate < 1:
             raise ParameterError("edges do not fit", found=f"{low} to {high} mel at {rate} Hz")

@@ -28,14 +28,14 @@ def check_category(source: DType, input: DType) -> None:
         raise ShapeError("source is of another dtype", found=dtype_name(source), expected=dtype_name(input))
 
 
-def check_shape(source: Shape, target: Shape) -> None:
+def check_shape(source: Shape, target: Shape, problem: str = "source does not fit") -> None:
     """Refuse a source that is not just as large as the place for it; nothing is broadcast.
 
     Raises:
         ShapeError: naming both shapes.
     """
     if not may_match(source, target):
-        raise ShapeError("source does not fit", found=format_shape(source), expected=format_shape(target))
+        raise ShapeError(problem, found=format_shape(source), expected=format_shape(target))
 
 
 def check_single(value: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image
 from engine.layers.pooling.max_pool import INDEX, WithIndices
@@ -68,9 +68,7 @@ def _segments(size: int, count: int) -> tuple[Array, Array]:
     return i * size // max(count, 1), -(-(i + 1) * size // max(count, 1))
 
 
-@register("nn.AdaptiveAvgPool1d", "F.adaptive_avg_pool1d", presets={"spatial_rank": 1})
-@register("nn.AdaptiveAvgPool2d", "F.adaptive_avg_pool2d", presets={"spatial_rank": 2})
-@register("nn.AdaptiveAvgPool3d", "F.adaptive_avg_pool3d", presets={"spatial_rank": 3})
+@register_ranks("nn.AdaptiveAvgPool{}d", "F.adaptive_avg_pool{}d")
 class AdaptiveAvgPool(AdaptivePool):
     """The mean of each window.
 
@@ -100,9 +98,7 @@ def _along(values: Array, axis: int, rank: int) -> Array:
     return values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
-@register("nn.AdaptiveMaxPool1d", "F.adaptive_max_pool1d", presets={"spatial_rank": 1})
-@register("nn.AdaptiveMaxPool2d", "F.adaptive_max_pool2d", presets={"spatial_rank": 2})
-@register("nn.AdaptiveMaxPool3d", "F.adaptive_max_pool3d", presets={"spatial_rank": 3})
+@register_ranks("nn.AdaptiveMaxPool{}d", "F.adaptive_max_pool{}d")
 class AdaptiveMaxPool(AdaptivePool, WithIndices):
     """The largest element of each window, NaN if it holds one, and where it was.
 

@@ -10,14 +10,14 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_equal
 from engine.layers.operands.bounds import extremes
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image, spread, tensor
 from engine.layers.pooling.max_pool import INDEX
 from engine.promotion import cast
 from engine.stopping import wanted
-from engine.tensor import Array, Dim, TensorSpec, format_shape
+from engine.tensor import Array, Dim, TensorSpec
 
 
 @register("aten::fractional_max_pool2d", positional=("input", "kernel_size", "output_size", "random_samples"))
@@ -51,10 +51,7 @@ class FractionalMaxPool2d(Layer):
                     "the input is too small", found=f"size {size}", expected=f"at least {taps + count - 1}"
                 )
         expected: tuple[Dim, ...] = (spec.shape[0] if spec.rank == 4 else 1, spec.shape[-3], 2)
-        if samples.rank != 3 or not all(map(may_equal, samples.shape, expected)):
-            raise ShapeError(
-                "random_samples do not fit", found=format_shape(samples.shape), expected=format_shape(expected)
-            )
+        check_shape(samples.shape, expected, "random_samples do not fit")
         shape = (*spec.shape[:-2], *sizes)
         return TensorSpec(shape, spec.dtype), TensorSpec(shape, INDEX)
 

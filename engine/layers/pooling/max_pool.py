@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.layers.convolution.window import Window, each_tap, pad
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import Operand, of_last_axes
@@ -44,9 +44,7 @@ class WithIndices(Layer):
         return int(is_index and not (inputs and inputs[0] is not None and inputs[0].dtype == INDEX))
 
 
-@register("nn.MaxPool1d", "F.max_pool1d", presets={"spatial_rank": 1})
-@register("nn.MaxPool2d", "F.max_pool2d", presets={"spatial_rank": 2})
-@register("nn.MaxPool3d", "F.max_pool3d", presets={"spatial_rank": 3})
+@register_ranks("nn.MaxPool{}d", "F.max_pool{}d")
 class MaxPool(Pool, WithIndices):
     """The largest element of each window, NaN if it holds one.
 

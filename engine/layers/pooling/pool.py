@@ -12,7 +12,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, sliding_windows
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import widened, working_dtype
 from engine.layers.operands.spatial import REAL, Operand, image, spread
 from engine.promotion import cast, float_dtype
@@ -70,9 +70,7 @@ class Pool(Layer):
         return (spec.size or 0) * math.prod(window.kernel for window in self.windows)
 
 
-@register("nn.AvgPool1d", "F.avg_pool1d", presets={"spatial_rank": 1})
-@register("nn.AvgPool2d", "F.avg_pool2d", presets={"spatial_rank": 2})
-@register("nn.AvgPool3d", "F.avg_pool3d", presets={"spatial_rank": 3})
+@register_ranks("nn.AvgPool{}d", "F.avg_pool{}d")
 class AvgPool(Pool):
     """The mean of each window.
 
@@ -152,9 +150,7 @@ def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding
     return x
 
 
-@register("nn.LPPool1d", "F.lp_pool1d", presets={"spatial_rank": 1})
-@register("nn.LPPool2d", "F.lp_pool2d", presets={"spatial_rank": 2})
-@register("nn.LPPool3d", "F.lp_pool3d", presets={"spatial_rank": 3})
+@register_ranks("nn.LPPool{}d", "F.lp_pool{}d")
 class LPPool(Pool):
     """(taps * mean(x^p) over each window)^(1/p): of x itself, not its magnitude, so that odd powers can give NaN.
 

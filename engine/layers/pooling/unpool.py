@@ -10,9 +10,10 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.spatial import REAL, Operand, image, spread, tensor
 from engine.layers.pooling.max_pool import INDEX
-from engine.tensor import Array, Dim, TensorSpec, dtype_name, format_shape
+from engine.tensor import Array, Dim, TensorSpec, dtype_name
 
 
 @register("nn.MaxUnpool2d", presets={"spatial_rank": 2})
@@ -39,10 +40,7 @@ class MaxUnpool(Layer):
         spec, places = image(input, self.spatial_rank, REAL), tensor(indices, "indices")
         if places.dtype != INDEX:
             raise ShapeError("indices have the wrong dtype", found=dtype_name(places.dtype), expected="int64")
-        if places.rank != spec.rank or any(
-            None not in pair and pair[0] != pair[1] for pair in zip(places.shape, spec.shape, strict=True)
-        ):
-            raise ShapeError("indices do not fit", found=format_shape(places.shape), expected=format_shape(spec.shape))
+        check_shape(places.shape, spec.shape, "indices do not fit")
         rank = self.spatial_rank
         kernel = spread(self.kernel_size, rank, "kernel_size")
         strides = spread(self.stride or kernel, rank, "stride")

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ParameterError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import checked_axis, may_match, replaced
+from engine.layers.operands.axes import checked_axis, replaced
+from engine.layers.operands.fitting import check_shape
 from engine.layers.quantised.quantised import FLOAT32, as_quantised, integers, places, quantised, rounded
 from engine.promotion import cast
-from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
+from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 _INTEGERS: Final = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
 
@@ -112,7 +113,5 @@ class FakeQuantizeChannels(Layer):
         """The shape in which scale and zero point are broadcast against the input."""
         axis = checked_axis(self.axis, len(input))
         for name, found in (("scale", scale), ("zero_point", zero_point)):
-            if not may_match(found, input[axis : axis + 1]):
-                expected = format_shape(input[axis : axis + 1])
-                raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=expected)
+            check_shape(found, input[axis : axis + 1], f"{name} does not fit")
         return replaced((1,) * len(input), axis, scale[0])

@@ -18,7 +18,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.layers.recurrent.cells import Cell, run_gru, run_lstm, run_rnn
 from engine.promotion import cast, float_dtype
@@ -198,12 +198,8 @@ class Recurrent(Layer):
             raise ShapeError("the sequence is empty", found=format_shape(input), expected="at least one step")
         shapes = self._shapes(input)
         for name, state in zip(self.state_names, states, strict=True):
-            expected_state = shapes[name]
-            if state is not None and not (
-                len(state) == len(expected_state) and all(map(may_equal, state, expected_state))
-            ):
-                found = format_shape(state)
-                raise ShapeError(f"initial {name} does not fit", found=found, expected=format_shape(expected_state))
+            if state is not None:
+                check_shape(state, shapes[name], f"initial {name} does not fit")
 
 
 def _cell(weights: Mapping[str, Array], end: str) -> Cell:

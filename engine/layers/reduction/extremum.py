@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class AMin(_Extreme):
 class _ArgExtreme(Layer):
     """Base of layers that name the place of one element along dim, or in the flattened input."""
 
+    find: ClassVar[Callable[[Array, int], Any]]
+
     dim: int | None = None
     keepdim: bool = False
 
@@ -64,14 +66,11 @@ class _ArgExtreme(Layer):
         with np.errstate(all="ignore"):
             wide = cast(input, working_dtype(input.dtype))
             row = wide.reshape(-1) if self.dim is None else np.atleast_1d(wide)
-            found = self._find(row, 0 if self.dim is None else checked_axis(self.dim, input.ndim))
+            found = type(self).find(row, 0 if self.dim is None else checked_axis(self.dim, input.ndim))
         return np.asarray(found, INT64).reshape(shape)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
         return operands[0].size or 0
-
-    def _find(self, input: Array, axis: int) -> Any:
-        raise NotImplementedError
 
     def _shape(self, shape: Shape) -> Shape:
         if product(shape) == 0 and (self.dim is None or shape[checked_axis(self.dim, len(shape))] == 0):
@@ -83,20 +82,21 @@ class _ArgExtreme(Layer):
 class ArgMax(_ArgExtreme):
     """The place of the largest element."""
 
-    def _find(self, input: Array, axis: int) -> Any:
-        return input.argmax(axis)
+    find = np.argmax
 
 
 @register("torch.argmin")
 class ArgMin(_ArgExtreme):
     """The place of the smallest element."""
 
-    def _find(self, input: Array, axis: int) -> Any:
-        return input.argmin(axis)
+    find = np.argmin
 
 
 class _Pair(Layer):
     """Base of layers that give the extreme alone or, where the operator has two outputs, with its place."""
+
+    extreme: ClassVar[type[_Extreme]]
+    place: ClassVar[type[_ArgExtreme]]
 
     dim: int | None = None
     keepdim: bool = False
@@ -105,20 +105,23 @@ class _Pair(Layer):
     def infer(self, input: TensorSpec) -> Any:
         if self._is_alone(input.shape):
             return input
-        values, places = self._layers()
-        return self._arranged(values.infer(input), lambda: places.infer(input))
+        return self._arranged(self._values.infer(input), lambda: self._places.infer(input))
 
     def forward(self, input: Array) -> Any:
         if self._is_alone(input.shape):
             return input
-        values, places = self._layers()
-        return self._arranged(values.forward(input), lambda: places.forward(input))
+        return self._arranged(self._values.forward(input), lambda: self._places.forward(input))
 
     def flops(self, output: Any, *operands: Any) -> int:
         return operands[0].size or 0
 
-    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
-        raise NotImplementedError
+    @property
+    def _values(self) -> _Extreme:
+        return self.extreme(dim=None if self.dim is None else (self.dim,), keepdim=self._keepdim)
+
+    @property
+    def _places(self) -> _ArgExtreme:
+        return self.place(dim=self.dim, keepdim=self.keepdim)
 
     def _arranged(self, values: Any, places: Callable[[], Any]) -> Any:
         return (values, places()) if len(self.annotations.outputs) == 2 else values
@@ -134,25 +137,21 @@ class _Pair(Layer):
         noted = self.annotations.outputs[0] if len(self.annotations.outputs) == 1 else None
         return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)
 
-    @property
-    def _dims(self) -> tuple[int, ...] | None:
-        return None if self.dim is None else (self.dim,)
-
 
 @register("torch.max")
 class Max(_Pair):
     """The largest element of all; or along dim, with its place."""
 
-    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
-        return AMax(dim=self._dims, keepdim=self._keepdim), ArgMax(dim=self.dim, keepdim=self.keepdim)
+    extreme = AMax
+    place = ArgMax
 
 
 @register("torch.min")
 class Min(_Pair):
     """The smallest element of all; or along dim, with its place."""
 
-    def _layers(self) -> tuple[Reduction, _ArgExtreme]:
-        return AMin(dim=self._dims, keepdim=self._keepdim), ArgMin(dim=self.dim, keepdim=self.keepdim)
+    extreme = AMin
+    place = ArgMin
 
 
 overload("aten::max", (Max, "input"), (PAIRS["maximum"], "input other"), (Max, "input dim keepdim"))

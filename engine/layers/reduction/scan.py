@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -80,6 +80,9 @@ class LogCumSumExp(_Scan):
 class _RunningExtreme(Layer):
     """Base of layers that give the extreme so far and where it was: NaN stays, of equal elements the last counts."""
 
+    more: ClassVar[np.ufunc]
+    """The more extreme of two."""
+
     dim: int
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
@@ -91,30 +94,25 @@ class _RunningExtreme(Layer):
         self.infer(TensorSpec(input.shape, input.dtype))
         axis = checked_axis(self.dim, input.ndim)
         wide = np.atleast_1d(cast(input, working_dtype(input.dtype)))
-        values = np.asarray(self._accumulate(wide, axis))
+        values = np.asarray(self.more.accumulate(wide, axis))
         places = np.arange(wide.shape[axis]).reshape(replaced((1,) * wide.ndim, axis, -1))  # type: ignore[arg-type]
         reached = (wide == values) | (np.isnan(wide) if wide.dtype.kind == "f" else False)
         indices = np.maximum.accumulate(np.where(reached, places, 0), axis)
         return cast(values, input.dtype).reshape(input.shape), indices.reshape(input.shape)
-
-    def _accumulate(self, input: Array, axis: int) -> Any:
-        raise NotImplementedError
 
 
 @register("torch.cummax", "aten::cummax")
 class CumMax(_RunningExtreme):
     """The largest element so far, and its place."""
 
-    def _accumulate(self, input: Array, axis: int) -> Any:
-        return np.maximum.accumulate(input, axis)
+    more = np.maximum
 
 
 @register("torch.cummin", "aten::cummin")
 class CumMin(_RunningExtreme):
     """The smallest element so far, and its place."""
 
-    def _accumulate(self, input: Array, axis: int) -> Any:
-        return np.minimum.accumulate(input, axis)
+    more = np.minimum
 
 
 @register("torch.diff", "aten::diff", positional=("input", "n", "dim", "prepend", "append"))

@@ -7,7 +7,8 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import checked_axes, may_match, sizes
+from engine.layers.operands.axes import checked_axes, sizes
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import summed_dtype
 from engine.layers.operands.views import diagonal
 from engine.layers.shape.shape import Rearrangement
@@ -53,9 +54,7 @@ class DiagonalScatter(Rearrangement):
     dim2: int = 1
 
     def infer(self, input: TensorSpec, src: TensorSpec) -> TensorSpec:
-        target = self._diagonal.infer(input).shape
-        if not may_match(src.shape, target):
-            raise ShapeError("source does not fit", found=format_shape(src.shape), expected=format_shape(target))
+        check_shape(src.shape, self._diagonal.infer(input).shape)
         return input
 
     def forward(self, input: Array, src: Array) -> Array:

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.operands.axes import may_match
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.views import sliding
 from engine.limits import check_scratch, check_size
 from engine.promotion import cast
 from engine.stopping import wanted
-from engine.tensor import Array, Dim, DType, Shape, format_shape
+from engine.tensor import Array, Dim, DType, Shape
 
 _PADDINGS: Final = {"reflect": "reflect", "constant": "constant", "replicate": "edge", "circular": "wrap"}
 
@@ -69,8 +69,7 @@ class Framing:
         Raises:
             ShapeError: naming both lengths.
         """
-        if not may_match(shape, (self.window_length,)):
-            raise ShapeError("window does not fit", found=format_shape(shape), expected=f"[{self.window_length}]")
+        check_shape(shape, (self.window_length,), "window does not fit")
 
     def window(self, given: Array | None, dtype: DType) -> Array:
         """The window over a whole frame; ones where none is given.

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import may_equal
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, check_rank, tensor
 from engine.layers.vision.sampling import sample_cubic, sample_linear, sample_nearest
@@ -60,8 +60,7 @@ class GridSample(Layer):
         check_rank(spec, *((4,) if self.mode == "bicubic" else (4, 5)))
         check_same_dtype(spec, places, "grid")
         expected: tuple[Dim, ...] = (spec.shape[0], *(None,) * (spec.rank - 2), spec.rank - 2)
-        if places.rank != spec.rank or not all(map(may_equal, places.shape, expected)):
-            raise ShapeError("grid does not fit", found=format_shape(places.shape), expected=format_shape(expected))
+        check_shape(places.shape, expected, "grid does not fit")
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
         return TensorSpec((*spec.shape[:2], *places.shape[1:-1]), spec.dtype)
@@ -131,11 +130,7 @@ class AffineGrid(Layer):
     def infer(self, theta: Operand) -> TensorSpec:
         spec = tensor(theta, "theta", FLOATING)
         rank = len(self.size) - 2
-        expected = (self.size[0], rank, rank + 1)
-        if spec.rank != 3 or not all(map(may_equal, spec.shape, expected)):
-            raise ShapeError(
-                "theta does not fit the size", found=format_shape(spec.shape), expected=format_shape(expected)
-            )
+        check_shape(spec.shape, (self.size[0], rank, rank + 1), "theta does not fit the size")
         return TensorSpec((self.size[0], *self.size[2:], rank), spec.dtype)
 
     def forward(self, theta: Array) -> Array:

@@ -107,9 +107,8 @@ class Interpolate(Layer):
         else:
             full = self.size
         if not may_match(full[:2], shape[:2]):
-            raise ShapeError(
-                "only spatial axes can be resampled", found=format_shape(full), expected=format_shape(shape)
-            )
+            found, expected = format_shape(full), format_shape(shape)
+            raise ShapeError("only spatial axes can be resampled", found=found, expected=expected)
         return full[2:]
 
     def _factors(self, rank: int) -> list[float]:

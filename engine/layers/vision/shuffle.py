@@ -8,7 +8,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.registry import register
 from engine.layers.operands.spatial import Operand, tensor
 from engine.layers.shape.shape import Rearrangement
-from engine.tensor import Array, Dim, TensorSpec, format_shape
+from engine.tensor import Array, Dim, TensorSpec, format_shape, product
 
 
 @register("nn.PixelShuffle", "F.pixel_shuffle")
@@ -33,8 +33,8 @@ class PixelShuffle(Rearrangement):
     def infer(self, input: Operand) -> TensorSpec:
         spec, r = _image(input), self.upscale_factor
         *lead, c, h, w = spec.shape
-        channels = _divided(c, r * r, "channels")
-        return TensorSpec((*lead, channels, _times(h, r), _times(w, r)), spec.dtype)
+        channels = divided(c, r * r, "channels")
+        return TensorSpec((*lead, channels, product((h, r)), product((w, r))), spec.dtype)
 
     def forward(self, input: Array) -> Array:
         self.infer(input)
@@ -67,7 +67,7 @@ class PixelUnshuffle(Rearrangement):
     def infer(self, input: Operand) -> TensorSpec:
         spec, r = _image(input), self.downscale_factor
         *lead, c, h, w = spec.shape
-        return TensorSpec((*lead, _times(c, r * r), _divided(h, r, "height"), _divided(w, r, "width")), spec.dtype)
+        return TensorSpec((*lead, product((c, r * r)), divided(h, r, "height"), divided(w, r, "width")), spec.dtype)
 
     def forward(self, input: Array) -> Array:
         self.infer(input)
@@ -99,7 +99,7 @@ class ChannelShuffle(Rearrangement):
 
     def infer(self, input: Operand) -> TensorSpec:
         spec = _image(input)
-        _divided(spec.shape[1], self.groups, "channels")
+        divided(spec.shape[1], self.groups, "channels")
         return spec
 
     def forward(self, input: Array) -> Array:
@@ -120,11 +120,12 @@ def _image(input: Operand) -> TensorSpec:
     return spec
 
 
-def _times(size: Dim, factor: int) -> Dim:
-    return None if size is None else size * factor
+def divided(size: Dim, divisor: int, name: str) -> Dim:
+    """A size divided into as many parts.
 
-
-def _divided(size: Dim, divisor: int, name: str) -> Dim:
+    Raises:
+        ShapeError: there is a rest.
+    """
     if size is None:
         return None
     if size % divisor:
