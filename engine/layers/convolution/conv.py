@@ -7,6 +7,7 @@ copy as many times the image as a window has taps, so a block of them is made at
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -32,11 +33,8 @@ BLOCK_BYTES: Final = 4 << 20
 PADDING_MODES: Final = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
-class StridedSameConv(Layer):
-    """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
-
-    PyTorch has no such padding. It is what the converter's ``padding=same`` means beside a stride: ONNX's SAME_UPPER.
-    """
+class SelfPaddedConv(Layer):
+    """Base of convolutions with padding that PyTorch's do not have: they see the padded input."""
 
     conv: Conv
 
@@ -51,6 +49,17 @@ class StridedSameConv(Layer):
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return self.conv.flops(output, *operands)
+
+    @abstractmethod
+    def _pairs(self, input: Operand, weight: Operand) -> Any:
+        """Padding (before, after) of each spatial axis, as far as it is known."""
+
+
+class StridedSameConv(SelfPaddedConv):
+    """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
+
+    PyTorch has no such padding. It is what the converter's ``padding=same`` means beside a stride: ONNX's SAME_UPPER.
+    """
 
     def _pairs(self, input: Operand, weight: Operand) -> Any:
         rank = self.conv.spatial_rank

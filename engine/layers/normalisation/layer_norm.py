@@ -50,9 +50,18 @@ class LayerNormStatistics(Layer):
         return cast(y, result.dtype), cast(mean, statistics.dtype), cast(inverse, statistics.dtype)
 
 
+class _TrailingNorm(Norm):
+    """Base of layers that normalise the last axes."""
+
+    normalized_shape: tuple[int, ...]
+
+    def _check(self, input: Shape, *others: Shape | None) -> None:
+        _check_trailing(input, self.normalized_shape, *others)
+
+
 @register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight", "bias")},
           shapes={"weight": ("*normalized_shape",), "bias": ("*normalized_shape",)})  # fmt: skip
-class LayerNorm(Norm):
+class LayerNorm(_TrailingNorm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of the last axes together.
 
     Shapes:
@@ -61,7 +70,6 @@ class LayerNorm(Norm):
 
     means = (LayerNormStatistics,)
 
-    normalized_shape: tuple[int, ...]
     eps: float = 1e-5
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -73,16 +81,13 @@ class LayerNorm(Norm):
     def forward(self, input: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
         return self._run(input, weight, bias)
 
-    def _check(self, input: Shape, *others: Shape | None) -> None:
-        _check_trailing(input, self.normalized_shape, *others)
-
     def _compute(self, x: Array, *others: Array | None) -> Array:
         return affine(standardised(x, _last_axes(x, self.normalized_shape), self.eps), *others)
 
 
 @register("nn.RMSNorm", "F.rms_norm", flags={"elementwise_affine": ("weight",)},
           shapes={"weight": ("*normalized_shape",)})  # fmt: skip
-class RMSNorm(Norm):
+class RMSNorm(_TrailingNorm):
     """x / sqrt(mean(x**2) + eps) * weight, with the mean over the last axes together.
 
     Shapes:
@@ -91,14 +96,10 @@ class RMSNorm(Norm):
         eps: None stands for the machine epsilon of the dtype computed in.
     """
 
-    normalized_shape: tuple[int, ...]
     eps: float | None = None
 
     def forward(self, input: Array, weight: Array | None = None) -> Array:
         return self._run(input, weight)
-
-    def _check(self, input: Shape, *others: Shape | None) -> None:
-        _check_trailing(input, self.normalized_shape, *others)
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
         eps = float(np.finfo(x.dtype).eps) if self.eps is None else self.eps

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.conv import Conv, SelfPaddedConv
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.convolution.pad import extend, padded_shape
 from engine.layers.definition.layer import Layer
@@ -59,33 +59,21 @@ class Windowed(Adapter):
         }
 
 
-class PaddedConv(Layer):
+class PaddedConv(SelfPaddedConv):
     """A convolution with more padding on one side than on the other."""
 
-    conv: Conv
     auto_pad: str = "NOTSET"
     pads: tuple[int, ...] = ()
 
-    def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
-        sizes = padded_shape(input.shape, self._pairs(input.shape, weight.shape))
-        return self.conv.infer(TensorSpec(sizes, input.dtype), weight, bias)
-
-    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
-        self.infer(input, weight, bias)
-        return self.conv.forward(extend(input, self._pairs(input.shape, weight.shape)), weight, bias)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return self.conv.flops(output, *operands)
-
-    def _pairs(self, input: Shape, weight: Shape) -> Any:
-        rank = self.conv.spatial_rank
-        check_fits(len(input) == len(weight) == rank + 2, "input", input, f"{rank + 2} axes")
+    def _pairs(self, input: Operand, weight: Operand) -> Any:
+        rank, sizes, kernel = self.conv.spatial_rank, input.shape[2:], weight.shape[2:]
+        check_fits(len(sizes) == len(kernel) == rank, "input", input.shape, f"{rank + 2} axes")
         if self.auto_pad == "NOTSET":
             return pairs_of(self.pads, rank)
-        if None in input[2:] or None in weight[2:]:
+        if None in sizes or None in kernel:
             return [(None, None)] * rank
-        extents = [axis.extent for axis in self.conv.windows_of(tuple(size or 0 for size in weight[2:]))]
-        return same_pairs(input[2:], extents, self.conv.stride, self.auto_pad == "SAME_UPPER")
+        extents = [axis.extent for axis in self.conv.windows_of(tuple(size or 0 for size in kernel))]
+        return same_pairs(sizes, extents, self.conv.stride, self.auto_pad == "SAME_UPPER")
 
 
 @register("Conv")

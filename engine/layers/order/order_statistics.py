@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -80,27 +80,25 @@ class Mode(_Chosen):
 class _OfAll(Layer):
     """Base of layers that choose one element of all."""
 
+    along: ClassVar[type[_Chosen]]
+
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec((), input.dtype)
 
-    def _chosen(self, input: Array, layer: _Chosen) -> Array:
-        if input.size == 0:
-            return cast(np.nan, input.dtype)
-        return layer.forward(input.reshape(-1))[0]
+    def forward(self, input: Array) -> Array:
+        return self.along().forward(input.reshape(-1))[0] if input.size else cast(np.nan, input.dtype)
 
 
 class MedianOfAll(_OfAll):
     """The median of all elements; NaN of none."""
 
-    def forward(self, input: Array) -> Array:
-        return self._chosen(input, Median())
+    along = Median
 
 
 class NanMedianOfAll(_OfAll):
     """The median of all elements that are numbers; NaN of none."""
 
-    def forward(self, input: Array) -> Array:
-        return self._chosen(input, NanMedian())
+    along = NanMedian
 
 
 overload("aten::median", (MedianOfAll, "input"), (Median, "input dim keepdim"))

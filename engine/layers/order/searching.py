@@ -188,11 +188,11 @@ class _Distinct(Layer):
     return_counts: bool = False
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, ...]:
-        return (
-            TensorSpec((None,), input.dtype),
-            TensorSpec(input.shape if self.return_inverse else (0,), INT64),
-            TensorSpec((None,) if self.return_counts else (0,), INT64),
-        )
+        return self._specs(TensorSpec((None,), input.dtype), input.shape)
+
+    def _specs(self, values: TensorSpec, places: Shape) -> tuple[TensorSpec, ...]:
+        inverse, counts = places if self.return_inverse else (0,), (None,) if self.return_counts else (0,)
+        return values, TensorSpec(inverse, INT64), TensorSpec(counts, INT64)
 
     def _asked(self, values: Array, inverse: Array, counts: Array) -> tuple[Array, Array, Array]:
         return values, inverse if self.return_inverse else _NOTHING, counts if self.return_counts else _NOTHING
@@ -218,12 +218,7 @@ class UniqueSlices(_Distinct):
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, ...]:
         axis = checked_axis(self.dim, input.rank)
-        length = (input.shape[axis],) if self.return_inverse else (0,)
-        return (
-            TensorSpec(replaced(input.shape, axis, None), input.dtype),
-            TensorSpec(length, INT64),
-            TensorSpec((None,) if self.return_counts else (0,), INT64),
-        )
+        return self._specs(TensorSpec(replaced(input.shape, axis, None), input.dtype), (input.shape[axis],))
 
     def forward(self, input: Array) -> tuple[Array, Array, Array]:
         axis = checked_axis(self.dim, input.ndim)
@@ -240,9 +235,8 @@ class UniqueRuns(_Distinct):
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, ...]:
         if self.dim is None:
             return super().infer(input)
-        return UniqueSlices(dim=self.dim, return_inverse=self.return_inverse, return_counts=self.return_counts).infer(
-            input
-        )
+        axis = checked_axis(self.dim, input.rank)
+        return self._specs(TensorSpec(replaced(input.shape, axis, None), input.dtype), (input.shape[axis],))
 
     def forward(self, input: Array) -> tuple[Array, Array, Array]:
         axis = 0 if self.dim is None else checked_axis(self.dim, input.ndim)

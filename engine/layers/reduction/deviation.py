@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,39 +68,35 @@ overload("aten::std", (Deviation, "input unbiased"), (Deviation, "input dim unbi
 class _WithMean(Layer):
     """Base of layers that give a spread together with the mean."""
 
+    spread: ClassVar[type[_Spread]]
+
     dim: tuple[int, ...] | None = None
     unbiased: bool | int | float | None = True
     keepdim: bool = False
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-        return self._spread.infer(input), self._mean.infer(input)
+        spread, mean = self._layers()
+        return spread.infer(input), mean.infer(input)
 
     def forward(self, input: Array) -> tuple[Array, Array]:
-        return self._spread.forward(input), self._mean.forward(input)
+        spread, mean = self._layers()
+        return spread.forward(input), mean.forward(input)
 
-    @property
-    def _spread(self) -> _Spread:
-        raise NotImplementedError
-
-    @property
-    def _mean(self) -> Mean:
-        return Mean(dim=self.dim, keepdim=self.keepdim)
+    def _layers(self) -> tuple[_Spread, Mean]:
+        spread = self.spread(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+        return spread, Mean(dim=self.dim, keepdim=self.keepdim)
 
 
 class VarianceMean(_WithMean):
     """The variance and the mean over dim."""
 
-    @property
-    def _spread(self) -> _Spread:
-        return Variance(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+    spread = Variance
 
 
 class DeviationMean(_WithMean):
     """The standard deviation and the mean over dim."""
 
-    @property
-    def _spread(self) -> _Spread:
-        return Deviation(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+    spread = Deviation
 
 
 overload("aten::var_mean", (VarianceMean, "input unbiased"), (VarianceMean, "input dim unbiased keepdim"))

@@ -216,9 +216,7 @@ class InverseSpectrogram(_Normalised):
         return TensorSpec((*spectrogram.shape[:-2], length), real_dtype(spectrogram.dtype))
 
     def forward(self, spectrogram: Array, window: Array) -> Array:
-        shape = self.infer(
-            TensorSpec(spectrogram.shape, spectrogram.dtype), TensorSpec(window.shape, window.dtype)
-        ).shape
+        shape = self.infer(*(TensorSpec(each.shape, each.dtype) for each in (spectrogram, window))).shape
         scaled = spectrogram * real_dtype(spectrogram.dtype).type(self._factor(window))
         length = None if self.length is None else self.length + 2 * self.pad
         signals = self._signals(scaled.reshape(-1, *spectrogram.shape[-2:]), window, True, length)
