@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -78,11 +78,7 @@ overload("aten::triu_indices", (UpperTriangleIndices, "row col offset dtype layo
 class MeshGrid(Rearrangement):
     """Vectors as a grid: one tensor a vector, which varies along its own axis; xy exchanges the first two axes."""
 
-    indexing: str | None = "ij"
-
-    def __post_init__(self) -> None:
-        if self.indexing not in (None, "ij", "xy"):
-            raise ParameterError("unknown indexing", found=self.indexing, expected="ij or xy")
+    indexing: Literal["ij", "xy"] | None = "ij"
 
     def infer(self, tensors: Any) -> Any:
         if not all(isinstance(tensor, TensorSpec) for tensor in tensors):

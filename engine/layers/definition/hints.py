@@ -41,6 +41,12 @@ def is_list(hint: Any) -> bool:
     return (typing.get_origin(hint) or hint) in (tuple, *_LISTS)
 
 
+def words(hint: Any) -> tuple[str, ...]:
+    """The texts among which a declaration lets choose."""
+    choices = [option for option in options(hint) if typing.get_origin(option) is typing.Literal]
+    return tuple(each for option in choices for each in typing.get_args(option) if isinstance(each, str))
+
+
 def accept(value: object, hint: Any) -> Accepted:
     """Whether a Python value is of a type, and what it is then."""
     if hint in (Any, object):

@@ -79,6 +79,10 @@ def coerce(value: object, hint: Any) -> Any:
 
 def coerce_named(name: str, value: object, hint: Any) -> Any:
     """The same; the error says of which parameter."""
+    words = hints.words(hint)
+    if words and isinstance(value, str) and value not in words:
+        expected = (" or " if len(words) == 2 else ", ").join(words)
+        raise ParameterError(f"unknown {name}", found=value, expected=expected)
     try:
         return coerce(value, hint)
     except ParameterError as error:

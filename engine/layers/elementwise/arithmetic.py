@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
-from engine.errors import ParameterError
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -67,11 +68,7 @@ class RSub(_Scaled):
 class Div(Layer):
     """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""
 
-    rounding_mode: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.rounding_mode not in (None, "floor", "trunc"):
-            raise ParameterError("unknown rounding_mode", found=self.rounding_mode, expected="floor, trunc or None")
+    rounding_mode: Literal["floor", "trunc"] | None = None
 
     def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
         return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].infer(input, other)

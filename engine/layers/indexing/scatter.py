@@ -5,7 +5,7 @@ Half precision is added up in float32 and rounded once. Where a plain write hits
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -63,11 +63,7 @@ class Scatter(_Scatter):
 
     _takes_numbers = True
 
-    reduce: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.reduce not in (None, "add", "multiply"):
-            raise ParameterError("unknown reduce", found=self.reduce, expected="add or multiply")
+    reduce: Literal["add", "multiply"] | None = None
 
     def forward(self, input: Array, index: Array, src: Array | Number) -> Array:
         given = src if isinstance(src, np.ndarray) and src.ndim else cast(src, input.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -80,11 +80,7 @@ class Mod(_Pair):
 class BitShift(_Pair):
     """Bits moved to the left or right; after as many as there are, the sign is left (right), or nothing (left)."""
 
-    direction: str
-
-    def __post_init__(self) -> None:
-        if self.direction not in ("LEFT", "RIGHT"):
-            raise ParameterError("unknown direction", found=self.direction, expected="LEFT or RIGHT")
+    direction: Literal["LEFT", "RIGHT"]
 
     def combine(self, a: Array, b: Array) -> Any:
         if a.dtype.kind not in "iu":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -85,12 +85,7 @@ class DepthToSpace(_Blocks):
         input (N, C*b*b, H, W)  ->  (N, C, H*b, W*b), b = blocksize
     """
 
-    mode: str = "DCR"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.mode not in ("DCR", "CRD"):
-            raise ParameterError("unknown mode", found=self.mode, expected="DCR or CRD")
+    mode: Literal["DCR", "CRD"] = "DCR"
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         check_fits(input.rank == 4, "input", input.shape, "4 axes")

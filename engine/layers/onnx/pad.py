@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ShapeError
 from engine.layers.convolution.pad import extend, padded_shape
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -31,11 +31,7 @@ class OnnxPad(Layer):
         any.
     """
 
-    mode: str = "constant"
-
-    def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise ParameterError("unknown mode", found=self.mode, expected=", ".join(_MODES))
+    mode: Literal["constant", "reflect", "edge", "wrap"] = "constant"
 
     def infer(self, input: TensorSpec, pads: Any, value: Any = None, axes: Any = None) -> TensorSpec:
         spec = tensor(input)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,18 +34,14 @@ class OnnxRoiAlign(Layer):
         sampling_ratio: samples a bin and axis; 0 for ceil(region size / output size) of each region.
     """
 
-    mode: str = "avg"
+    mode: Literal["avg", "max"] = "avg"
     output_height: int = 1
     output_width: int = 1
     sampling_ratio: int = 0
     spatial_scale: float = 1.0
-    coordinate_transformation_mode: str = "half_pixel"
+    coordinate_transformation_mode: Literal["half_pixel", "output_half_pixel"] = "half_pixel"
 
     def __post_init__(self) -> None:
-        if self.mode not in ("avg", "max"):
-            raise ParameterError("unknown mode", found=self.mode, expected="avg or max")
-        if self.coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
-            raise ParameterError("unknown coordinate_transformation_mode", found=self.coordinate_transformation_mode)
         if not 0 <= self.sampling_ratio <= MOST_SAMPLES or min(self.output_height, self.output_width) < 1:
             found = f"{self.output_height} x {self.output_width}, {self.sampling_ratio} samples"
             raise ParameterError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -136,11 +136,7 @@ class TensorScatter(Layer):
     """
 
     axis: int = -2
-    mode: str = "linear"
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("linear", "circular"):
-            raise ParameterError("unknown mode", found=self.mode, expected="linear or circular")
+    mode: Literal["linear", "circular"] = "linear"
 
     def infer(self, input: TensorSpec, update: TensorSpec, write_indices: Any = None) -> TensorSpec:
         axis = checked_axis(self.axis, input.rank)

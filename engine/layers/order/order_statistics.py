@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
@@ -105,9 +105,6 @@ overload("aten::median", (MedianOfAll, "input"), (Median, "input dim keepdim"))
 overload("aten::nanmedian", (NanMedianOfAll, "input"), (NanMedian, "input dim keepdim"))
 
 
-_INTERPOLATIONS: Final = ("linear", "lower", "higher", "nearest", "midpoint")
-
-
 _POSITIONAL: Final = ("input", "q", "dim", "keepdim", "interpolation")
 
 
@@ -122,12 +119,8 @@ class Quantile(Layer):
 
     dim: int | None = None
     keepdim: bool = False
-    interpolation: str = "linear"
+    interpolation: Literal["linear", "lower", "higher", "nearest", "midpoint"] = "linear"
     ignores_nan: bool = False
-
-    def __post_init__(self) -> None:
-        if self.interpolation not in _INTERPOLATIONS:
-            raise ParameterError("unknown interpolation", found=self.interpolation, expected=", ".join(_INTERPOLATIONS))
 
     def infer(self, input: TensorSpec, q: TensorSpec | float) -> TensorSpec:
         if dtype_category(input.dtype) is not Category.FLOATING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -31,11 +31,7 @@ class SearchSorted(Layer):
 
     out_int32: bool = False
     right: bool = False
-    side: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.side not in (None, "left", "right"):
-            raise ParameterError("unknown side", found=self.side, expected="left or right")
+    side: Literal["left", "right"] | None = None
 
     def infer(
         self, sorted_sequence: TensorSpec, values: TensorSpec | Number, sorter: TensorSpec | None = None

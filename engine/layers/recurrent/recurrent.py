@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -247,12 +247,7 @@ class RNN(Recurrent):
 
     gates = 1
 
-    nonlinearity: str = "tanh"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.nonlinearity not in ("tanh", "relu"):
-            raise ParameterError("unknown nonlinearity", found=self.nonlinearity, expected="tanh or relu")
+    nonlinearity: Literal["tanh", "relu"] = "tanh"
 
     def forward(self, input: Array, initial_h: Array | None = None, **weights: Array) -> Any:
         return self._run(input, (initial_h,), weights)

@@ -15,7 +15,7 @@ from tests.engine.layers.refusals import build, refusal, tensor
 @pytest.mark.parametrize(
     ("type", "params", "message"),
     [
-        ("nn.GELU", {"approximate": "sigmoid"}, "unknown approximation: found sigmoid, expected none or tanh"),
+        ("nn.GELU", {"approximate": "sigmoid"}, "unknown approximate: found sigmoid, expected none or tanh"),
         ("F.celu", {"alpha": 0}, "alpha must not be zero: found 0.0"),
         ("F.hardtanh", {"min_val": 2.0, "max_val": 1.0}, "min_val is greater than max_val: found 2.0 > 1.0"),
         ("nn.Threshold", {"threshold": 1.0}, "parameter 'value' is missing"),
