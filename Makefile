@@ -62,17 +62,18 @@ clean: ## remove .venv and everything that tools leave behind
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is: $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "making $(VENV)"
 	@$(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "$(PYTHON) could not make $(VENV); on Debian and Ubuntu 'apt install python3-venv' brings what is missing" >&2; exit 1; }
 	@touch $@
 
 # Editable: a change to the code needs no second install, and coverage sees the files of this folder.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml
-	@echo "installing into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "installing into $(VENV): some 100 MB the first time, which may take minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.made pyproject.toml
-	@echo "installing into $(VENV), with the test extra"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@echo "installing into $(VENV), with the test extra: some 200 MB the first time, which may take minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ import numpy as np
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
+from app.cli.arguments.shapes import example_specs
 from app.cli.verbs import RIVALS
 from app.cli.wording import figures
 from app.measuring import rivals
@@ -34,13 +36,18 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
+    if args.shape and args.batch is not None:
+        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
         model = models.prepare(found, models.load(version), settings)
+    specs = example_specs(model, args.shape)
+    if specs is None:
+        raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
     with compiling(found.name) as show:
-        model.compile(args.batch, progress=show)
-    inputs = _inputs(model, args.batch)
+        model.compile(args.batch, specs=specs, progress=show)
+    inputs = _inputs(specs, args.batch)
     with progress(f"checking {found.name}"):
         contest = Contest(inputs, _reference(model, settings).run(inputs))
         try:
@@ -66,15 +73,13 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     return int(len(contest) <= len(names))
 
 
-def _inputs(model: Model, batch: int | None) -> list[Array]:
-    """Random inputs of the shapes that the graph, the config and --batch say; always the same ones."""
-    zeros = model.example_inputs()
-    if zeros is None:
-        raise UsageError("the model leaves its input's size open, so there is nothing to run it on")
+def _inputs(specs: Sequence[engine.TensorSpec], batch: int | None) -> list[Array]:
+    """Random inputs of these shapes, or of another batch; always the same ones."""
     random = np.random.default_rng(0)
     found = []
-    for each in zeros.values():
-        shape = each.shape if batch is None or not each.ndim else (batch, *each.shape[1:])
+    for each in specs:
+        shape = tuple(dim or 1 for dim in each.shape)
+        shape = shape if batch is None or not shape else (batch, *shape[1:])
         # small whole numbers are valid as indices, masks and counts alike
         values = random.standard_normal(shape) if each.dtype.kind in "fc" else random.integers(0, 2, shape)
         found.append(values.astype(each.dtype))

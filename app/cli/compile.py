@@ -9,6 +9,8 @@ from typing import Any
 
 import engine
 from app.cli.arguments import models
+from app.cli.arguments.options import UsageError
+from app.cli.arguments.shapes import example_specs
 from app.errors import ConfigError, ServiceError
 from app.models.repository import ModelFiles, VersionFiles
 from app.progress import compiling
@@ -19,6 +21,8 @@ from app.wording import printable
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """A line for each model and batch; 1 when one of them should be in the cache afterwards and is not."""
+    if args.shape and args.batch != [None]:
+        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
     failed = False
     for name in args.model:
@@ -45,12 +49,14 @@ def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[bool, str]]:
     model = models.prepare(files, models.load(version), settings)
+    specs = example_specs(model, args.shape)
+    shapes = " and ".join(f"{list(shape)}" for shape in args.shape)
     for batch in args.batch:
-        about = label if batch is None else f"{label} · batch {batch}"
+        about = " · ".join(filter(None, [label, shapes, "" if batch is None else f"batch {batch}"]))
         with compiling(about) as show:
-            made = model.compile(batch, refresh=args.force, progress=show)
+            made = model.compile(batch, specs=specs, refresh=args.force, progress=show)
         if made is None:
-            yield True, f"{about} · nothing to do ahead: the sizes of its inputs are open until a request brings them"
+            yield True, f"{about} · nothing to do ahead: a request, or --shape, has to say the sizes of its inputs"
         else:
             yield made["entry_bytes"] > 0, f"{about} · {_outcome(made)}"
 

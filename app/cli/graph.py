@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
 import engine
@@ -37,9 +38,14 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with compiling(found.name) as show:
         session.prepare(progress=show)
-    description = {**session.describe(), "name": found.name}
+    description = {**session.describe(), "name": _title(found.name)}
     if args.profile:
         with progress(f"measuring {found.name}"):
             description = with_times(description, models.prepare(found, graph, settings).profile())
     write_result(render(description, args.format).encode(), args.output)
     return 0
+
+
+def _title(name: str) -> str:
+    """Of a drawing, which says nothing of the folder where somebody had the file."""
+    return Path(name).name.removesuffix(".param").removesuffix(".pnnx")

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.cli.arguments.numbers import duration, positive
+from app.cli.arguments.numbers import duration, positive, shape
 from app.cli.arguments.options import COMPUTING, add_config, add_setting
 from app.settings import SECRETS, Settings
 
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
 
-_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file"
+_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file or its folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,12 @@ def _run(parser: ArgumentParser) -> None:
         help=".npy or .npz file; without a name the inputs stand in the model's order",
     )
     parser.add_argument(
-        "--image", action="extend", nargs="+", default=[], metavar="FILE", help="picture; several are a batch"
+        "--image",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="picture, or folder of them; several are a batch",
     )
     parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
     parser.add_argument("--draw", metavar="FILE", help="save the picture with what was found in it as this .png file")
@@ -75,6 +80,17 @@ def _graph(parser: ArgumentParser) -> None:
         "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
+
+
+def _shape(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--shape",
+        type=shape,
+        action="append",
+        default=[],
+        metavar="SHAPE",
+        help="shape of an input, such as 1,3,224,224; once for each input, where the model leaves sizes open",
+    )
 
 
 def _check(parser: ArgumentParser) -> None:
@@ -98,6 +114,7 @@ def _compare(parser: ArgumentParser) -> None:
 def _bench(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
+    _shape(parser)
     parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
     parser.add_argument("--against", default="", metavar="ENGINES", help=f"by comma, of {', '.join(RIVALS)}")
     for kind, names in (("onnx", "onnxruntime and openvino"), ("ncnn", "ncnn (.ncnn.param)")):
@@ -109,6 +126,7 @@ def _compile(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
+    _shape(parser)
     parser.add_argument("--force", action="store_true", help="compile what is in the cache as well, and replace it")
 
 
@@ -154,6 +172,14 @@ VERBS: Final = {
         settings=tuple(name for name in Settings.model_fields if name not in SECRETS),
         is_concurrent=True,
     ),
+    "models": Verb(
+        summary="list the models of a store",
+        examples="""  pnnx-serve models
+  pnnx-serve models --store /models
+""",
+        configure=lambda parser: None,
+        settings=("store",),
+    ),
     "run": Verb(
         summary="run a model once, without a server",
         examples="""  pnnx-serve run digits --image seven.png
@@ -197,6 +223,7 @@ operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writ
     "bench": Verb(
         summary="measure a model: latency, throughput, every kernel",
         examples="""  pnnx-serve bench digits
+  pnnx-serve bench superres --shape 1,1,64,64
   pnnx-serve bench resnet18.pnnx.param --threads 1 --batch 8 --seconds 10
   pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
 
@@ -211,6 +238,7 @@ convolutions count the operations they save, so theirs may exceed 100 %.
         summary="compile models ahead of time, for later starts",
         examples="""  pnnx-serve compile digits
   pnnx-serve compile resnet18.pnnx.param --batch 1 8
+  pnnx-serve compile superres --shape 1,1,64,64
   pnnx-serve compile digits shapes --cache-dir /var/cache/pnnx-serve
 
 All versions of a model of the store are compiled. The settings that decide what is compiled (--winograd, --passes-off)

@@ -156,21 +156,24 @@ class Model:
         self,
         batch: int | None = None,
         *,
+        specs: Sequence[engine.TensorSpec] | None = None,
         refresh: bool = False,
         progress: engine.Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
-        """Compile what runs of one item, or of a batch, will need; ``Session.prepare`` says what it returns.
+        """Compile what runs of one item, of a batch, or of other shapes will need.
 
-        None as well where the graph and the config leave a size open.
+        Returns:
+            What ``Session.prepare`` says; None as well where without specs the graph and the config leave a size open.
 
         Raises:
             EngineError: the model takes no such batch, or cannot be compiled though it must.
         """
-        inputs = self.example_inputs()
-        if inputs is None:
-            return None
-        specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
+        if specs is None:
+            inputs = self.example_inputs()
+            if inputs is None:
+                return None
+            specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
         return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress, cancelled=cancelled)
 
     def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:

@@ -28,6 +28,7 @@ from app.http.main import create_app
 from app.log import configure_logging
 from app.memory.collector import set_aside
 from app.memory.machine import keep_heap
+from app.models.repository import find_models
 from app.process.banner import banner
 from app.process.descriptors import raise_file_limit
 from app.process.standby import Readiness, Standing
@@ -157,8 +158,10 @@ def serve(settings: Settings) -> int:
     """Serve until told to stop; the exit status.
 
     Raises:
+        ConfigError: there is no such store.
         SettingsError: the address cannot be listened on; keys or certificates cannot be read.
     """
+    find_models(settings.store)
     configure_logging(settings.log_level, settings.log_format)
     raise_file_limit()
     # What is wrong with their files is told once, and not by every worker.

@@ -60,6 +60,17 @@ def test_make_serve_serves_the_model_store() -> None:
 
 
 @needs_make
+def test_make_shows_that_it_installs(tmp_path: Path) -> None:
+    shown = make("--dry-run", "serve", f"VENV={tmp_path / 'venv'}").stdout
+    assert 'echo "installing into ' in shown and "pip install" in shown and "--quiet" not in shown
+
+
+def test_what_the_tutorial_makes_is_ignored() -> None:
+    folder = re.search(r"^mkdir (\w+) && cd", text("docs/tutorial.md"), re.MULTILINE)
+    assert folder is not None and f"/{folder[1]}/" in text(".gitignore").splitlines()
+
+
+@needs_make
 def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
     old = tmp_path / "python3.8"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.8.19\nexit 1\n', encoding="utf-8")

@@ -16,6 +16,7 @@ from app.settings import Settings
 from app.signature import Inputs, Signature, describe
 from app.wording import quoted
 
+_PICTURES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 # A user's own files are not a stranger's request.
 _NO_LIMIT = 2**62
 
@@ -52,6 +53,15 @@ def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signa
     return inputs
 
 
+def find_pictures(paths: Sequence[str]) -> list[str]:
+    """Pictures, with those of a folder in its place by their names.
+
+    Raises:
+        UsageError: a folder has none.
+    """
+    return [found for path in paths for found in (_inside(Path(path)) if Path(path).is_dir() else [path])]
+
+
 def needed(signature: Signature, inputs: Inputs) -> str:
     """What is still to be given, as flags: ``--input in0.npy ([1, 3, ?, ?] float32)``."""
     missing = [port for port in signature.inputs if port.name not in inputs]
@@ -59,6 +69,13 @@ def needed(signature: Signature, inputs: Inputs) -> str:
     text = " and ".join(flags)
     takes_picture = signature.picture_input in {port.name for port in missing}
     return f"{text}, or --image FILE for '{signature.picture_input}'" if takes_picture else text
+
+
+def _inside(folder: Path) -> list[str]:
+    found = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in _PICTURES)
+    if not found:
+        raise UsageError(f"'{folder}' is a folder without pictures")
+    return found
 
 
 def _read(argument: str, signature: Signature, settings: Settings) -> list[tuple[str | None, NDArray[Any]]]:

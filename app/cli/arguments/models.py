@@ -1,4 +1,4 @@
-"""MODEL on a command line: the name of a model in the store, or the path of a .pnnx.param file."""
+"""MODEL on a command line: the name of a model in the store, or the path of a .pnnx.param file or of its folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import engine
 from app.cli.arguments.wrong_files import advice
 from app.errors import ConfigError, ModelNotFoundError
 from app.models.config import ModelConfig
+from app.models.layout import is_version
 from app.models.model import Model
-from app.models.repository import ModelFiles, VersionFiles, scan
+from app.models.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
 from app.settings import Settings
 from app.threads import thread_budget
 from app.wording import did_you_mean, quoted
@@ -19,7 +20,9 @@ _PARAM = ".param"
 
 
 def find(model: str, settings: Settings) -> ModelFiles:
-    """The files of a model. One given by its path has the default config, and one version.
+    """The files of a model. A pair given by its path has the default config, and one version.
+
+    A folder that is no model of the store is looked into: it may hold one pair, or be a model of another store.
 
     Raises:
         ModelNotFoundError: the store has no such model, or there is no such file.
@@ -29,13 +32,18 @@ def find(model: str, settings: Settings) -> ModelFiles:
         raise ModelNotFoundError("no model is named, expected a .pnnx.param file or the name of a model in the store")
     if model.endswith(_PARAM) or os.sep in model:
         return _at_path(Path(model))
+    inside = _in_folder(Path(model))
     try:
         known = {files.name: files for files in scan(settings.store)}
     except ConfigError:
+        if inside is not None:
+            return inside
         if said := advice(Path(model)):
             raise ModelNotFoundError(said) from None
         raise
     if model not in known:
+        if inside is not None:
+            return inside
         if said := advice(Path(model)):
             raise ModelNotFoundError(said)
         hint = did_you_mean(model, known)
@@ -69,11 +77,26 @@ def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -
     return Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)
 
 
+def _in_folder(folder: Path) -> ModelFiles | None:
+    """What a folder holds: the only pair in it, or the versions of a model; None for what holds neither."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return None
+    pairs = [name for name in names if name.endswith(_PARAM)]
+    if len(pairs) == 1:
+        return _at_path(folder / pairs[0])
+    if any(map(is_version, names)):
+        return read_model(FoundModel(name=folder.resolve().name, path=folder))
+    return None
+
+
 def _at_path(param: Path) -> ModelFiles:
+    if inside := _in_folder(param):
+        return inside
     if not param.name.endswith(_PARAM) or not param.is_file():
         if said := advice(param):
             raise ModelNotFoundError(said)
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
-    name = param.name.removesuffix(_PARAM).removesuffix(".pnnx")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
-    return ModelFiles(name=name, folder=param.parent, config=ModelConfig(), versions=(version,))
+    return ModelFiles(name=str(param), folder=param.parent, config=ModelConfig(), versions=(version,))

@@ -29,3 +29,15 @@ def duration(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"found '{text}', expected a positive number of seconds")
     return seconds
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Sizes by comma, ``1,3,224,224``.
+
+    Raises:
+        ArgumentTypeError: it is no shape.
+    """
+    sizes = [size.strip() for size in text.strip().removeprefix("[").removesuffix("]").split(",")]
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise argparse.ArgumentTypeError(f"found '{text}', expected sizes by comma, such as 1,3,224,224")
+    return tuple(map(int, sizes))

@@ -182,3 +182,12 @@ def test_a_model_that_answers_wrongly_is_not_measured(
     status, lines, error = measured("linear", capsys=capsys)
     assert (status, lines) == (1, [])
     assert "the model's answer is not the reference's" in error
+
+
+def test_sizes_that_the_model_leaves_open_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["pnnx.Input in0 0 1 0 #0=(?,?)f32", "F.relu op 1 1 0 1 #0=(?,?)f32 #1=(?,?)f32",
+             "pnnx.Output out0 1 0 1 #1=(?,?)f32"]  # fmt: skip
+    write(tmp_path / "open", lines)
+    status, (head, *_), _ = measured("open", "--shape", "4,3", capsys=capsys)
+    assert status == 0 and head.startswith("open/model.pnnx.param · 4 items · compiled back end")
+    assert measured("open", "--shape", "4,3", "--batch", "2", capsys=capsys)[0] == 2

@@ -153,3 +153,38 @@ def test_a_terminal_is_shown_how_far_it_is(
     stages = dict.fromkeys(re.sub(r" \d+ of \d+$", "", text) for text in shown)
     assert list(stages) == [f"compiling brightness: {stage}" for stage in ("passes", "lowering", "assembling")]
     assert len(shown) > 2
+
+
+def test_sizes_that_the_model_leaves_open_are_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "open", OPEN)
+    argv = ["open", "--shape", "2,3"]
+    status, (line,), _ = compiled(*argv, capsys=capsys)
+    assert status == 0 and line.startswith("open/model.pnnx.param · [2, 3] · compiled in ")
+    _, (line,), _ = compiled(*argv, capsys=capsys)
+    assert line.startswith("open/model.pnnx.param · [2, 3] · found in the cache")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["--shape", "1,3", "--batch", "2"], 2, "--shape and --batch"),
+        (["--shape", "1,3", "--shape", "1,3"], 2, "--shape: found 2, expected one for each input: 'in0'"),
+        (["--shape", "3"], 2, "--shape: found [3], which does not fit 'in0' ([1, 3] float32)"),
+        (["--shape", "1,4"], 2, "--shape: found [1, 4], which does not fit 'in0'"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    tmp_path: Path, arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "plain", PLAIN)
+    found, lines, text = compiled("plain", *arguments, capsys=capsys)
+    assert (found, lines) == (status, []) and told in text
+
+
+@pytest.mark.parametrize("shape", ["", "1,x", "0,3", "1,,3", "-1"])
+def test_what_is_no_shape_is_a_wrong_call(shape: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["compile", "m", f"--shape={shape}"])
+    assert exit.value.code == 2 and "expected sizes by comma" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_help_of_a_verb_shows_an_example_of_it(verb: str, capsys: pytest.Capture
     with pytest.raises(SystemExit) as exit:
         main([verb, "--help"])
     assert exit.value.code == 0
-    assert f"Examples:\n  pnnx-serve {verb} " in capsys.readouterr().out
+    assert f"Examples:\n  pnnx-serve {verb}" in capsys.readouterr().out
 
 
 def test_version_names_the_program(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from app.cli import main
 from app.cli.wording.report import statistics
 from app.images.palette import generated
 from tests.app.cli.conftest import BIAS, WEIGHT
+from tests.app.cli.test_main import Terminal
 from tests.app.picture_models import write_enlarger, write_segmenter
 from tests.app.sample_models import write_detector
 
@@ -46,8 +48,74 @@ def test_outputs_are_described_and_saved(store: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_model_is_found_by_its_path(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", f"{store}/linear/1/model.pnnx.param", "--input", save("x.npy", 0, 0, 0)]) == 0
-    assert capsys.readouterr().out.startswith("model · compiled back end")
+    path = "model_store/linear/1/model.pnnx.param"
+    assert main(["run", path, "--input", save("x.npy", 0, 0, 0)]) == 0
+    assert capsys.readouterr().out.startswith(f"{path} · compiled back end")
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("elsewhere/linear", "linear"), ("elsewhere/linear/1", "elsewhere/linear/1/model.pnnx.param"),
+     ("flat", "flat/m.param")],
+)  # fmt: skip
+def test_a_folder_is_looked_into(
+    store: Path, tmp_path: Path, folder: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.rename(tmp_path / "elsewhere")
+    (tmp_path / "flat").mkdir()
+    for kind in ("param", "bin"):
+        source = tmp_path / "elsewhere" / "linear" / "1" / f"model.pnnx.{kind}"
+        (tmp_path / "flat" / f"m.{kind}").write_bytes(source.read_bytes())
+    assert main(["run", folder, "--input", save("x.npy", 0, 0, 0)]) == 0
+    assert capsys.readouterr().out.startswith(f"{name} · compiled back end")
+
+
+def test_a_folder_that_is_a_model_has_its_config(store: Path, tmp_path: Path, pictures: list[str]) -> None:
+    store.rename(tmp_path / "elsewhere")
+    assert main(["run", "elsewhere/brightness", "--image", *pictures]) == 0
+
+
+def test_a_model_of_the_store_goes_before_a_folder_of_its_name(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(store / "difference" / "1", tmp_path / "linear")
+    assert main(["run", "linear", "--input", save("x.npy", 0, 0, 0)]) == 0
+    assert capsys.readouterr().out.startswith("linear · ")
+
+
+def test_a_folder_of_pictures_is_a_batch_in_the_order_of_their_names(
+    store: Path, tmp_path: Path, pictures: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "notes.txt").write_text("not a picture")
+    for name in pictures:
+        (tmp_path / name).rename(tmp_path / "pictures" / name)
+    assert main(["run", "brightness", "--image", "pictures"]) == 0
+    named = [line.split(":")[0].split("  ")[0] for line in capsys.readouterr().out.splitlines() if "pictures/" in line]
+    assert [Path(line).name for line in named] == ["bright.png", "dark.png"]
+    (tmp_path / "empty").mkdir()
+    assert main(["run", "brightness", "--image", "empty"]) == 2
+    assert error(capsys) == "'empty' is a folder without pictures"
+
+
+def test_compiling_is_told_from_running(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["run", "linear", "--no-cache", "--input", save("x.npy", 1, 2, 3)]) == 0
+    told = [terminal.getvalue().find(f"{doing} linear") for doing in ("loading", "compiling", "running")]
+    assert -1 < told[0] < told[1] < told[2]
+
+
+@pytest.mark.parametrize(("shape", "compiles"), [((1, 3), True), ((5, 3), False)])
+def test_only_what_the_run_needs_is_compiled_for_it(
+    store: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], compiles: bool
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("app.models.model.Model.compile", lambda *args, **more: asked.append(args))
+    assert main(["run", "linear", "--input", save("x.npy", *[0] * (shape[0] * shape[1]), shape=shape)]) == 0
+    assert len(asked) == compiles
 
 
 def test_a_store_is_named_by_its_flag(store: Path, tmp_path: Path) -> None:

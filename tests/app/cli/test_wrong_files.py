@@ -52,8 +52,9 @@ def pair(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Callable[[Pat
     return make
 
 
-def folder_of_a_pair(folder: Path) -> str:
-    write(folder / "pair", LINEAR, fc__weight=WEIGHT, fc__bias=BIAS)
+def folder_of_pairs(folder: Path) -> str:
+    path = write(folder / "pair", LINEAR, fc__weight=WEIGHT, fc__bias=BIAS)
+    path.with_name("another.pnnx.param").write_bytes(path.read_bytes())
     return "pair"
 
 
@@ -68,7 +69,7 @@ WRONG: dict[str, tuple[Callable[[Path], str], str]] = {
     "nothing": (alone("m", b""), "an empty file"),
     "a pair's text of another name": (alone("m.pnnx", b"7767517\n1 1\n"), "its name has to end in .param"),
     "numbers": (alone("m.npy", b"\x93NUMPY\x01\x00"), "a numpy array"),
-    "a folder": (folder_of_a_pair, "'pair' is a folder: name the .pnnx.param file in it, such as 'pair/"),
+    "a folder of several": (folder_of_pairs, "'pair' is a folder: name the .pnnx.param file in it, such as 'pair/"),
     "a missing file": (lambda folder: "none.onnx", "none.onnx"),
     "no name": (lambda folder: "", "no model is named"),
     "swapped": (pair(lambda text, weights: (weights, text)), "not a PNNX file: found a zip archive"),
