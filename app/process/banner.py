@@ -29,7 +29,7 @@ def banner(plane: DataPlane, url: str) -> str:
 def example(plane: DataPlane, url: str) -> str:
     """A curl line that works as pasted: one of a model's own example pictures, a tensor of zeros, or the list."""
     lines = [line for entry in _by_preference(plane) for line in _lines(entry, plane, url)]
-    return lines[0] if lines else f"curl -s {url}/models"
+    return lines[0] if lines else f"curl -s{_key(plane)} {url}/models"
 
 
 def _by_preference(plane: DataPlane) -> list[Entry]:
@@ -40,7 +40,7 @@ def _by_preference(plane: DataPlane) -> list[Entry]:
 
 def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
     model = entry.versions[-1].model
-    key = " -H 'authorization: Bearer KEY'" if plane.settings.has_keys else ""
+    key = _key(plane)
     query = "" if entry.name == plane.store.default_name else f"?model={entry.name}"
     target = shlex.quote(f"{url}/infer{query}") if query else f"{url}/infer"
     picture = _example_picture(entry.files.folder / "examples")
@@ -53,6 +53,11 @@ def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
     if zeros is not None and sum(array.size for array in zeros.values()) <= _MAX_ELEMENTS:
         body = dump_json({"inputs": {name: array.tolist() for name, array in zeros.items()}}).decode()
         yield f"curl -s -H 'content-type: application/json' -d {shlex.quote(body)}{key} {target}"
+
+
+def _key(plane: DataPlane) -> str:
+    """Where a key goes, for a server that asks for one."""
+    return " -H 'authorization: Bearer KEY'" if plane.settings.has_keys else ""
 
 
 def _example_picture(folder: Path) -> Path | None:

@@ -64,3 +64,15 @@ def test_when_there_is_nothing_to_send_it_lists_the_models(tmp_path: Path) -> No
     with serving(tmp_path) as client:
         assert example(client.plane, URL) == f"curl -s {URL}/models"
         assert "  not ready  the store holds no model\n" in banner(client.plane, URL)
+
+
+def test_a_server_that_asks_for_keys_shows_where_they_go(tmp_path: Path) -> None:
+    key = "0123456789abcdef"
+    with serving(tmp_path, keys=f"infer: {key}") as client:
+        assert example(client.plane, URL) == f"curl -s -H 'authorization: Bearer KEY' {URL}/models"
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, keys=f"infer: {key}") as client:
+        words = shlex.split(example(client.plane, URL).replace("KEY", key))
+        headers = dict(word.split(": ") for word in words if ": " in word and not word.startswith("{"))
+        answer = client.post("/infer", content=words[words.index("-d") + 1], headers=headers)
+    assert answer.status_code == 200 and headers["authorization"] == f"Bearer {key}"

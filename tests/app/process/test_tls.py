@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,7 @@ import trustme
 
 from app.process.tls import tls_context
 from app.settings import Settings, SettingsError
-from tests.app.process.test_server import process
+from tests.app.process.test_server import ROOT, process
 from tests.app.sample_models import elementwise, write_model
 
 
@@ -80,6 +85,22 @@ def test_settings_tls_certificate_tls_key_and_tls_key_password_make_the_server_s
         status, log = server.wait()
     assert status == 0, log
     assert "Traceback" not in log and "word" not in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_the_images_health_check_finds_the_server_with_tls_and_without(
+    store: Path, files: Files, has_tls: bool
+) -> None:
+    found = re.search(r"HEALTHCHECK .*?CMD (\[.*?\])\n", (ROOT / "Dockerfile").read_text(), re.DOTALL)
+    assert found is not None
+    _, *arguments = json.loads(found[1])
+    own = {"tls_certificate": files.both} if has_tls else {}
+    with process(store, keys="infer: 0123456789abcdef", **own) as server:
+        port = server.url.rpartition(":")[2]
+        given = {"PNNX_SERVE_PORT": port, "PNNX_SERVE_TLS_CERTIFICATE": str(files.both) if has_tls else ""}
+        done = subprocess.run([sys.executable, *arguments], env={**os.environ, **given}, timeout=60, check=False)
+    assert done.returncode == 0
 
 
 @pytest.mark.slow
