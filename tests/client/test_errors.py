@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from pydantic import SecretStr
 
 import pnnx_client
 from pnnx_client import (
@@ -152,6 +153,25 @@ def test_a_model_that_failed_to_load_is_unavailable(tmp_path: Path, connect: Any
             client.infer("strange", X, predictions=predictions)
         assert caught.value.retry_after_s == 1 and not client.ready()
         assert client.models()[0]["state"] == "failed"
+
+
+@BOTH
+def test_a_server_with_keys_wants_one_that_is_good_for_it(tmp_path: Path, connect: Any, predictions: bool) -> None:
+    write_model(tmp_path, "one", through("torch.clone", "(?,3)f32"))
+    runs, looks = "a-key-that-may-run-models", "a-key-that-may-look-at-them"
+    with listening(tmp_path, keys=SecretStr(f"infer: {runs}; metadata: {looks}")) as front:
+        url = f"http://127.0.0.1:{front.port}"
+        assert connect(url, api_key=runs).infer("one", X, predictions=predictions, outputs=True)["out0"].shape == (1, 3)
+        for options, status in (
+            ({}, 401),
+            ({"api_key": "no-key-at-all-of-this-server"}, 401),
+            ({"api_key": looks}, 403),
+        ):
+            client = connect(url, **options)
+            with pytest.raises(DeniedError) as caught:
+                client.infer("one", X, predictions=predictions)
+            assert isinstance(caught.value, PermissionError) and caught.value.status == status
+            assert client.ready()  # which is nobody's secret
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(connect: Any) -> None:

@@ -10,6 +10,7 @@ import httpx
 import ml_dtypes
 import numpy as np
 import pytest
+import tritonclient.utils as triton
 
 from app.protocol.v2.datatypes import NAMES, dtype_of
 from pnnx_client import Client, tensors
@@ -48,6 +49,21 @@ def test_the_client_has_the_servers_datatypes() -> None:
     assert tensors.DATATYPES == NAMES
     for name in NAMES[:-1]:
         assert tensors.datatype_of(np.zeros(1, dtype_of(name))) == name
+
+
+def test_texts_are_read_as_others_write_them() -> None:
+    texts = np.array([[b"", b"a"], ["\N{SNOWMAN}".encode(), bytes(300)]], object)
+    found = tensors.from_bytes(memoryview(triton.serialize_byte_tensor(texts).item()), "BYTES", texts.shape)
+    np.testing.assert_array_equal(found, texts)
+    assert tensors.elements_to_bytes(list(texts.ravel())) == triton.serialize_byte_tensor(texts).item()
+
+
+def test_values_that_lie_badly_are_copied() -> None:
+    values = np.arange(4, dtype=np.float64)
+    odd = memoryview(b"." + values.tobytes())[1:]
+    found = tensors.from_bytes(odd, "FP64", (2, 2))
+    assert found.flags.aligned and not found.flags.writeable
+    np.testing.assert_array_equal(found, values.reshape(2, 2))
 
 
 def test_bfloat16_is_widened_where_there_is_no_such_dtype(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
