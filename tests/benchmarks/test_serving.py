@@ -1,0 +1,32 @@
+"""What a request costs beside its model: the requests are right, and the table says what was measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.serving.__main__ import STORE, Side, report
+from benchmarks.serving.cases import Case, cases, write_models
+from tests.app.client import serving
+
+
+def test_every_request_of_the_benchmark_is_answered(tmp_path: Path) -> None:
+    write_models(tmp_path, STORE / "digits")
+    with serving(tmp_path, backend="reference") as client:
+        for case in cases(STORE):
+            response = client.post(case.path, content=case.body, headers=case.headers)
+            assert response.status_code == 200, (case.name, response.text[:300])
+
+
+def test_a_message_is_a_request_with_its_length_and_the_floor_s_answer() -> None:
+    message = Case(name="x", path="/p", body=b"abc", headers={"Content-Type": "y"}).message(answer_bytes=7)
+    head, _, body = message.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /p HTTP/1.1\r\n") and body == b"abc"
+    assert {b"Content-Length: 3", b"Content-Type: y", b"X-Answer-Bytes: 7"} <= set(head.split(b"\r\n"))
+
+
+def test_the_table_divides_by_the_floor() -> None:
+    ours, floor = Side([300, 200, 400], [1.0] * 99 + [5.0]), Side([100, 50, 150], [])
+    options = argparse.Namespace(rounds=3, requests=10, clients=8)
+    text = report({Case(name="x", path="/", body=b"", most=3): (ours, floor)}, options)
+    assert "| x | 300 | 100 | 3.00 | 4.00 | 3 | 1.00 | 5.00 | 5.0 |" in text
