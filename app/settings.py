@@ -131,6 +131,9 @@ class Settings(BaseModel):
     tls_client_ca: Path | None = _row(
         None, "file", "Authorities of clients, PEM: who brings no certificate of theirs does not come in."
     )
+    metrics_triton_names: bool = _row(
+        False, "flag", "/metrics has the models' figures under Triton's names (nv_inference_*) as well."
+    )
     access_log: bool = _row(False, "flag", "One log line per request.")
     log_level: Literal["debug", "info", "warning", "error"] = _row(
         "info", "choice", "Least severe line that is logged."

@@ -30,6 +30,7 @@ from engine.errors import (
 )
 from engine.executor import measure_peak
 from engine.explanation import explain
+from engine.figures import CompileFigures, compile_figures
 from engine.files import read_file
 from engine.graph import (
     GraphState,
@@ -55,6 +56,7 @@ __all__ = [
     "ComparedValue",
     "Comparison",
     "CompileError",
+    "CompileFigures",
     "Difference",
     "Exchange",
     "EngineError",
@@ -87,6 +89,7 @@ __all__ = [
     "cancelling",
     "check",
     "compare",
+    "compile_figures",
     "explain",
     "free_memory_bytes",
     "kind_of_file",

@@ -31,7 +31,9 @@ from app.http.head import header_fault, protocol_fault, size_fault, too_long
 
 log = logging.getLogger(__name__)
 
+# What may be asked for where there is no room for anything else.
 _HEALTH: Final = b"/health/"
+_METRICS: Final = b"/metrics"
 _VERSIONS: Final = ("1.0", "1.1")
 # How long, and for how many bytes, a refused client may go on sending: an end in the midst of it could lose the answer.
 _LINGER_S: Final = 2.0
@@ -262,7 +264,7 @@ class Connection(HttpToolsProtocol):
                 f"too many requests wait on this connection, at most {limits.pipelined} may",
                 retry_after_s=limits.retry_after_s,
             )
-        if self._pass is Pass.HEALTH_ONLY and not self.url.startswith(_HEALTH):
+        if self._pass is Pass.HEALTH_ONLY and not (self.url.startswith(_HEALTH) or self.url == _METRICS):
             return TooManyConnectionsError("too many open connections", retry_after_s=limits.retry_after_s)
         return header_fault(self.headers, version)
 
@@ -331,6 +333,7 @@ class Connection(HttpToolsProtocol):
 
     def _say(self, error: ServiceError) -> None:
         """Send the error as the last answer, and wait a little for the client to take it before the connection ends."""
+        self._door.refusals[error.code] += 1
         body = dump_json(error.body())
         headers = {
             "content-type": "application/json",

@@ -109,6 +109,9 @@ class Door:
     """Counts the connections of a process, and looks after all of them some times a second.
 
     One timer for all: what takes long is found by looking, and a request that does not costs no timer.
+
+    Attributes:
+        refusals: requests that were answered by their connection, by the code of the error.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -118,6 +121,7 @@ class Door:
         self._reserved: dict[Guest, None] = {}
         # Those that wait for their client, longest first.
         self._waiting: dict[Guest, None] = {}
+        self.refusals: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._tick_s = min(1.0, limits.header_timeout_s / _TICKS, limits.body_timeout_s / _TICKS)
 

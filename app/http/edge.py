@@ -15,6 +15,7 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,10 +36,16 @@ _GONE: Final = 499  # what nginx logs for a client that closed the connection
 
 
 class Edge:
-    """Wraps the app."""
+    """Wraps the app.
 
-    def __init__(self, app: ASGIApp, access_log: bool = False) -> None:
+    Args:
+        statuses: answers are counted in it.
+        access_log: whether each request has a line of its own.
+    """
+
+    def __init__(self, app: ASGIApp, statuses: Counter[int] | None = None, access_log: bool = False) -> None:
         self._app = app
+        self._statuses: Counter[int] = Counter() if statuses is None else statuses
         self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,6 +65,8 @@ class Edge:
             log.exception("%s %s", scope["method"], scope["path"])
             await exchange.fail()
         finally:
+            if exchange.status:
+                self._statuses[exchange.status] += 1
             if self._access_log:
                 exchange.log()
             request_id.reset(token)

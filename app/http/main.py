@@ -13,8 +13,9 @@ from app.http.access import Access
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
-from app.http.routes import graph, health, infer, models, pages
+from app.http.routes import graph, health, infer, metrics, models, pages
 from app.http.v2.app import V2App
+from app.metrics.meter import Meter
 from app.models.plugins import load_plugins
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
@@ -43,8 +44,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.keys = open_keys(settings)
     app.state.dataplane = DataPlane(settings)
+    app.state.meter = Meter(app.state.dataplane)
     app.router.routes.extend([V2App(app.state.dataplane), *infer.ROUTES])
-    for router in (health.router, infer.make_router(), models.router, graph.router, pages.router):
+    for router in (health.router, metrics.router, infer.make_router(), models.router, graph.router, pages.router):
         app.include_router(router)
     install_error_handlers(app)
     install_openapi(app)
@@ -57,7 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
-    app.add_middleware(Edge, access_log=settings.access_log)
+    app.add_middleware(Edge, statuses=app.state.meter.statuses, access_log=settings.access_log)
     return app
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,8 +26,11 @@ class Timing:
 
     def add(self, other: Timing) -> None:
         """Add another one's times to these."""
-        for name in Timing.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.queue_s += other.queue_s
+        self.decode_s += other.decode_s
+        self.preprocess_s += other.preprocess_s
+        self.infer_s += other.infer_s
+        self.postprocess_s += other.postprocess_s
 
     def as_ms(self) -> dict[str, float]:
         """Milliseconds with three digits after the point, as answers have them."""
@@ -37,6 +41,37 @@ class Timing:
 PARTS = ("queue", "decode", "preprocess", "infer", "postprocess", "total")
 # Batch sizes that are counted by themselves; a client may send any.
 _MAX_SIZES: Final = 64
+# Upper ends of the buckets that times, in seconds, and items of a request are counted in; one more is for the rest.
+TIME_BOUNDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
+)  # fmt: skip
+ITEM_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(slots=True)
+class Buckets:
+    """How many answers took so long, stage by stage, and how many had so many items.
+
+    Sums are kept elsewhere: here is what they do not tell. Preprocessing is decoding as well.
+    """
+
+    queue: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
+    preprocess: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
+    infer: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
+    postprocess: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
+    total: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
+    items: list[int] = field(default_factory=lambda: [0] * (len(ITEM_BOUNDS) + 1))
+
+    def add(self, timing: Timing, items: int) -> None:
+        """Count an answer."""
+        prepared_s = timing.decode_s + timing.preprocess_s
+        total_s = timing.queue_s + prepared_s + timing.infer_s + timing.postprocess_s
+        self.queue[bisect_left(TIME_BOUNDS, timing.queue_s)] += 1
+        self.preprocess[bisect_left(TIME_BOUNDS, prepared_s)] += 1
+        self.infer[bisect_left(TIME_BOUNDS, timing.infer_s)] += 1
+        self.postprocess[bisect_left(TIME_BOUNDS, timing.postprocess_s)] += 1
+        self.total[bisect_left(TIME_BOUNDS, total_s)] += 1
+        self.items[bisect_left(ITEM_BOUNDS, items)] += 1
 
 
 @dataclass(slots=True)
@@ -61,6 +96,7 @@ class Statistics:
     failed_s: float = 0.0
     batches: dict[int, Batches] = field(default_factory=dict)
     sums: Timing = field(default_factory=Timing)
+    buckets: Buckets = field(default_factory=Buckets)
     last_request_at: float | None = None
 
     def succeeded(self, timing: Timing, items: int) -> None:
@@ -69,6 +105,7 @@ class Statistics:
         self.items += items
         self.last_request_at = time.time()
         self.sums.add(timing)
+        self.buckets.add(timing, items)
         if items in self.batches or len(self.batches) < _MAX_SIZES:
             batches = self.batches.setdefault(items, Batches())
             batches.count += 1

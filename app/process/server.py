@@ -28,8 +28,10 @@ from app.http.main import create_app
 from app.log import configure_logging
 from app.memory.collector import set_aside
 from app.memory.machine import keep_heap
+from app.metrics.meter import Meter
 from app.models.repository import find_models
 from app.process.banner import banner
+from app.process.board import Board
 from app.process.descriptors import raise_file_limit
 from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
@@ -46,15 +48,23 @@ ANNOUNCE_S: Final = 60.0
 ACCEPTED_AT_ONCE: Final = 8
 # How often a worker looks whether it should listen.
 _LOOK_S: Final = 0.05
+# How often it leaves its figures for the others.
+_PUBLISH_S: Final = 1.0
 
 
 class Server(uvicorn.Server):
     """uvicorn's server with our own way to start and to stop."""
 
     def __init__(
-        self, config: uvicorn.Config, plane: DataPlane, url: str | None, standby: tuple[Readiness, int] | None = None
+        self,
+        config: uvicorn.Config,
+        plane: DataPlane,
+        url: str | None,
+        meter: Meter,
+        standby: tuple[Readiness, int] | None = None,
     ) -> None:
         super().__init__(config)
+        self._meter = meter
         self._standby = standby
         self.plane = plane
         self._url = url
@@ -73,6 +83,8 @@ class Server(uvicorn.Server):
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
+        if self._standby is not None:
+            self._publishing = asyncio.create_task(self._publish())
         self._announcement = asyncio.create_task(self._announce())
         self._settling = asyncio.create_task(self._set_aside())
 
@@ -105,6 +117,12 @@ class Server(uvicorn.Server):
                     connection.shutdown()  # its client's next request goes to a worker that is ready
                 readiness.close(index)
             await asyncio.sleep(_LOOK_S)
+
+    async def _publish(self) -> None:
+        """Let the other workers tell what this one counts."""
+        while not self.should_exit:
+            self._meter.publish()
+            await asyncio.sleep(_PUBLISH_S)
 
     def _standing(self) -> Standing:
         if self.plane.unready_reason() is None:
@@ -173,26 +191,36 @@ def serve(settings: Settings) -> int:
         return run(settings, listener, url)
 
     exchange = engine.Exchange()
-    readiness = Readiness(settings.workers)
+    readiness, board = Readiness(settings.workers), Board(settings.workers)
 
     def start(index: int) -> SpawnProcess:
         with exchange.connect() as memory:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
-                target=_work, args=(settings, listener, shown, memory, (readiness, index)), name=f"worker-{index}"
+                target=_work,
+                args=(settings, listener, shown, memory, (readiness, index), board),
+                name=f"worker-{index}",
             )
             process.start()
         return process
 
-    return supervise(settings.workers, start, readiness.clear)
+    def ended(index: int) -> None:
+        readiness.clear(index)
+        board.clear(index)
+
+    return supervise(settings.workers, start, ended)
 
 
 def run(
-    settings: Settings, listener: socket.socket, url: str | None, standby: tuple[Readiness, int] | None = None
+    settings: Settings,
+    listener: socket.socket,
+    url: str | None,
+    standby: tuple[Readiness, int] | None = None,
+    board: Board | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
-    server = build(settings, url, standby)
+    server = build(settings, url, standby, board)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -205,14 +233,24 @@ def run(
     return 0
 
 
-def build(settings: Settings, url: str | None, standby: tuple[Readiness, int] | None = None) -> Server:
+def build(
+    settings: Settings,
+    url: str | None,
+    standby: tuple[Readiness, int] | None = None,
+    board: Board | None = None,
+) -> Server:
     """A server that has yet to be run.
 
     standby: who of several workers is ready, and which of them this one is; None for one that is alone.
+    board: where they leave their figures for each other.
     """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
+    meter: Meter = app.state.meter
     door = Door(Limits.of(settings))
+    meter.connections, meter.refusals = door.__len__, door.refusals
+    if standby is not None and board is not None:
+        meter.join(board.place(standby[1]), standby[1])
     config = uvicorn.Config(
         app,
         http=partial(Connection, door=door),  # type: ignore[arg-type]  # made by calling it, as a class would be
@@ -227,16 +265,21 @@ def build(settings: Settings, url: str | None, standby: tuple[Readiness, int] | 
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return Server(config, plane, url, standby)
+    return Server(config, plane, url, meter, standby)
 
 
 def _work(
-    settings: Settings, listener: socket.socket, url: str | None, memory: socket.socket, standby: tuple[Readiness, int]
+    settings: Settings,
+    listener: socket.socket,
+    url: str | None,
+    memory: socket.socket,
+    standby: tuple[Readiness, int],
+    board: Board,
 ) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
-    sys.exit(run(settings, listener, url, standby))
+    sys.exit(run(settings, listener, url, standby, board))
 
 
 def _listen(settings: Settings) -> socket.socket:

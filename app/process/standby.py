@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import enum
 import mmap
-import os
-import tempfile
 from multiprocessing.reduction import DupFd
 from typing import Any, Self
+
+from app.process.shared_file import shared_file
 
 
 class Standing(enum.IntEnum):
@@ -29,7 +29,7 @@ class Readiness:
 
     def __init__(self, count: int, file: int | None = None) -> None:
         self._count = count
-        self._file = _shared_file(2 * count) if file is None else file
+        self._file = shared_file("readiness", 2 * count) if file is None else file
         self._flags = mmap.mmap(self._file, 2 * count)
 
     def __reduce__(self) -> Any:
@@ -69,14 +69,3 @@ class Readiness:
     def is_settled(self) -> bool:
         """Whether nobody listens any more who should not."""
         return all(self.may_accept(index) for index in range(self._count) if self._flags[self._count + index])
-
-
-def _shared_file(size: int) -> int:
-    """A file that has no name and lies in memory, where the system has such."""
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("readiness")
-    else:
-        with tempfile.TemporaryFile() as temporary:
-            file = os.dup(temporary.fileno())
-    os.ftruncate(file, size)
-    return file

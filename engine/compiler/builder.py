@@ -15,6 +15,7 @@ from engine.compiler.codegen.host import Host, detect
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
 from engine.errors import CompileError
+from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.options import Options
@@ -70,6 +71,7 @@ class Builder:
         code = object_code.Code(blueprint.code, self.host)
         release(self._graph)
         time_s = time.perf_counter() - start
+        METER.made(time_s, is_cached=is_cached)
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
 

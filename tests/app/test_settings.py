@@ -375,6 +375,17 @@ def test_setting_cors_origins_lets_those_pages_call_and_no_others(tmp_path: Path
         assert "access-control-allow-origin" not in client.get("/models", headers={"origin": "http://other"}).headers
 
 
+def test_setting_metrics_triton_names_adds_what_dashboards_made_for_it_ask_for(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    for enabled in (False, True):
+        with serving(tmp_path, metrics_triton_names=enabled) as client:
+            assert client.infer("one", [[1, 2], [3, 4]]).status_code == 200
+            page = client.get("/metrics").text
+        assert ('nv_inference_count{model="one",version="1"} 2.0' in page) is enabled
+        assert ('nv_inference_request_success{model="one",version="1"} 1.0' in page) is enabled
+        assert ("nv_inference_compute_infer_duration_us{" in page) is enabled
+
+
 def test_setting_access_log_writes_a_line_a_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for enabled in (False, True):

@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.stopping": {"engine.errors"},
     "engine.resources": set(),
     "engine.tensor": {"engine.errors"},
+    "engine.figures": set(),
     "engine.files": {"engine.errors"},
     "engine.blocks": VOCABULARY | {"engine.resources"},
     "engine.limits": {"engine.errors", "engine.resources", "engine.tensor"},
@@ -51,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.files", "engine.options", "engine.resources", "engine.sharing"}
+    | {"engine.blocks", "engine.figures", "engine.files", "engine.options", "engine.resources", "engine.sharing"}
     | {"engine.profiling", "engine.progress"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.executor": VOCABULARY
@@ -70,6 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.render": BASICS,
     "app.models": BASICS | {"app.images", "app.importing", "app.memory", "app.progress", "app.signature", "app.tasks"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
+    "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS | {"app.codec", "app.images", "app.memory", "app.models", "app.signature"},
     "app.http": BASICS
     | {
@@ -78,6 +80,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.codec",
         "app.log",
         "app.memory",
+        "app.metrics",
         "app.models",
         "app.render",
         "app.serving",
@@ -90,6 +93,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.http",
         "app.log",
         "app.memory",
+        "app.metrics",
         "app.models",
         "app.render",
         "app.serving",
@@ -108,6 +112,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
+    "prometheus_client": ("app.metrics.exposition",),
     "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec", "app.protocol"),
 }
 

@@ -23,6 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 from engine.compiler.runtime.shelf import MOST_USES, SHELF
 from engine.errors import RunCancelledError
+from engine.figures import METER
 from engine.progress import Progress
 from engine.stopping import cancelling
 from engine.tensor import TensorSpec
@@ -131,6 +132,11 @@ class Background:
         """Whether the thread is there."""
         return self._thread is not None
 
+    @property
+    def wishes(self) -> int:
+        """How many shapes were met and are not made."""
+        return len(self._wishes)
+
     def _start(self) -> None:
         thread = threading.Thread(target=self._work, daemon=True, name="compile")
         with suppress(RuntimeError):  # the system has no more threads; the next wish tries again
@@ -207,6 +213,7 @@ def _pause(doing: str, done: int, of: int) -> None:
 
 
 BACKGROUND: Final = Background()
+METER.wished = lambda: (BACKGROUND.wishes, BACKGROUND.is_busy)
 atexit.register(BACKGROUND.close)
 # A child has the wishes, but neither the thread nor anybody who would open a lock that was closed.
 if hasattr(os, "register_at_fork"):

@@ -16,6 +16,7 @@ from typing import Final
 
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
+from engine.figures import METER
 from engine.limits import memory_bytes
 
 # The part of the memory there is that instances may take where nobody says how much.
@@ -113,6 +114,12 @@ class Shelf:
         with self._lock:
             return self._bytes()
 
+    @property
+    def total(self) -> tuple[int, int]:
+        """How many instances are kept, those of the files' own shapes among them, and the bytes they take."""
+        with self._lock:
+            return len(self._kept), sum(each.bytes for each in self._kept)
+
     def _bytes(self) -> int:
         return sum(each.bytes for each in self._kept if not each.is_own)
 
@@ -134,3 +141,4 @@ def is_clearly_more(uses: float, others: int) -> bool:
 
 
 SHELF: Final = Shelf()
+METER.kept = lambda: SHELF.total

@@ -256,6 +256,41 @@ def test_setting_workers_answers_from_several_processes_and_one_in_place_of_anot
     assert status == 0 and "worker 1 ended with status -9; starting another" in log
 
 
+def test_counters_of_several_workers_do_not_go_backwards_when_one_of_them_dies(store: Path) -> None:
+    def counts() -> tuple[float, float]:
+        """Answers of the model, and processes that are ready, as whichever worker is asked tells."""
+        connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
+        with closing(connection):
+            connection.request("GET", "/metrics")
+            page = connection.getresponse().read().decode()
+        lines = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        ready = [float(value) for name, value in lines.items() if name.startswith("pnnx_serve_ready")]
+        return float(lines['pnnx_serve_requests_total{model="one",outcome="ok",version="1"}']), sum(ready)
+
+    def until(expected: tuple[float, float]) -> None:
+        end, before = time.monotonic() + PATIENCE_S, 0.0
+        while (seen := counts()) != expected:
+            assert before <= seen[0] <= expected[0] and time.monotonic() < end, seen
+            before = seen[0]
+
+    with process(store, workers=2) as server:
+        for number in range(20):
+            with httpx.Client(base_url=server.url, timeout=60) as client:
+                assert client.post("/models/one/infer", json={"inputs": [[number, 2, 3]]}).status_code == 200
+        until((20, 2))
+        killed = children(server)[1]
+        os.kill(killed, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE_S
+        while killed in (pids := children(server)) or len(pids) < 2:
+            assert time.monotonic() < end
+            with suppress(OSError, HTTPException):  # it may be asked while it dies
+                assert counts()[0] == 20
+        until((20, 2))
+        server.signal()
+        status, _ = server.wait()
+    assert status == 0
+
+
 def test_blas_threads_are_settled_before_numpy_is_imported(store: Path) -> None:
     code = (
         "import os, sys; from app.cli import main; from app import settings;"

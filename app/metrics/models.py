@@ -1,0 +1,54 @@
+"""What is told of models: read from what they count anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.metrics.snapshot import Snapshot, Value
+from app.models.statistics import Statistics
+from app.models.store import Store
+from app.models.version import State, Version
+
+_OK = "ok"
+
+
+def read_models(store: Store) -> Snapshot:
+    """The figures of all versions that are, or are to be, served."""
+    found: Snapshot = {}
+
+    def put(name: str, value: Value, *labels: str) -> None:
+        found.setdefault(f"pnnx_serve_{name}", {})[labels] = value
+
+    for entry in store.entries:
+        if not entry.versions:
+            for state in State:
+                put("model_state", float(entry.state is state), entry.name, "", state.value)
+        for version in entry.versions:
+            for name, value, *labels in _of_version(version):
+                put(name, value, version.name, str(version.number), *labels)
+    return found
+
+
+def _of_version(version: Version) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
+    for state in State:
+        yield "model_state", float(version.state is state), state.value
+    yield "queued_requests", version.lane.queued
+    yield "running_requests", version.lane.running
+    if version.model is not None:
+        yield "model_load_seconds", version.load_s
+    yield from _of_requests(version.statistics)
+
+
+def _of_requests(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
+    sums, buckets = figures.sums, figures.buckets
+    yield "requests_total", figures.requests, _OK
+    for code, count in figures.failures.items():
+        yield "requests_total", count, code
+    yield "request_seconds", [sums.total_s, *buckets.total]
+    yield "stage_seconds", [sums.queue_s, *buckets.queue], "queue"
+    yield "stage_seconds", [sums.decode_s + sums.preprocess_s, *buckets.preprocess], "preprocess"
+    yield "stage_seconds", [sums.infer_s, *buckets.infer], "inference"
+    yield "stage_seconds", [sums.postprocess_s, *buckets.postprocess], "postprocess"
+    yield "request_items", [float(figures.items), *buckets.items]
+    if figures.last_request_at is not None:
+        yield "model_last_request_timestamp_seconds", figures.last_request_at

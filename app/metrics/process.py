@@ -1,0 +1,66 @@
+"""What is told of the process: memory, time, garbage, and what was compiled. Linux tells most of it in /proc."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import engine
+from app.metrics.garbage import GARBAGE
+from app.metrics.snapshot import Snapshot
+from app.version import version
+
+_STATM: Final = Path("/proc/self/statm")
+_FILES: Final = Path("/proc/self/fd")
+
+
+def read_process(worker: str) -> Snapshot:
+    """The figures of this process, under the number of the worker that it is."""
+    found: Snapshot = {"pnnx_serve_build_info": {(_version(), platform.python_version()): 1.0}}
+    for name, value, *labels in (*_of_system(), *_of_garbage(), *_of_compiler()):
+        found.setdefault(name, {})[(worker, *labels)] = value
+    return found
+
+
+def _of_system() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+    times = os.times()
+    yield "process_cpu_seconds_total", times.user + times.system
+    yield "process_threads", threading.active_count()
+    try:
+        pages = int(_STATM.read_bytes().split()[1])
+        files = len(os.listdir(_FILES)) - 1  # that of the folder itself
+    except (OSError, ValueError, IndexError):  # another system, or no file to be had any more
+        return
+    yield "process_resident_memory_bytes", float(pages * os.sysconf("SC_PAGE_SIZE"))
+    yield "process_open_fds", files
+
+
+def _of_garbage() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+    for generation, (figures, seconds) in enumerate(zip(gc.get_stats(), GARBAGE.seconds, strict=True)):
+        label = str(generation)
+        yield "python_gc_collections_total", figures["collections"], label
+        yield "python_gc_objects_collected_total", figures["collected"], label
+        yield "python_gc_seconds_total", seconds, label
+
+
+def _of_compiler() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+    figures = engine.compile_figures()
+    yield "pnnx_serve_programs_total", figures.compiled, "compiled"
+    yield "pnnx_serve_programs_total", figures.cached, "cache"
+    yield "pnnx_serve_program_seconds_total", figures.compiled_s, "compiled"
+    yield "pnnx_serve_program_seconds_total", figures.cached_s, "cache"
+    yield "pnnx_serve_instances", figures.instances
+    yield "pnnx_serve_instances_bytes", figures.instances_bytes
+    yield "pnnx_serve_compile_wishes", figures.wishes
+    yield "pnnx_serve_compiling", float(figures.is_compiling)
+
+
+@cache
+def _version() -> str:
+    return version()

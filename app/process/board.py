@@ -1,0 +1,105 @@
+"""What workers leave for each other: each has a place in memory that all of them share, and writes to no other.
+
+A place has two halves. A worker writes to the one that nobody reads, and then one byte says which it is: one that dies
+in the midst of it leaves what it wrote before. What it left stays when it is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import struct
+import zlib
+from collections.abc import Sequence
+from multiprocessing.reduction import DupFd
+from typing import Any, Final, Self
+
+from app.process.shared_file import shared_file
+
+log = logging.getLogger(__name__)
+
+# Of a half. Memory is taken by what is written only.
+ROOM: Final = 4 << 20
+_HEAD: Final = struct.Struct("<II")  # length, CRC-32
+# At the start of a place: which half is to be read, and whether the worker runs.
+_PAGE: Final = 4096
+_PLACE: Final = _PAGE + 2 * ROOM
+
+
+class Board:
+    """The places of all workers. May be handed to a child process."""
+
+    def __init__(self, count: int, file: int | None = None) -> None:
+        self._count = count
+        self._file = shared_file("board", count * _PLACE) if file is None else file
+        self._memory = mmap.mmap(self._file, count * _PLACE)
+        self._is_told = False
+
+    def __reduce__(self) -> Any:
+        return type(self)._attach, (self._count, DupFd(self._file))
+
+    @classmethod
+    def _attach(cls, count: int, file: Any) -> Self:
+        return cls(count, file.detach())
+
+    def write(self, index: int, data: bytes) -> None:
+        """Leave something; what does not fit is left out, and the log says so once."""
+        if _HEAD.size + len(data) > ROOM:
+            if not self._is_told:
+                log.error("figures of this worker are not shown by others: found %d bytes, at most %d fit",
+                          len(data), ROOM - _HEAD.size)  # fmt: skip
+            self._is_told = True
+            return
+        place = index * _PLACE
+        half = 1 - self._memory[place]
+        start = place + _PAGE + half * ROOM
+        self._memory[start : start + _HEAD.size] = _HEAD.pack(len(data), zlib.crc32(data))
+        self._memory[start + _HEAD.size : start + _HEAD.size + len(data)] = data
+        self._memory[place] = half
+        self._memory[place + 1] = True
+
+    def read(self, index: int) -> bytes:
+        """What a worker left; nothing where it left nothing."""
+        place = index * _PLACE
+        # A writer that has been twice meanwhile has written over what was read.
+        for _ in range(3):
+            start = place + _PAGE + self._memory[place] * ROOM
+            length, crc = _HEAD.unpack(self._memory[start : start + _HEAD.size])
+            data = self._memory[start + _HEAD.size : start + _HEAD.size + min(length, ROOM)]
+            if zlib.crc32(data) == crc:
+                return data
+        return b""
+
+    def is_alive(self, index: int) -> bool:
+        """Whether the worker that left something is still there."""
+        return bool(self._memory[index * _PLACE + 1])
+
+    def clear(self, index: int) -> None:
+        """A worker is no more; what it left stays."""
+        self._memory[index * _PLACE + 1] = False
+
+    def place(self, index: int) -> Place:
+        """One worker's view of it."""
+        return Place(self, index, self._count)
+
+
+class Place:
+    """The board as one worker sees it."""
+
+    def __init__(self, board: Board, index: int, count: int) -> None:
+        self._board = board
+        self._index = index
+        self._others = [other for other in range(count) if other != index]
+
+    def write(self, data: bytes) -> None:
+        """Leave this worker's."""
+        self._board.write(self._index, data)
+
+    def own(self) -> bytes:
+        """What the one that was in this worker's place left."""
+        return self._board.read(self._index)
+
+    def others(self) -> Sequence[tuple[bytes, bool]]:
+        """What each of the others left, and whether it still runs."""
+        left = [(self._board.read(other), self._board.is_alive(other)) for other in self._others]
+        return [(data, is_alive) for data, is_alive in left if data]

@@ -1,0 +1,142 @@
+"""GET /metrics: what Prometheus' own parser reads from it is what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from app.metrics.families import FAMILIES, Kind
+from tests.app.client import Client, serving
+from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
+
+OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0; charset=utf-8"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    write_model(tmp_path, "fails", through("test.Fail", "(1,2)f32"))
+    (tmp_path / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "broken" / "1" / "model.pnnx.param").write_text("no such magic")
+    with serving(tmp_path) as client:
+        yield client
+
+
+def families(client: Client) -> dict[str, Metric]:
+    return {family.name: family for family in parse_text(client.get("/metrics").text)}
+
+
+def value(client: Client, sample: str, **labels: str) -> float:
+    """The one sample with at least these labels."""
+    (found,) = [
+        each.value
+        for family in families(client).values()
+        for each in family.samples
+        if each.name == sample and labels.items() <= each.labels.items()
+    ]
+    return found
+
+
+def test_requests_are_counted_by_outcome(client: Client) -> None:
+    assert value(client, "pnnx_serve_requests_total", model="one", outcome="ok") == 0
+    statuses = [client.infer("one", [[1, 2]] * 3).status_code, client.infer("one", [[1, 2, 3]]).status_code]
+    statuses.append(client.infer("fails", [[1, 2]]).status_code)
+    assert statuses == [200, 422, 500]
+    assert value(client, "pnnx_serve_requests_total", model="one", outcome="ok") == 1
+    assert value(client, "pnnx_serve_requests_total", model="one", outcome="input_mismatch") == 1
+    assert value(client, "pnnx_serve_requests_total", model="fails", outcome="inference_failed") == 1
+    assert value(client, "pnnx_serve_http_responses_total", status="422") == 1
+
+
+def test_answers_fall_into_buckets_of_time_and_of_items(client: Client) -> None:
+    for items in (1, 1, 3, 200):
+        assert client.infer("one", [[1, 2]] * items).status_code == 200
+    for end, expected in (("1.0", 2), ("2.0", 2), ("4.0", 3), ("128.0", 3), ("+Inf", 4)):
+        assert value(client, "pnnx_serve_request_items_bucket", model="one", le=end) == expected
+    assert value(client, "pnnx_serve_request_items_sum", model="one") == 205
+    total = value(client, "pnnx_serve_request_seconds_sum", model="one")
+    stages = [
+        value(client, "pnnx_serve_stage_seconds_sum", model="one", stage=stage)
+        for stage in ("queue", "preprocess", "inference", "postprocess")
+    ]
+    assert total == pytest.approx(sum(stages)) and min(stages) >= 0 < total
+    assert value(client, "pnnx_serve_request_seconds_bucket", model="one", le="+Inf") == 4
+
+
+def test_states_of_models_are_told_of_those_that_failed_too(client: Client) -> None:
+    assert value(client, "pnnx_serve_model_state", model="one", state="ready") == 1
+    assert value(client, "pnnx_serve_model_state", model="one", state="failed") == 0
+    assert value(client, "pnnx_serve_model_state", model="broken", state="failed") == 1
+    assert value(client, "pnnx_serve_model_load_seconds", model="one") > 0
+    assert value(client, "pnnx_serve_ready", worker="0") == 0
+
+
+def test_both_formats_say_the_same_and_every_family_is_in_them(client: Client) -> None:
+    client.infer("one", [[1, 2]])
+    text, opened = client.get("/metrics"), client.get("/metrics", headers=OPENMETRICS)
+    assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert opened.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    kinds = {family.name: family.type for family in parse_openmetrics(opened.text)}
+    expected = {name.removesuffix("_total"): str(family.kind) for name, family in FAMILIES.items()}
+    assert kinds == expected == {f.name.removesuffix("_total"): f.type for f in parse_text(text.text)}
+
+
+def test_nothing_a_client_sends_becomes_a_label(client: Client) -> None:
+    client.infer("nosuch-model", [[1]])
+    client.get("/models/one/graph?version=77777")
+    client.request("PROPFIND", "/nosuch-path")
+    page = client.get("/metrics").text
+    assert not any(sent in page for sent in ("nosuch", "77777", "PROPFIND"))
+
+
+@pytest.mark.parametrize("labels", [1, 7, 8, 9, 30])
+def test_a_page_of_many_models_has_each_sample_once_and_one_head_a_family(tmp_path: Path, labels: int) -> None:
+    for index in range(labels):
+        (tmp_path / f"m{index}" / "1").mkdir(parents=True)
+        (tmp_path / f"m{index}" / "1" / "model.pnnx.param").write_text("no such magic")
+    with serving(tmp_path) as client:
+        page = client.get("/metrics", headers=OPENMETRICS).text
+    lines = [line.rpartition(" ")[0] if not line.startswith("#") else line for line in page.splitlines()]
+    assert len(lines) == len(set(lines)) and lines[-1] == "# EOF"
+    states = next(family for family in parse_openmetrics(page) if family.name == "pnnx_serve_model_state")
+    assert {sample.labels["model"] for sample in states.samples} == {f"m{index}" for index in range(labels)}
+
+
+def test_a_scrape_is_answered_while_every_thread_is_at_work_and_tells_what_waits(tmp_path: Path) -> None:
+    write_model(tmp_path, "slow", through("test.Wait", "(1,2)f32"))
+
+    async def crowd(client: Client) -> str:
+        body = {"inputs": [[1, 2]]}
+        asked = [asyncio.create_task(client.http.post("/models/slow/infer", json=body)) for _ in range(3)]
+        await asyncio.to_thread(TURNSTILE.wait_until_entered)
+        while client.plane.store.version("slow").lane.queued < 2:
+            await asyncio.sleep(0)
+        page = (await client.http.get("/metrics")).text
+        TURNSTILE.let_through(3)
+        assert [(await each).status_code for each in asked] == [200] * 3
+        for _ in range(2):
+            TURNSTILE.wait_until_entered()
+        return page
+
+    with serving(tmp_path, warmup=False, max_in_flight=1) as client:
+        page = client.run(crowd(client))
+    assert 'pnnx_serve_queued_requests{model="slow",version="1"} 2.0' in page
+    assert 'pnnx_serve_running_requests{model="slow",version="1"} 1.0' in page
+
+
+def test_what_was_compiled_is_told(client: Client) -> None:
+    made = {origin: value(client, "pnnx_serve_programs_total", origin=origin) for origin in ("compiled", "cache")}
+    assert sum(made.values()) >= 1
+    assert value(client, "pnnx_serve_instances") >= 1 and value(client, "pnnx_serve_instances_bytes") > 0
+
+
+def test_counters_have_total_at_their_end_and_nothing_else_has() -> None:
+    assert {name for name in FAMILIES if name.endswith("_total")} == {
+        name for name, family in FAMILIES.items() if family.kind is Kind.COUNTER
+    }
