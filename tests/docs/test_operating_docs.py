@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from app.metrics.families import FAMILIES, Kind
 from docs.generate_metrics import PAGE, with_table
 from tests.docs.pages import ROOT, blocks, page
 
@@ -14,3 +20,69 @@ def test_the_table_of_metrics_is_current() -> None:
 def test_the_page_shows_the_configuration_that_lies_in_deploy() -> None:
     (shown,) = [block.text for block in blocks(page("docs/operating.md")) if block.language == "yaml"]
     assert (ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8").endswith(shown)
+
+
+def dashboard() -> dict[str, Any]:
+    """What Grafana imports."""
+    loaded: dict[str, Any] = json.loads((ROOT / "deploy/grafana/pnnx-serve.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def asked(text: str) -> Iterator[tuple[str, set[str]]]:
+    """The metrics an expression of Prometheus names, with the labels it holds them against."""
+    for name, selector in re.findall(r"\b((?:pnnx_serve|process|python)_\w+)(?:\{([^}]*)\})?", text):
+        yield name, set(re.findall(r"(\w+)[=!]", selector))
+
+
+def samples() -> dict[str, set[str]]:
+    """The names that samples of each metric have, with their labels; job and instance are Prometheus' own."""
+    found: dict[str, set[str]] = {}
+    for family in FAMILIES.values():
+        labels = {"job", "instance", *family.labels}
+        if family.kind is Kind.HISTOGRAM:
+            found |= {f"{family.name}_sum": labels, f"{family.name}_count": labels}
+            found[f"{family.name}_bucket"] = labels | {"le"}
+        else:
+            found[family.name] = labels
+    return found
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_there_are() -> None:
+    known, board = samples(), dashboard()
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    expressions += [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    named = [(name, labels) for text in expressions for name, labels in asked(text)]
+    assert len(named) > 30
+    assert [(name, labels) for name, labels in named if name not in known or not labels <= known[name]] == []
+    for text in expressions:
+        grouped = {label for labels in re.findall(r"\bby \(([^)]*)\)", text) for label in labels.split(", ")}
+        assert grouped <= set().union(*(known[name] for name, _ in asked(text))), text
+
+
+def test_legends_of_the_dashboard_are_of_labels_their_answers_have() -> None:
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", []):
+            legend, text = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])), target["expr"]
+            kept = [set(labels.split(", ")) for labels in re.findall(r"\bby \(([^)]*)\)", text)]
+            found = kept or [samples()[name] for name, _ in asked(text)]
+            assert all(legend <= labels for labels in found), target
+
+
+def test_every_metric_is_on_the_dashboard_or_left_out_on_purpose() -> None:
+    text = json.dumps(dashboard())
+    assert {name for name in FAMILIES if name not in text} == {
+        "python_gc_collections_total",
+        "python_gc_objects_collected_total",
+    }
+
+
+def test_panels_of_the_dashboard_do_not_lie_on_each_other() -> None:
+    places = [panel["gridPos"] for panel in dashboard()["panels"]]
+    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24
+
+
+def test_alerts_of_the_page_ask_for_metrics_there_are() -> None:
+    section = page("docs/operating.md").partition("### Worth an alert")[2]
+    named = list(asked(section))
+    assert named and all(labels <= samples()[name] for name, labels in named)
