@@ -23,8 +23,17 @@ from app.codec.answers import as_text, dump_json
 from app.wording import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
+# Of the trace that the request belongs to, where its client says that it does.
+trace_id: Final[ContextVar[str]] = ContextVar("trace_id", default="-")
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "request_id"}
+_STANDARD: Final = (
+    frozenset(logging.makeLogRecord({}).__dict__)
+    | {"message", "asctime", "color_message"}
+    | {
+        "request_id",
+        "trace_id",
+    }
+)
 # Characters of a line, and of a traceback: longer ones are cut in the middle.
 _LINE: Final = 8_000
 _TRACE: Final = 64_000
@@ -34,10 +43,11 @@ class TextFormatter(logging.Formatter):
     """``12:00:00 INFO app.models.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and those of the exception; the request id only where there is one."""
+        """One line, and those of the exception; the ids of request and trace only where there are."""
         text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname} {record.name}: {_message(record)}"
         extra = " ".join(f"{key}={as_text(value, _LINE)}" for key, value in _extra(record).items())
-        marks = " ".join(part for part in (extra, f"[{request_id.get()}]" if request_id.get() != "-" else "") if part)
+        ids = " ".join(each.get() for each in (request_id, trace_id) if each.get() != "-")
+        marks = " ".join(part for part in (extra, f"[{ids}]" if ids else "") if part)
         line = printable(f"{cut(text, _LINE)} {cut(marks, _LINE)}".rstrip())
         return line + (self._trace(record) if record.exc_info else "")
 
@@ -48,7 +58,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, the line's own fields, exception."""
+    """One JSON object a line: time, level, logger, message, request_id, trace_id, the line's own fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
@@ -57,7 +67,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": cut(_message(record), _LINE),
-            **({} if request_id.get() == "-" else {"request_id": request_id.get()}),
+            **{each.name: each.get() for each in (request_id, trace_id) if each.get() != "-"},
             **_extra(record),
         }
         if record.exc_info:

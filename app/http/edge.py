@@ -2,6 +2,8 @@
 
 * Every request has an id: the client's X-Request-Id when it is harmless, a fresh one otherwise. It is in every log
   line of the request and in the answer's header.
+* A request of a W3C trace (traceparent) is logged with the trace's id, and answered with it.
+* An answer of a model says where its time went (Server-Timing).
 * HEAD is answered as GET without the body.
 * An exception nobody foresaw becomes a plain 500 with nothing of its inside, and a log line with everything.
 * Every answer says that its Content-Type is not to be guessed at, and a drawing that it is nothing but a drawing.
@@ -23,7 +25,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InternalError
-from app.log import request_id
+from app.http.trace_context import TraceContext
+from app.log import request_id, trace_id
+from app.models.account import Account, account
+from app.models.statistics import Timing
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
@@ -53,10 +58,14 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send)
-        token = request_id.set(exchange.id)
+        exchange = _Exchange(scope, receive, send)
+        # A request has its context to itself, and so has the next one on its connection.
+        request_id.set(exchange.id)
+        account.set(exchange.account)
+        trace_id.set("-" if exchange.trace is None else exchange.trace.trace)
         try:
-            await self._app(exchange.scope, receive, exchange.send)
+            # Nobody else asks how long bodies are that came in: nobody else pays for it.
+            await self._app(exchange.scope, exchange.receive if self._access_log else receive, exchange.send)
         except asyncio.CancelledError:
             if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # a request always runs in a task
                 raise
@@ -69,20 +78,38 @@ class Edge:
                 self._statuses[exchange.status] += 1
             if self._access_log:
                 exchange.log()
-            request_id.reset(token)
+            trace_id.set("-")
+            account.set(None)
+            request_id.set("-")
 
 
 class _Exchange:
     """One request and what was sent for it."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
         self._send = send
         self._method = scope["method"]
         self.status = 0
         self._start = time.perf_counter()
-        given = next((value for key, value in scope["headers"] if key == b"x-request-id"), b"")
+        self._received = self._sent = 0
+        self.account = Account()
+        self.trace: TraceContext | None = None
+        given, traces = b"", 0
+        for key, value in scope["headers"]:
+            if key == b"x-request-id":
+                given = given or value
+            elif key == b"traceparent":
+                traces += 1
+                self.trace = TraceContext.of(value) if traces == 1 else None  # of two, none is to be believed
         self.id = given.decode() if _HARMLESS.fullmatch(given) else secrets.token_hex(8)
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
+
+    async def receive(self) -> Message:
+        """Pass a message of the client on, and count what it has of the body."""
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        return message
 
     async def send(self, message: Message) -> None:
         """Pass a message on: with the request's id, and for HEAD without the body."""
@@ -91,11 +118,17 @@ class _Exchange:
             message = {**message, "headers": self._headers(message["headers"])}
         elif self._method == "HEAD":
             message = {**message, "body": b""}
+        else:
+            self._sent += len(message.get("body", b""))
         await self._send(message)
 
     def _headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """The answer's headers with those every answer has."""
         own = [*headers, (b"x-request-id", self.id.encode()), _ALWAYS]
+        if self.trace is not None:
+            own.append((b"traceparent", self.trace.header()))
+        if self.account.timing is not None:
+            own.append((b"server-timing", server_timing(self.account.timing)))
         kinds = [value for key, value in own if key == b"content-type"]
         return [*own, _DRAWING] if any(kind.startswith(b"image/svg") for kind in kinds) else own
 
@@ -110,6 +143,21 @@ class _Exchange:
         await self.send({"type": "http.response.body", "body": body})
 
     def log(self) -> None:
-        """The access log's line."""
-        took_ms = round((time.perf_counter() - self._start) * 1e3, 3)
-        access.info("%s %s %d", self._method, self.scope["path"], self.status, extra={"took_ms": took_ms})
+        """The access log's line: what it was, and what it took; nothing of what was in it."""
+        fields: dict[str, object] = {
+            "took_ms": round((time.perf_counter() - self._start) * 1e3, 3),
+            "bytes_in": self._received,
+            "bytes_out": self._sent,
+            **self.account.fields(),
+        }
+        access.info("%s %s %d", self._method, self.scope["path"], self.status, extra=fields)
+
+
+def server_timing(timing: Timing) -> bytes:
+    """Where an answer's time went, in milliseconds; decoding is preprocessing."""
+    return b"queue;dur=%.3f, pre;dur=%.3f, infer;dur=%.3f, post;dur=%.3f" % (
+        timing.queue_s * 1e3,
+        (timing.decode_s + timing.preprocess_s) * 1e3,
+        timing.infer_s * 1e3,
+        timing.postprocess_s * 1e3,
+    )

@@ -57,7 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "traceparent"],
         )
     app.add_middleware(Edge, statuses=app.state.meter.statuses, access_log=settings.access_log)
     return app

@@ -18,6 +18,7 @@ import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
 from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
+from app.models.account import account
 from app.models.lane import Lane, Ticket
 from app.models.model import InferRequest, InferResult, Model
 from app.models.roster import Roster
@@ -186,6 +187,8 @@ class DataPlane:
 
         encoded, result = await self._run(version, work, deadline)
         version.statistics.succeeded(result.timing, result.items)
+        if (asked := account.get()) is not None:
+            asked.items, asked.timing = result.items, result.timing
         return encoded
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
@@ -196,6 +199,8 @@ class DataPlane:
         model = version.model
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
+        if (asked := account.get()) is not None:
+            asked.model, asked.version = version.name, version.number
         start = time.perf_counter()
         try:
             return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.log import JsonFormatter
 from app.metrics.families import FAMILIES, Kind
 from docs.generate_metrics import PAGE, with_table
+from tests.app.client import serving
+from tests.app.sample_models import elementwise, write_model
 from tests.docs.pages import ROOT, blocks, page
 
 
@@ -86,3 +93,14 @@ def test_alerts_of_the_page_ask_for_metrics_there_are() -> None:
     section = page("docs/operating.md").partition("### Worth an alert")[2]
     named = list(asked(section))
     assert named and all(labels <= samples()[name] for name, labels in named)
+
+
+def test_fields_of_an_access_line_are_those_the_page_shows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    section = page("docs/operating.md").partition("## Logs")[2]
+    (shown,) = [json.loads(block.text) for block in blocks(section) if block.language == "json"]
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with caplog.at_level(logging.INFO), serving(tmp_path, access_log=True) as client:
+        assert client.infer("one", [[1, 2]]).status_code == 200
+    (record,) = [each for each in caplog.records if each.name == "app.access"]
+    own = set(json.loads(JsonFormatter().format(record)))
+    assert own | {"request_id", "trace_id"} == shown.keys()
