@@ -199,16 +199,6 @@ def _number(value: Number, dtype: DType) -> Array:
 _shared_number = lru_cache(maxsize=4096, typed=True)(_number)
 
 
-def promote(*operands: Array | Number) -> tuple[Array, ...]:
-    """All operands as arrays of their common dtype; Python numbers become 0-dim arrays.
-
-    Raises:
-        ShapeError: for an operand that is neither a tensor nor a number.
-    """
-    dtype = result_type(*operands)
-    return tuple(cast(operand, dtype) for operand in operands)
-
-
 @lru_cache(maxsize=4096)
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape of an elementwise result; an open dimension stays open unless the other decides.

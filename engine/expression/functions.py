@@ -27,22 +27,18 @@ class Function(Protocol):
     @property
     def name(self) -> str:
         """As expressions spell it."""
-        ...
 
     @property
     def arity(self) -> tuple[int, ...]:
         """The numbers of arguments it takes, ascending."""
-        ...
 
     @property
     def evaluate(self) -> Callable[..., object]:
         """Takes the arguments, returns the value."""
-        ...
 
     @property
     def infer(self) -> Callable[..., object]:
         """Takes what is known of the arguments before the run, returns what is known of the value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 # So many vectors are cleared without a loop.
 UNROLLED = 8
@@ -65,9 +65,7 @@ class Border(Kernel):
             after = bottom * row + right * self.pitch
             self._clear(f, f.at(image, self.rows * row - after), after)
         if self.breaks:
-            share = -(-self.breaks // self.parts)
-            first = f.mul(part, share)
-            with f.loop(first, f.minimum(f.add(first, share), self.breaks)) as each:
+            with f.loop(*block_of(f, part, -(-self.breaks // self.parts), self.breaks)) as each:
                 at = f.add(top * row + (self.columns - right) * self.pitch, f.mul(each.index, row))
                 self._clear(f, f.at(image, at), self.sides * self.pitch)
         f.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from engine.compiler.codegen.ir import Function, Index, as_value, constant
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, vector
 
 Panel: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -41,6 +41,19 @@ def width_of(panel: Sequence[tuple[int, int]]) -> int:
 def starts_of(panel: Panel) -> list[int]:
     """Where each of some vectors begins, in floats after the first."""
     return [width_of(panel[:k]) for k in range(len(panel))]
+
+
+def load_panel(f: Function, address: Value, panel: Panel, *, is_padded: bool = False) -> list[Value]:
+    """The vectors of a panel that lie side by side from an address on.
+
+    Args:
+        is_padded: whether empty lanes lie in memory too; else they are zero, and unread.
+    """
+    pieces = zip(starts_of(panel), panel, strict=True)
+    return [
+        f.load_lanes(vector(lanes), f.at(address, first), lanes if is_padded else real)
+        for first, (lanes, real) in pieces
+    ]
 
 
 def panels_of(channels: int, lanes: int, size: int) -> tuple[Panel, ...]:

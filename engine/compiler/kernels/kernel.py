@@ -121,6 +121,12 @@ def start(module: Module, kernel: Kernel, n_arguments: int) -> tuple[Function, l
     return f, [f.load("ptr", f.at(table, k, 8), 8) for k in range(n_arguments)], chunk
 
 
+def block_of(f: Function, number: Index, size: int, end: int) -> tuple[Index, Index]:
+    """The pieces of a block of ``size``, from the first to before the last; ``end`` is that of all blocks."""
+    first = f.mul(number, size)
+    return first, f.minimum(f.add(first, size), end)
+
+
 def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index) -> Value:
     """The address of an element."""
     offset: Index = 0

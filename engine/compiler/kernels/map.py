@@ -18,7 +18,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, cost, emit
-from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
@@ -70,12 +70,10 @@ class Map(Kernel):
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
         rows, length = self.blocking
         row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
-        first = f.mul(row_block, rows)
-        with f.loop(first, f.minimum(f.add(first, rows), self.rows)) as each:
+        with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
             places = self._indices(f, each.index)
             at = [f.at(base, self._offset(f, places, strides)) for base, strides in self._strided(target, operands)]
-            begin = f.mul(piece, length)
-            self._emit_row(f, at[0], at[1:], begin, f.minimum(f.add(begin, length), self.sizes[-1]))
+            self._emit_row(f, at[0], at[1:], *block_of(f, piece, length, self.sizes[-1]))
         f.finish()
 
     def _strided(self, target: Value, operands: Sequence[Value]) -> list[tuple[Value, tuple[int, ...]]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
@@ -90,14 +90,12 @@ class Resize(Kernel):
         f, (image, table, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
         entries = [taps * (1 + self.is_weighted) for taps in self.taps]
         across_table = f.at(table, self.rows * entries[0])
-        first = f.mul(chunk, self.block)
-        with f.loop(first, f.minimum(f.add(first, self.block), self.tiles)) as tile:
+        with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
             rest, piece = f.divmod(tile.index, -(-self.columns // self.tile))
             n, h = f.divmod(rest, self.rows)
             down = self._entry(f, f.at(table, f.mul(h, entries[0])), self.taps[0], self.source.h)
             lines = [f.at(place(f, image, self.source, n, 0, 0, 0), distance) for distance, _ in down]
-            begin: Index = f.mul(piece, self.tile)
-            with f.loop(begin, f.minimum(f.add(begin, self.tile), self.columns)) as x:
+            with f.loop(*block_of(f, piece, self.tile, self.columns)) as x:
                 across = self._entry(f, f.at(across_table, f.mul(x.index, entries[1])), self.taps[1], self.source.w)
                 taps = [[f.at(line, distance) for distance, _ in across] for line in lines]
                 weights = [weight for _, weight in down], [weight for _, weight in across]

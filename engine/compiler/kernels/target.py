@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Value
+from engine.compiler.kernels.channels import Panel, starts_of
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.kernel import Epilogue, Strides, place
 
@@ -36,6 +37,11 @@ class Target:
         """The same so much further on."""
         tensors = ((place(self.f, address, strides, n, h, w, c), strides) for address, strides in self.tensors)
         return replace(self, tensors=tuple(tensors))
+
+    def store_panel(self, values: Sequence[Value], panel: Panel, w: Index = 0) -> None:
+        """The vectors of a panel, one after the other."""
+        for value, first, (_, real) in zip(values, starts_of(panel), panel, strict=True):
+            self.store(value, real, w=w, c=first)
 
     def store(self, value: Value, count: int, h: Index = 0, w: Index = 0, c: Index = 0) -> None:
         """The epilogue of a vector of ``count`` channels so much further on, and its store."""

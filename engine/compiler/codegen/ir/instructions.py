@@ -43,10 +43,10 @@ class Instructions(ABC):
             return Value("", "void")
         return self.op(result, text)
 
-    def intrinsic(self, name: str, *arguments: Value, result: str | None = None) -> Value:
+    def intrinsic(self, name: str, *arguments: Value) -> Value:
         """``llvm.<name>`` overloaded on the type of its first argument: ``intrinsic("sqrt", x)``."""
         type_ = arguments[0].type
-        return self.call(f"llvm.{name}.{mangled(type_)}", arguments, result or type_)
+        return self.call(f"llvm.{name}.{mangled(type_)}", arguments, type_)
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
         """``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``and``, ``shl`` ... of two values of one type."""

@@ -13,7 +13,7 @@ from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
-from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
@@ -90,13 +90,13 @@ class _TileWriter:
         target = Target.of(f, code.epilogue, code.target, addresses)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
-        totals = self._load(weights) * (code.rows * code.columns)  # the bias
+        totals = load_panel(f, weights, code.panel, is_padded=True) * (code.rows * code.columns)  # the bias
         if code.is_far:
             self._fetch(target)
         totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
         if sums is None:
             for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
-                self._finish(pixel, target.at(0, row, column))
+                target.at(0, row, column).store_panel(pixel, code.panel)
         else:
             self._finish_all(sums, totals, target)
 
@@ -104,11 +104,6 @@ class _TileWriter:
     def _places(self) -> Iterator[tuple[int, int]]:
         """Row and column of every pixel."""
         return product(range(self.code.rows), range(self.code.columns))
-
-    def _load(self, address: Value) -> list[Value]:
-        """The vectors of the panel that lie there."""
-        pieces = zip(self.code.panel, self.code.starts, strict=True)
-        return [self.f.load(vector(lanes), self.f.at(address, first)) for (lanes, _), first in pieces]
 
     def _pixels(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
         size = len(self.code.panel)
@@ -192,9 +187,5 @@ class _TileWriter:
                 f.store(value, f.at(sums, index * code.width + first))
         with f.loop(0, code.rows) as row, f.loop(0, code.columns) as column:
             at = f.at(sums, f.mul(f.add(f.mul(row.index, code.columns), column.index), code.width))
-            self._finish(self._load(at), target.at(0, row.index, column.index))
-
-    def _finish(self, pixel: Sequence[Value], target: Target) -> None:
-        """The epilogue of one pixel, and its store."""
-        for value, (_, real), first in zip(pixel, self.code.panel, self.code.starts, strict=True):
-            target.store(value, real, c=first)
+            pixel = load_panel(f, at, code.panel, is_padded=True)
+            target.at(0, row.index, column.index).store_panel(pixel, code.panel)

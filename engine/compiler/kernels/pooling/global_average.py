@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, cases, panels_of, starts_of, vectors_of
+from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import total
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, place, start
 from engine.compiler.kernels.target import Target
 
 # Vectors of channels summed together, and accumulators of each.
@@ -65,8 +65,8 @@ class GlobalAverage(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
-        first, panels = f.mul(chunk, self.block), len(self.panels)
-        with f.loop(first, f.minimum(f.add(first, self.block), self.batch * panels)) as each:
+        panels = len(self.panels)
+        with f.loop(*block_of(f, chunk, self.block, self.batch * panels)) as each:
             n, panel = f.divmod(each.index, panels)
             channel = f.mul(panel, sum(real for _, real in self.panels[0]))
             source = place(f, image, self.source, n, 0, 0, channel)
@@ -77,13 +77,12 @@ class GlobalAverage(Kernel):
 
     def _emit_panel(self, f: Function, panel: Panel, source: Value, target: Target) -> None:
         """The means of a panel, from the pixels and to the target at its first channel."""
-        starts = starts_of(panel)
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(0, self.rows, carry=zeros) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
             sums = self._sum_row(f, panel, line, zeros)
             row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
-        for value, first, (lanes, real) in zip(row.results, starts, panel, strict=True):
+        for value, first, (lanes, real) in zip(row.results, starts_of(panel), panel, strict=True):
             mean = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
             target.store(mean, real, c=first)
 
@@ -100,21 +99,15 @@ class GlobalAverage(Kernel):
 
     def _sum_run(self, f: Function, panel: Panel, line: Value, columns: int) -> list[Value]:
         """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
-        starts = starts_of(panel)
         turns, left = divmod(columns, ACCUMULATORS)
-
-        def load(at: Value) -> list[Value]:
-            pieces = zip(starts, panel, strict=True)
-            return [f.load_lanes(vector(lanes), f.at(at, first), real) for first, (lanes, real) in pieces]
-
-        rest = [load(f.at(line, k * self.source.w)) for k in range(left)]
+        rest = [load_panel(f, f.at(line, k * self.source.w), panel) for k in range(left)]
         if not turns:
             return [total(f, each) for each in zip(*rest, strict=True)]
         line = f.at(line, left * self.source.w)
         zeros = [constant(0.0, vector(lanes)) for _ in range(ACCUMULATORS) for lanes, _ in panel]
         with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=zeros) as loop:
             at = f.at(line, f.mul(loop.index, self.source.w))
-            values = [each for k in range(ACCUMULATORS) for each in load(f.at(at, k * self.source.w))]
+            values = [each for k in range(ACCUMULATORS) for each in load_panel(f, f.at(at, k * self.source.w), panel)]
             loop.carry([f.fadd(a, b) for a, b in zip(loop.carried, values, strict=True)])
         size = len(panel)
         rest += [loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, lanes_of, vector
-from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.pooling.pool_layout import PoolLayout
 from engine.compiler.kernels.target import Target
+
+Load: TypeAlias = Callable[[Value], list[Value]]
 
 # Without a line, windows are walked in parts of so many columns.
 PART = 512
@@ -31,11 +34,11 @@ class PoolRow:
         self.f = f = module.inner(name, parameters)
         self.image, self.h, self.tile, *addresses = f.parameters
         self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
-        self.types = [vector(lanes) for lanes, _ in panel]
         self.starts = starts_of(panel)
         self.width = width_of(panel)
         self.fold = largest if kernel.mode == "max" else total
-        self.neutral = [constant(-math.inf if kernel.mode == "max" else 0.0, type_) for type_ in self.types]
+        neutral = -math.inf if kernel.mode == "max" else 0.0
+        self.neutral = [constant(neutral, vector(lanes)) for lanes, _ in panel]
 
     def emit(self) -> str:
         """Write the function; its name."""
@@ -95,29 +98,20 @@ class PoolRow:
         top = f.at(self.image, f.mul(row, source.h))
         gap = axis.dilation * source.h
 
-        def written_out() -> None:
+        def walk(count: Index) -> None:
             with f.loop(left, right) as x:
                 at = f.at(top, f.mul(x.index, source.w))
-                rows = [self._load(f.at(at, ky * gap)) for ky in range(axis.kernel)]
-                values = [self.fold(f, each) for each in zip(*rows, strict=True)]
+                values = self._fold_taps(at, gap, count, self._load)
                 self._write_line(f.sub(x.index, first), values)
 
-        def looped() -> None:
-            with f.loop(left, right) as x:
-                at = f.at(top, f.mul(x.index, source.w))
-                values = self._loop(at, gap, count, self._load)
-                self._write_line(f.sub(x.index, first), values)
-
-        if axis.is_adaptive or axis.kernel > UNROLLED:
-            looped()
-        elif axis.is_inside:
-            written_out()
+        if axis.is_adaptive or axis.kernel > UNROLLED or axis.is_inside:
+            walk(count)
         else:
             is_whole = f.compare("eq", as_value(count), as_value(axis.kernel))
             with f.when(is_whole):
-                written_out()
+                walk(axis.kernel)
             with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # it stays out of the way
-                looped()
+                walk(count)
 
     def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
         """The pixels: windows of the line folded, finished and stored."""
@@ -126,14 +120,8 @@ class PoolRow:
         with f.loop(w, stop) as x:
             begin = axis.first(f, x.index)
             at = f.at(self.line, f.mul(f.sub(begin, first), self.width))
-            if axis.is_adaptive:
-                values = self._loop(at, gap, f.sub(axis.end(f, x.index), begin), self._read_line)
-            elif axis.kernel > UNROLLED:
-                values = self._loop(at, gap, axis.kernel, self._read_line)
-            else:
-                taps = [self._read_line(f.at(at, kx * gap)) for kx in range(axis.kernel)]
-                values = [self.fold(f, each) for each in zip(*taps, strict=True)]
-            self._finish(x.index, values)
+            count = f.sub(axis.end(f, x.index), begin) if axis.is_adaptive else axis.kernel
+            self._finish(x.index, self._fold_taps(at, gap, count, self._read_line))
 
     def _finish(self, window: Value, values: list[Value]) -> None:
         """What was folded as a pixel of the result."""
@@ -141,9 +129,16 @@ class PoolRow:
         if self.kernel.mode == "average":
             factor = self._factor(window)
             values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
-        self._store(window, values)
+        self.target.store_panel(values, self.panel, window)
 
-    def _loop(self, at: Value, gap: int, count: Index, load: Any) -> list[Value]:
+    def _fold_taps(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
+        """What lies ``gap`` floats apart, folded; a few taps are written out."""
+        if not isinstance(count, int) or count > UNROLLED:
+            return self._loop(at, gap, count, load)
+        taps = [load(self.f.at(at, k * gap)) for k in range(count)]
+        return [self.fold(self.f, each) for each in zip(*taps, strict=True)]
+
+    def _loop(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
         with self.f.loop(0, count, carry=self.neutral) as tap:
             values = load(self.f.at(at, self.f.mul(tap.index, gap)))
             tap.carry(self._folded(tap.carried, values))
@@ -161,18 +156,12 @@ class PoolRow:
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))
 
     def _load(self, address: Value) -> list[Value]:
-        pieces = zip(self.types, self.starts, self.panel, strict=True)
-        return [self.f.load_lanes(type_, self.f.at(address, first), real) for type_, first, (_, real) in pieces]
+        return load_panel(self.f, address, self.panel)
 
     def _read_line(self, address: Value) -> list[Value]:
-        pieces = zip(self.types, self.starts, strict=True)
-        return [self.f.load(type_, self.f.at(address, first)) for type_, first in pieces]
+        return load_panel(self.f, address, self.panel, is_padded=True)
 
     def _write_line(self, index: Index, values: list[Value]) -> None:
         address = self.f.at(self.line, self.f.mul(index, self.width))
         for value, first in zip(values, self.starts, strict=True):
             self.f.store(value, self.f.at(address, first))
-
-    def _store(self, w: Value, values: list[Value]) -> None:
-        for value, first, (_, real) in zip(values, self.starts, self.panel, strict=True):
-            self.target.store(value, real, w=w, c=first)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, start
 from engine.compiler.kernels.target import Target
 
 
@@ -61,8 +61,7 @@ class RowKernel(Kernel):
         f, (source, out, *others), chunk = start(module, self, count + len(self.epilogue.operands))
         extras, operands = others[: self.extras], others[self.extras :]
         target = Target.of(f, self.epilogue, Strides(0, self.target, 0), [out, *operands])
-        first = f.mul(chunk, self.block)
-        with f.loop(first, f.minimum(f.add(first, self.block), self.rows)) as row:
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             line = f.at(source, f.mul(row.index, self.source))
             self.emit_row(Row(self, f, line, target.at(0, row.index), extras, self.host.registers // 2))
         f.finish()

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import prod
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, vector
-from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.kernel import Kernel, block_of, start
 from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
 
 # Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
@@ -90,8 +90,7 @@ class Transpose(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
-        first = f.mul(chunk, self.block)
-        with f.loop(first, f.minimum(f.add(first, self.block), self.tiles)) as tile:
+        with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
             rest, across = f.divmod(tile.index, self.tiling[1])
             rest, down = f.divmod(rest, self.tiling[0])
             begin, end = source, target

@@ -14,19 +14,12 @@ import pytest
 
 import engine
 from engine.compiler import builder
-from engine.compiler.cache import cache, entry, fingerprint
+from engine.compiler.cache import cache, entry
 from engine.compiler.cache.cache import Cache
 from engine.compiler.codegen import object_code
 from tests.engine.compiler.cache.keeping import X, compiled, convolution, entries, is_cached, kept, sorting
 
 ROOT = Path(__file__).parents[4]
-
-
-@pytest.fixture(autouse=True)
-def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is going on in the folder the tests run in."""
-    monkeypatch.setattr(builder, "is_unchanged", lambda: True)
-    monkeypatch.setattr(fingerprint, "GENERATOR", "of these tests")
 
 
 def fail(*_: object, **__: object) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
-from engine.compiler import builder
 from engine.compiler.cache import fingerprint, version
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.codegen.host import describe, detect
@@ -19,12 +18,6 @@ from tests.engine.compiler.cache.keeping import SHAPE, X, compiled, convolution,
 from tests.engine.graph.build import F32, INPUT, built, op
 
 SPEC = TensorSpec(SHAPE, F32)
-
-
-@pytest.fixture(autouse=True)
-def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is going on in the folder the tests run in."""
-    monkeypatch.setattr(builder, "is_unchanged", lambda: True)
 
 
 def key(graph: RuntimeGraph, spec: TensorSpec = SPEC, *options: str) -> str:

@@ -13,20 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.compiler import builder
-from engine.compiler.cache import fingerprint
 from engine.compiler.cache.cache import SUFFIX
 from tests.engine.compiler.cache.keeping import X, compiled, convolution, entries, is_cached, kept
 
 OTHER = 12345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-
-
-@pytest.fixture(autouse=True)
-def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is going on in the folder the tests run in."""
-    monkeypatch.setattr(builder, "is_unchanged", lambda: True)
-    monkeypatch.setattr(fingerprint, "GENERATOR", "of these tests")
 
 
 def right() -> np.ndarray:  # type: ignore[type-arg]

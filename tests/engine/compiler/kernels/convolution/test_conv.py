@@ -9,26 +9,11 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.conv import Conv, choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.tensor import Array
+from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
 Pair = tuple[int, int]
-
-
-def expected(image: Array, weight: Array, bias: Array, shape: Pair, stride: Pair, dilation: Pair, groups: int) -> Array:
-    """The convolution of a padded image (N, H, W, C)."""
-    out = len(weight) // groups
-    total = np.zeros((len(image), *shape, len(weight))) + bias
-    for group in range(groups):
-        channels = slice(group * weight.shape[1], (group + 1) * weight.shape[1])
-        filters = slice(group * out, (group + 1) * out)
-        for ky, kx in np.ndindex(*weight.shape[2:]):
-            rows = slice(ky * dilation[0], ky * dilation[0] + (shape[0] - 1) * stride[0] + 1, stride[0])
-            columns = slice(kx * dilation[1], kx * dilation[1] + (shape[1] - 1) * stride[1] + 1, stride[1])
-            taps = weight[filters, :, ky, kx].astype(np.float64)
-            total[..., filters] += image[:, rows, columns, channels].astype(np.float64) @ taps.T
-    return total
 
 
 def check(
@@ -78,7 +63,7 @@ def check(
     result = guarded_array(np.full(other.shape, np.nan, np.float32))
     extras = [guarded_array(other)] if tail else []
     run(code, level, [flat, guarded_array(code.pack(weight, bias)), result, *extras])
-    wanted = expected(image[..., :in_channels], weight, bias, (rows, columns), stride, dilation, groups)
+    wanted = convolved(image[..., :in_channels], weight, bias, stride, dilation, groups)
     if tail:
         wanted = (np.maximum(wanted, 0) if tail == "relu" else wanted / (1 + np.exp(-wanted))) + other
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=3e-6 * taps**0.5)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,22 +10,9 @@ from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.tensor import Array
+from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-
-
-def expected(image: Array, weight: Array, bias: Array, shape: tuple[int, int], options: dict[str, Any]) -> Array:
-    """The convolution of a padded image (N, H, W, C)."""
-    stride, dilation, multiplier = options["stride"], options["dilation"], options["multiplier"]
-    wide = np.repeat(image.astype(np.float64), multiplier, axis=3)
-    total = np.zeros((len(image), *shape, wide.shape[3])) + bias
-    for ky in range(weight.shape[2]):
-        for kx in range(weight.shape[3]):
-            rows = slice(ky * dilation[0], ky * dilation[0] + (shape[0] - 1) * stride[0] + 1, stride[0])
-            columns = slice(kx * dilation[1], kx * dilation[1] + (shape[1] - 1) * stride[1] + 1, stride[1])
-            total += wide[:, rows, columns] * weight[:, 0, ky, kx]
-    return total
 
 
 def check(
@@ -54,26 +39,27 @@ def check(
     other = random.standard_normal((n, rows, columns, channels), np.float32)
     host = describe(level)
     out = Strides(rows * columns * channels, columns * channels, channels)
-    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "multiplier": multiplier}
     code = Depthwise(
         batch=n,
         rows=rows,
         columns=columns,
         channels=channels,
         kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        multiplier=multiplier,
         source=Strides(height * width * pitch, width * pitch, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, kernel, stride, dilation),
         host=host,
         epilogue=Epilogue(apply("add", apply("relu", Operand(0)), Operand(1)), (out,)) if epilogue else Epilogue(),
-        **options,
     )
     # The last pixel's gap is cut off: the image ends with its last channel.
     flat = guarded_array(image.reshape(-1)[: image.size - gap])
     packed = guarded_array(code.pack(weight, bias))
     result = guarded_array(np.full(other.shape, np.nan, np.float32))
     run(code, level, [flat, packed, result, *([guarded_array(other)] if epilogue else [])])
-    wanted = expected(image[..., :in_channels], weight, bias, (rows, columns), options)
+    wanted = convolved(image[..., :in_channels], weight, bias, stride, dilation, in_channels)
     if epilogue:
         wanted = np.maximum(wanted, 0) + other
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * np.sqrt(kernel[0] * kernel[1]))

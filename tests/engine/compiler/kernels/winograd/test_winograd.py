@@ -12,7 +12,7 @@ from engine.compiler.kernels.winograd.blocking import Blocking, choose, choose_b
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.errors import CompileError
-from engine.tensor import Array
+from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -22,16 +22,6 @@ FILTERINGS = [Filtering(tile, stride) for stride, tile in TOLERANCES]
 FOUR = Filtering(4)
 
 every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
-
-
-def expected(image: Array, weight: Array, bias: Array, stride: int, dilation: int) -> Array:
-    """The convolution of a padded image (N, H, W, C) in float64."""
-    extent = 2 * dilation + 1
-    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (extent, extent), axis=(1, 2))
-    windows = windows[:, ::stride, ::stride, :, ::dilation, ::dilation]
-    n, h, w = windows.shape[:3]
-    sums = windows.reshape(n * h * w, -1) @ weight.astype(np.float64).reshape(len(weight), -1).T
-    return sums.reshape(n, h, w, -1) + bias
 
 
 def check(
@@ -82,7 +72,7 @@ def check(
     run(code, level, [memory, packed, result, *extras, alarm])
     assert not alarm
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
-    sums = expected(image[..., :count], weight, bias, stride, dilation)
+    sums = convolved(image[..., :count], weight, bias, (stride, stride), (dilation, dilation))
     tolerance = TOLERANCES[stride, filtering.output_tile] * np.abs(sums).max()
     if residual:
         sums = np.maximum(sums + other, 0)
