@@ -12,10 +12,11 @@ from engine import pnnx
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.generalise import BatchError, generalise_batch
-from engine.graph.building.inference import propagate
+from engine.graph.building.inference import find_mismatches, propagate
 from engine.graph.building.linking import link
+from engine.graph.building.losses import find_losses
 from engine.graph.building.reuse import reused_layers
-from engine.graph.building.warning import GraphWarning, find_warnings, refusal
+from engine.graph.building.warning import GraphWarning, refusal
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -59,11 +60,7 @@ class RuntimeGraph:
     """
 
     def __init__(
-        self,
-        param: str | os.PathLike[str],
-        bin: str | os.PathLike[str] | None = None,
-        *,
-        registry: Registry = registry,
+        self, param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, registry: Registry = registry
     ) -> None:
         self._param = param
         self._bin = bin
@@ -282,6 +279,6 @@ def _build(
         operands=operands,
         inputs=input_ports(inputs),
         outputs=output_ports(outputs),
-        warnings=find_warnings(operands.values(), source.untyped),
+        warnings=(*find_mismatches(operands.values()), *find_losses(operands.values(), source.untyped)),
         plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
+from typing import Literal
 
 from engine.errors import GraphError
 from engine.pnnx import Graph, Operator
@@ -23,7 +24,7 @@ def insert_before(graph: Graph, target: str, new: Operator, index: int = 0) -> G
     Raises:
         GraphError: no such operator or input, or ``new`` repeats a name or an operand.
     """
-    position, op = _with_input(graph, target, index)
+    position, op = _with(graph, target, "input", index)
     inputs = _replaced(op.inputs, index, _first_output(new))
     return _with_others(graph, position, _fed(new, op.inputs[index]), with_fields(op, inputs=inputs))
 
@@ -34,10 +35,7 @@ def insert_after(graph: Graph, target: str, new: Operator, index: int = 0) -> Gr
     Raises:
         GraphError: no such operator or output, or ``new`` repeats a name or an operand.
     """
-    position = _find(graph, target)
-    op = graph.operators[position]
-    if index not in range(len(op.outputs)):
-        raise GraphError(f"'{target}' has no output {index}", found=f"{len(op.outputs)} outputs")
+    position, op = _with(graph, target, "output", index)
     made, result = op.outputs[index], _first_output(new)
     rest = [_renamed_inputs(each, {made: result}) for each in graph.operators]
     return _checked(graph, [*rest[: position + 1], _fed(new, made), *rest[position + 1 :]])
@@ -85,7 +83,7 @@ def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
     Raises:
         GraphError: no such operator, input or operand, or the operators would feed each other in a cycle.
     """
-    position, op = _with_input(graph, target, index)
+    position, op = _with(graph, target, "input", index)
     return _with_others(graph, position, with_fields(op, inputs=_replaced(op.inputs, index, operand)))
 
 
@@ -161,12 +159,13 @@ def _without_outputs(op: Operator, taken: Collection[str]) -> Operator:
     return with_fields(op, outputs=tuple(f"{name}_unused" if name in taken else name for name in op.outputs))
 
 
-def _with_input(graph: Graph, target: str, index: int) -> tuple[int, Operator]:
-    """Where an operator stands, and the operator itself, which has such an input."""
+def _with(graph: Graph, target: str, what: Literal["input", "output"], index: int) -> tuple[int, Operator]:
+    """Where an operator stands, and the operator itself, which has such an input or output."""
     position = _find(graph, target)
     op = graph.operators[position]
-    if index not in range(len(op.inputs)):
-        raise GraphError(f"'{target}' has no input {index}", found=f"{len(op.inputs)} inputs")
+    count = len(op.inputs if what == "input" else op.outputs)
+    if index not in range(count):
+        raise GraphError(f"'{target}' has no {what} {index}", found=f"{count} {what}s")
     return position, op
 
 

@@ -188,11 +188,7 @@ def test_shapes_broadcast(shapes: tuple[Shape, ...], expected: Shape) -> None:
 
 @pytest.mark.parametrize(
     ("shapes", "found"),
-    [
-        (((2, 3), (2,)), "[2, 3] and [2]"),
-        (((None, 3), (5, 4)), "[?, 3] and [5, 4]"),
-        (((2,), (0,)), "[2] and [0]"),
-    ],
+    [(((2, 3), (2,)), "[2, 3] and [2]"), (((None, 3), (5, 4)), "[?, 3] and [5, 4]"), (((2,), (0,)), "[2] and [0]")],
 )
 def test_shapes_that_do_not_fit_are_both_named(shapes: tuple[Shape, ...], found: str) -> None:
     with pytest.raises(ShapeError, match="shapes do not broadcast") as caught:

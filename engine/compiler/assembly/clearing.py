@@ -33,12 +33,7 @@ def with_borders_cleared(steps: Sequence[Step], unclean: Collection[Storage], ho
 
 def _border(frame: Frame, host: Host) -> Border:
     return Border(
-        batch=frame.batch,
-        rows=frame.rows,
-        columns=frame.columns,
-        pitch=frame.pitch,
-        border=frame.border,
-        host=host,
+        batch=frame.batch, rows=frame.rows, columns=frame.columns, pitch=frame.pitch, border=frame.border, host=host
     )
 
 

@@ -55,12 +55,7 @@ class Result:
         return Epilogue(self.fused.tree, tuple(map(image_strides, self.operands)))
 
     def step(
-        self,
-        kernel: Kernel,
-        reads: Sequence[View] = (),
-        *,
-        after: Sequence[View] = (),
-        origin: int = 0,
+        self, kernel: Kernel, reads: Sequence[View] = (), *, after: Sequence[View] = (), origin: int = 0
     ) -> KernelStep:
         """A kernel that stores here. Its pointers: what it reads, where it stores, what its epilogue reads, the alarm.
 

@@ -18,13 +18,7 @@ def op(type: str, name: str, inputs: str = "", outputs: str = "", **given: Any) 
     params = {key: value for key, value in given.items() if key not in attributes and key != "labels"}
     operands = tuple(inputs.split())
     return Operator(
-        type,
-        name,
-        operands,
-        tuple(outputs.split()),
-        params,
-        attributes,
-        given.get("labels", (None,) * len(operands)),
+        type, name, operands, tuple(outputs.split()), params, attributes, given.get("labels", (None,) * len(operands))
     )
 
 

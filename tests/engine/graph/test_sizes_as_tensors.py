@@ -42,10 +42,7 @@ CHAINS = {
         op("torch.squeeze", "s", "f", "s", dim=0),
         op("Tensor.to", "t", "s", "v", dtype="torch.long"),
     ],
-    "cat and select": [
-        op("torch.cat", "c", "n n", "c", dim=0),
-        op("Tensor.select", "s", "c", "v", dim=0, index=1),
-    ],
+    "cat and select": [op("torch.cat", "c", "n n", "c", dim=0), op("Tensor.select", "s", "c", "v", dim=0, index=1)],
     "stack and slice": [
         op("torch.stack", "c", "n n", "c", dim=0),
         op("Tensor.slice", "s", "c", "v", dim=0, start=0, end=1, step=1),

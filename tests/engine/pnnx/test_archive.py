@@ -191,10 +191,7 @@ ARCHIVES = [
         archive([Entry(name="a.w", data=b"12", size=2**64 - 1, packed=2**64 - 1)]),
         "'a.w': the member runs into the directory: found bytes 65 to 18446744073709551680, expected an end before 67",
     ),
-    (
-        archive([Entry(name="a.w", local_name=b"b.w")]),
-        "'a.w': the member's header has another name: found \"b'b.w'\"",
-    ),
+    (archive([Entry(name="a.w", local_name=b"b.w")]), "'a.w': the member's header has another name: found \"b'b.w'\""),
     (
         archive([Entry(name="a.w", local_flags=1)]),
         "'a.w': the member's header contradicts the directory in encryption: found 1, expected 0",

@@ -139,10 +139,7 @@ HEADERS = [
         b"7767517\n2 1 1\n",
         "m.param line 2: the counts are malformed: found '2 1 1', expected an operator count and an operand count",
     ),
-    (
-        param([INPUT, OUTPUT], operators=3),
-        "m.param: operators are missing: found 2, expected 3",
-    ),
+    (param([INPUT, OUTPUT], operators=3), "m.param: operators are missing: found 2, expected 3"),
     (
         param([INPUT, OUTPUT], operators=1_000_000_000, operands=1_000_000_000),
         "m.param: operators are missing: found 2, expected 1000000000",
@@ -151,10 +148,7 @@ HEADERS = [
         param([INPUT, OUTPUT], operators=1),
         "m.param line 4: too many lines: found 'pnnx.Output out 1 0 0', expected the 1 operators line 2 counts",
     ),
-    (
-        param([INPUT, OUTPUT], operands=2),
-        "m.param line 2: wrong operand count: found 2, expected 1 as made below",
-    ),
+    (param([INPUT, OUTPUT], operands=2), "m.param line 2: wrong operand count: found 2, expected 1 as made below"),
     (param([INPUT]), "m.param: the graph has no output, expected a pnnx.Output"),
     (param([]), "m.param: the graph has no output, expected a pnnx.Output"),
     (b"7767517\n\xff 1\n", "m.param line 2: not UTF-8: found byte 0xff"),
@@ -196,10 +190,7 @@ LINES = [
     ("F.relu r 1 1 0 1 a=1 a=2", "a parameter is given twice: found 'a'"),
     ("F.relu r 1 1 0 1 a=(1", "parameter 'a': a list is not closed: found '(1', expected a final ')'"),
     ("F.relu r 1 1 0 1 @a=(1)f32 @a=(1)f32", "an attribute is given twice: found 'a'"),
-    (
-        "F.relu r 1 1 0 1 @a=1",
-        "attribute 'a': not a shape: found '1', expected dimensions and dtype, as in (1,?,3)f32",
-    ),
+    ("F.relu r 1 1 0 1 @a=1", "attribute 'a': not a shape: found '1', expected dimensions and dtype, as in (1,?,3)f32"),
     (
         "F.relu r 1 1 0 1 @a=(1,?)f32",
         "attribute 'a': an attribute has an open dimension: found '(1,?)f32', expected decimal dimensions",
@@ -223,22 +214,10 @@ LINES = [
         "attribute 'a': too many dimensions: found 17, expected at most 16",
     ),
     ("F.relu r 1 1 0 1 #9=(1)f32", "an annotation names no operand of its line: found '9'"),
-    (
-        "F.relu r 1 1 0 1 #1=(1)u16",
-        f"annotation of '1': unknown dtype: found 'u16', expected one of {CODES}, null",
-    ),
-    (
-        "F.relu r 1 1 0 1 #1=(1)",
-        f"annotation of '1': unknown dtype: found '', expected one of {CODES}, null",
-    ),
-    (
-        "F.relu r 1 1 0 1 #1=(-1)f32",
-        "annotation of '1': not a dimension: found '-1', expected a decimal number or ?",
-    ),
-    (
-        "F.relu r 1 1 0 1 #1=(1,)f32",
-        "annotation of '1': not a dimension: found '', expected a decimal number or ?",
-    ),
+    ("F.relu r 1 1 0 1 #1=(1)u16", f"annotation of '1': unknown dtype: found 'u16', expected one of {CODES}, null"),
+    ("F.relu r 1 1 0 1 #1=(1)", f"annotation of '1': unknown dtype: found '', expected one of {CODES}, null"),
+    ("F.relu r 1 1 0 1 #1=(-1)f32", "annotation of '1': not a dimension: found '-1', expected a decimal number or ?"),
+    ("F.relu r 1 1 0 1 #1=(1,)f32", "annotation of '1': not a dimension: found '', expected a decimal number or ?"),
     (
         "F.relu r 1 1 0 1 #0=(3)f32 #0=(4)f32",
         "operand '0' is annotated in two ways: found (4)f32, expected (3)f32 as before",

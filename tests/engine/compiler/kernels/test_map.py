@@ -69,10 +69,7 @@ def test_a_map_larger_than_a_chunk(level: str) -> None:
         check(level, shape, *(laid_out(shape, order, seed) for seed in range(3)))
 
 
-@given(
-    sizes=st.lists(st.sampled_from([1, 2, 3, 5, 8, 17]), min_size=1, max_size=5),
-    seed=st.integers(0, 2**32 - 1),
-)
+@given(sizes=st.lists(st.sampled_from([1, 2, 3, 5, 8, 17]), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
 def test_random_views_agree_with_numpy(sizes: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
     shape = tuple(sizes)

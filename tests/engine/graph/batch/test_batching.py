@@ -179,8 +179,7 @@ TIME_MAJOR = {
     "as one": chain(op("torch.transpose", "t", "0", "1", dim0=0, dim1=1)),
     "last": chain(op("Tensor.permute", "t", "0", "1", dims=(1, 2, 0))),
     "in parts": chain(
-        op("F.softmax", "mix", "0", "m", dim=0, labels=("input",)),
-        op("torch.transpose", "t", "m", "1", dim0=0, dim1=1),
+        op("F.softmax", "mix", "0", "m", dim=0, labels=("input",)), op("torch.transpose", "t", "m", "1", dim0=0, dim1=1)
     ),
 }
 

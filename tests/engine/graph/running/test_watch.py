@@ -70,13 +70,7 @@ def test_values_are_released_after_their_last_consumer(type: str) -> None:
     ],
 )
 def test_a_value_seen_through_another_is_not_written_over(between: list[Operator]) -> None:
-    net = built(
-        INPUT,
-        *between,
-        op("prim::TupleConstruct", "t", "2 v", "3"),
-        op("pnnx.Output", "out", "3"),
-        _0=(1, 3),
-    )
+    net = built(INPUT, *between, op("prim::TupleConstruct", "t", "2 v", "3"), op("pnnx.Output", "out", "3"), _0=(1, 3))
     relu, viewed = Session(net).run([-X])
     np.testing.assert_array_equal(relu.ravel(), np.maximum(viewed.ravel(), 0))
 
