@@ -10,13 +10,18 @@ import numpy as np
 from engine.compiler.codegen.host import describe, detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import Code, assemble
-from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.tensor import Array
 
 _X86 = ("avx512", "avx2", "sse")
 _OWN = detect().name
 # What the processor can run: its own level and those below.
 LEVELS = _X86[_X86.index(_OWN) :] if _OWN in _X86 else (_OWN,)
+
+
+def dense(height: int, width: int, channels: int) -> Strides:
+    """Strides of images (n, h, w, c) without a gap."""
+    return Strides(height * width * channels, width * channels, channels)
 
 
 def run(

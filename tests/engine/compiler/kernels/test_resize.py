@@ -9,12 +9,12 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.kernels.resize import Resize
 from engine.layers.vision.interpolate import Interpolate
 from engine.layers.vision.taps import KERNELS, find_step
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 def check(
@@ -37,7 +37,7 @@ def check(
         KERNELS[mode](old, new, find_step(old, new, None, align_corners, float32), align_corners)
         for old, new in zip((h, w), size, strict=True)
     ]
-    out = Strides(size[0] * size[1] * c, size[1] * c, c)
+    out = dense(*size, c)
     options: dict[str, Any] = {}
     if epilogue:
         options["epilogue"] = Epilogue(apply("add", Operand(0), Operand(1)), (out,))
@@ -48,7 +48,7 @@ def check(
         channels=c,
         taps=(len(taps[0].indices), len(taps[1].indices)),
         is_weighted=taps[0].weights is not None,
-        source=Strides(h * w * pitch, w * pitch, pitch),
+        source=dense(h, w, pitch),
         target=out,
         host=describe(level),
         **options,

@@ -8,10 +8,10 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.conv import Conv, choose_tile
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.kernel import Epilogue
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 Pair = tuple[int, int]
 
@@ -40,7 +40,7 @@ def check(
     bias = random.standard_normal(out_channels, np.float32)
     other = random.standard_normal((n, rows, columns, out_channels), np.float32)
     host = describe(level)
-    out = Strides(rows * columns * out_channels, columns * out_channels, out_channels)
+    out = dense(rows, columns, out_channels)
     taps = weight[0].size
     code = Conv(
         batch=n,
@@ -52,7 +52,7 @@ def check(
         kernel=kernel,
         stride=stride,
         dilation=dilation,
-        source=Strides(height * width * pitch, width * pitch, pitch),
+        source=dense(height, width, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, out_channels // groups, taps),
         host=host,

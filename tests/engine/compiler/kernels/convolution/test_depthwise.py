@@ -9,10 +9,10 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.kernel import Epilogue
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
     bias = random.standard_normal(channels, np.float32)
     other = random.standard_normal((n, rows, columns, channels), np.float32)
     host = describe(level)
-    out = Strides(rows * columns * channels, columns * channels, channels)
+    out = dense(rows, columns, channels)
     code = Depthwise(
         batch=n,
         rows=rows,
@@ -48,7 +48,7 @@ def check(
         stride=stride,
         dilation=dilation,
         multiplier=multiplier,
-        source=Strides(height * width * pitch, width * pitch, pitch),
+        source=dense(height, width, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, kernel, stride, dilation),
         host=host,

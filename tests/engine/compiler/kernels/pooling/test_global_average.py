@@ -10,7 +10,7 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -26,7 +26,7 @@ def test_means_of_any_image(level: str, shape: tuple[int, int, int, int], gap: i
         rows=rows,
         columns=columns,
         channels=channels,
-        source=Strides(rows * columns * pitch, columns * pitch, pitch),
+        source=dense(rows, columns, pitch),
         target=Strides(channels, 0, 0),
         host=describe(level),
         epilogue=Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, 0, 0),)),

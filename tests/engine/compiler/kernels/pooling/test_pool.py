@@ -9,7 +9,7 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.kernels.pooling.pool import Pool
 from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
@@ -17,13 +17,7 @@ from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
-
-
-def strides(shape: tuple[int, ...]) -> Strides:
-    """Those of a dense array (n, h, w, c)."""
-    _, h, w, c = shape
-    return Strides(h * w * c, w * c, c)
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 def pooled(layer: Any, image: Array) -> Array:
@@ -59,8 +53,8 @@ def check(level: str, layer: Any, image: Array, **options: Any) -> None:
         batch=len(image),
         channels=image.shape[3],
         **axes(layer, image, wanted.shape),
-        source=strides(image.shape),
-        target=strides(wanted.shape),
+        source=dense(*image.shape[1:]),
+        target=dense(*wanted.shape[1:]),
         host=describe(level),
         **options,
     )
@@ -173,10 +167,10 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
         channels=37,
         down=PoolAxis(size=8, count=4, kernel=2, stride=2),
         across=PoolAxis(size=6, count=3, kernel=2, stride=2),
-        source=strides(pixels.shape),
-        target=strides(other.shape),
+        source=dense(*pixels.shape[1:]),
+        target=dense(*other.shape[1:]),
         host=describe(level),
-        epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (strides(other.shape),)),
+        epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (dense(*other.shape[1:]),)),
     )
     result = guarded_array(np.zeros_like(other))
     run(code, level, [guarded_array(pixels), result, guarded_array(other)])

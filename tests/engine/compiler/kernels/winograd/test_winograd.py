@@ -14,7 +14,7 @@ from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.errors import CompileError
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 # What rounding may add, in parts of the largest output.
 TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
@@ -47,15 +47,15 @@ def check(
     bias = random.standard_normal(wanted, np.float32)
     other = random.standard_normal((n, rows, columns, wanted), np.float32)
     host, pitch, wide = describe(level), count + gaps[0], wanted + gaps[1]
-    flat = Strides(rows * columns * wanted, columns * wanted, wanted)
+    flat = dense(rows, columns, wanted)
     code = Winograd(
         batch=n,
         rows=rows,
         columns=columns,
         in_channels=count,
         out_channels=wanted,
-        source=Strides(height * width * pitch, width * pitch, pitch),
-        target=Strides(rows * columns * wide, columns * wide, wide),
+        source=dense(height, width, pitch),
+        target=dense(rows, columns, wide),
         filtering=filtering,
         blocking=blocking
         or choose_blocking(host, filtering, rows // dilation, columns // dilation, count, wanted, n * dilation**2),
