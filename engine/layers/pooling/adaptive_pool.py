@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from engine.layers.pooling.max_pool import INDEX, WithIndices
 from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+
+# Arrays of an axis's size that are there at once.
+_AT_ONCE: Final = 4
 
 
 class AdaptivePool(Layer):
@@ -58,6 +61,17 @@ class AdaptivePool(Layer):
         sizes = input.shape[-self.spatial_rank :]
         return [_segments(size, count or 0) for size, count in zip(sizes, self._output_sizes(sizes), strict=True)]
 
+    def axes(self, input: Array) -> list[tuple[int, tuple[Array, Array]]]:
+        """Each spatial axis with its windows; those that shrink first: nothing on the way is larger than both ends."""
+        axes = enumerate(self.segments(input), start=input.ndim - self.spatial_rank)
+        return sorted(axes, key=lambda each: len(each[1][0]) / input.shape[each[0]])
+
+    def scratch_bytes(self, output: Any, *operands: object) -> int:
+        """What the steps along an axis are made of: what is there, an element of each window, and their sum."""
+        values = output[0] if isinstance(output, tuple) else output
+        specs = [spec for spec in (values, *operands[:1]) if isinstance(spec, TensorSpec)]
+        return _AT_ONCE * max((spec.size or 0) * working_dtype(spec.dtype).itemsize for spec in specs)
+
     def flops(self, output: Any, *operands: object) -> int:
         """One for each element of the input."""
         return (operands[0].size or 0) if isinstance(operands[0], TensorSpec) else 0
@@ -87,7 +101,7 @@ class AdaptiveAvgPool(AdaptivePool):
         self.infer(input)
         x = cast(input, working_dtype(input.dtype))
         with np.errstate(all="ignore"):
-            for axis, (starts, ends) in enumerate(self.segments(input), start=input.ndim - self.spatial_rank):
+            for axis, (starts, ends) in self.axes(input):
                 lengths = _along(ends - starts, axis, x.ndim).astype(x.dtype)
                 x = _over_segments(np.add, x, axis, starts, ends) / lengths
         return cast(x, input.dtype)
@@ -118,7 +132,7 @@ class AdaptiveMaxPool(AdaptivePool, WithIndices):
         self.infer(input)
         x, segments = cast(input, working_dtype(input.dtype)), self.segments(input)
         if self.returns == 0:
-            for axis, (starts, ends) in enumerate(segments, start=input.ndim - self.spatial_rank):
+            for axis, (starts, ends) in self.axes(input):
                 x = _over_segments(np.maximum, x, axis, starts, ends)
             return cast(x, input.dtype)
         values, indices = _maxima(x, segments)

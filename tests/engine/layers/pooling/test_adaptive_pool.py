@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -104,3 +105,16 @@ def test_a_pool_that_takes_long_can_be_stopped(type: str) -> None:
     layer = build(type, 1, output_size=(300,), **options)
     with cancelling(lambda: True), pytest.raises(RunCancelledError):
         layer.forward([np.zeros((1, 1, 100_001), np.float32)])
+
+
+@pytest.mark.parametrize("kind", ["Avg", "Max"])
+def test_what_grows_on_one_axis_and_shrinks_on_another_is_never_larger_than_both_ends(kind: str) -> None:
+    indices = {"return_indices": False} if kind == "Max" else {}
+    layer = build(f"nn.Adaptive{kind}Pool2d", 1, output_size=(100_000, 1), **indices)
+    x = np.random.default_rng(0).random((1, 1, 9, 64), np.float32)
+    tracemalloc.start()
+    y = layer.forward([x])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert y.shape == (1, 1, 100_000, 1) and peak < 20 * y.nbytes
+    assert peak < layer.scratch_bytes(TensorSpec(y.shape, y.dtype), [TensorSpec(x.shape, x.dtype)]) + 16 * y.nbytes
