@@ -16,6 +16,11 @@ from tests.engine.compiler.kernels.running import LEVELS, run
 RANDOM = np.random.default_rng(2)
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(2))
+
+
 def expected(rows: Array, weight: Array | None, bias: Array | None, eps: float, is_centred: bool) -> Array:
     x = rows.astype(np.float64)
     x = x - x.mean(axis=1, keepdims=True) if is_centred else x
