@@ -138,7 +138,9 @@ def waits_ms(peer: Peer, message: bytes, requests: int, clients: int) -> list[fl
 
 def main() -> int:
     """Measure; print the table, and save it where asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serving", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
+    )
     parser.add_argument("--rounds", type=int, default=7, help="turns of both (7)")
     parser.add_argument("--requests", type=int, default=300, help="in a turn (300)")
     parser.add_argument("--clients", type=int, default=8, help="at once, for the waiting (8)")
