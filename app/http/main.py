@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.datastructures import State
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Receive, Scope, Send
 
 from app.access.keys import Keys, open_keys
 from app.http.access import Access
@@ -26,7 +29,23 @@ DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy
 Every error is `{"error": {"code", "message", "detail"?}}`."""
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+class Service(FastAPI):
+    """The app. Requests to run a model go past FastAPI, which has nothing to do for them and takes its time.
+
+    shortcut: what answers them, with the same layers around it.
+    """
+
+    shortcut: Starlette
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan."""
+        if scope["type"] == "http" and scope["path"].endswith(infer.ENDING):
+            await self.shortcut(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None) -> Service:
     """An app that serves the models of settings.store; without settings those of the environment.
 
     Models begin to load when the app's lifespan starts, and all work ends with it.
@@ -34,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings if settings is not None else Settings.from_env()
     load_plugins(settings.plugins)
     # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
-    app = FastAPI(
+    app = Service(
         title="pnnx-serve",
         version=version(),
         description=DESCRIPTION,
@@ -45,12 +64,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.keys = open_keys(settings)
     app.state.dataplane = DataPlane(settings)
     app.state.meter = Meter(app.state.dataplane)
-    app.router.routes.extend([V2App(app.state.dataplane), *infer.ROUTES])
+    v2 = V2App(app.state.dataplane)
+    app.router.routes.append(v2)
     for router in (health.router, metrics.router, infer.make_router(), models.router, graph.router, pages.router):
         app.include_router(router)
-    install_error_handlers(app)
     install_openapi(app)
-    app.add_middleware(Access, keys=app.state.keys)
+    app.shortcut = Starlette(routes=[v2, *infer.ROUTES])
+    app.shortcut.state = app.state
+    for each in (app, app.shortcut):
+        install_error_handlers(each)
+        _surround(each, app.state, settings)
+    return app
+
+
+def _surround(app: Starlette, state: State, settings: Settings) -> None:
+    """Put the layers around an app that every request goes through, the innermost first."""
+    app.add_middleware(Access, keys=state.keys)
     if settings.cors_origins:  # around it: a browser asks what it may send before it sends a key
         app.add_middleware(
             CORSMiddleware,
@@ -59,8 +88,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "traceparent"],
         )
-    app.add_middleware(Edge, statuses=app.state.meter.statuses, access_log=settings.access_log)
-    return app
+    app.add_middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log)
 
 
 @asynccontextmanager

@@ -105,5 +105,5 @@ def test_the_routes_of_inference_that_fastapi_describes_answer_without_it(zoo: C
     app = create_app()
     for path in described:
         scope = {"type": "http", "method": "POST", "path": path.format(name="digits")}
-        first = next(route for route in app.router.routes if route.matches(scope)[0] is Match.FULL)
+        first = next(route for route in app.shortcut.routes if route.matches(scope)[0] is Match.FULL)
         assert first in ROUTES
