@@ -22,6 +22,8 @@ from app.wording import cut
 
 T = TypeVar("T")
 
+# Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
+INLINE_BYTES: Final = 64 * 1024
 # Memory is asked for in steps of this: a body that was announced and never comes holds none.
 _STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19

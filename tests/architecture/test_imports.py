@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.models": BASICS | {"app.images", "app.importing", "app.memory", "app.progress", "app.signature", "app.tasks"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
-    "app.protocol": BASICS | {"app.codec", "app.images", "app.memory", "app.models", "app.signature"},
+    "app.protocol": BASICS | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.signature"},
     "app.http": BASICS
     | {
         "app.access",

@@ -23,7 +23,7 @@ from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
-from app.http.body import read_body, until_disconnect
+from app.http.body import INLINE_BYTES, read_body, until_disconnect
 from app.http.openapi.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
@@ -33,8 +33,6 @@ from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean
 
-# Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
-_INLINE_BYTES: Final = 64 * 1024
 # Of every path that runs a model, the other protocol's included.
 ENDING: Final = "/infer"
 _PATH: Final = ENDING
@@ -116,7 +114,7 @@ def _possible(plane: DataPlane, message: Message, media_type: str, accept: str) 
 
 async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
     work = partial(parse, body, content_type, plane.settings)
-    is_short = len(body) <= _INLINE_BYTES or not reads_all(body, content_type)
+    is_short = len(body) <= INLINE_BYTES or not reads_all(body, content_type)
     return work() if is_short else await plane.offload(work, deadline)
 
 

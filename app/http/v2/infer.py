@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.http.body import read_body, until_disconnect
+from app.http.body import INLINE_BYTES, read_body, until_disconnect
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
@@ -26,8 +26,6 @@ from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, rea
 from app.serving.dataplane import Answer, DataPlane
 from app.settings import Settings
 
-# Smaller JSON is parsed where it arrives: a thread costs more.
-_INLINE_BYTES: Final = 64 * 1024
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
 
@@ -35,7 +33,7 @@ _LEVEL: Final = 1
 async def infer(request: Request) -> Response:
     """Run a model."""
     plane = dataplane(request)
-    _, version, model = asked(request)
+    _, version, model = await asked(request)
     allowance = plane.memory.open()
     try:
         with allowance:
@@ -78,7 +76,7 @@ async def _said(request: Request, plane: DataPlane, body: bytearray, deadline: f
     encoding = request.headers.get("content-encoding", "identity")
     given = request.headers.get(HEADER_LENGTH)
     work = partial(_parsed, body, encoding, given, plane.settings)
-    is_short = encoding == "identity" and (read_header_length(given, len(body)) <= _INLINE_BYTES)
+    is_short = encoding == "identity" and (read_header_length(given, len(body)) <= INLINE_BYTES)
     return work() if is_short else await plane.offload(work, deadline)
 
 
@@ -93,18 +91,21 @@ def _parsed(body: bytearray, encoding: str, given: str | None, settings: Setting
 def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
     """A compressed body, as far as it may be long."""
     unpacker = zlib.decompressobj(_PACKED[encoding])
-    found, rest = bytearray(), bytes(body)
+    found, whole = bytearray(), memoryview(body)
     try:
-        while rest and not unpacker.eof:
-            piece = unpacker.decompress(rest, _INLINE_BYTES)
-            charge(len(piece))
-            found += piece
-            rest = unpacker.unconsumed_tail
-            if len(found) > limit:
-                raise RequestTooLargeError(
-                    f"the body is too large: found more than {limit} bytes unpacked, expected at most {limit}",
-                    limit=limit,
-                )
+        # In pieces both ways: what is left of a piece is copied each time, and of the whole that would be quadratic.
+        for start in range(0, len(whole), INLINE_BYTES):
+            rest = bytes(whole[start : start + INLINE_BYTES])
+            while rest and not unpacker.eof:
+                piece = unpacker.decompress(rest, INLINE_BYTES)
+                charge(len(piece))
+                found += piece
+                rest = unpacker.unconsumed_tail
+                if len(found) > limit:
+                    raise RequestTooLargeError(
+                        f"the body is too large: found more than {limit} bytes unpacked, expected at most {limit}",
+                        limit=limit,
+                    )
     except zlib.error as exc:
         raise InvalidRequestError(f"the body is not {encoding}: {exc}") from None
     if not unpacker.eof:

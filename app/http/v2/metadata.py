@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,6 +15,7 @@ from app.models.model import Model
 from app.models.version import Entry, State, Version
 from app.protocol.v2.figures import model_stats
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
+from app.protocol.v2.ports import are_known, wire_ports
 
 
 async def server(_: Request) -> Response:
@@ -43,19 +46,19 @@ async def models(request: Request) -> Response:
 
 async def model(request: Request) -> Response:
     """Inputs, outputs, versions."""
-    entry, _, found = asked(request)
+    entry, _, found = await asked(request)
     return json_response(model_metadata(entry, found))
 
 
 async def model_ready(request: Request) -> Response:
     """Whether a model, or one version of it, can be run."""
-    entry, _, _ = asked(request)
+    entry, _, _ = _found(request)
     return json_response({"name": entry.name, "ready": True})
 
 
 async def config(request: Request) -> Response:
     """The model configuration extension."""
-    return json_response(model_config(*asked(request)))
+    return json_response(model_config(*await asked(request)))
 
 
 async def statistics(request: Request) -> Response:
@@ -74,13 +77,21 @@ async def all_statistics(request: Request) -> Response:
     return json_response({"model_stats": [model_stats(entry, each) for entry in entries for each in entry.versions]})
 
 
-def asked(request: Request) -> tuple[Entry, Version, Model]:
-    """The model that a path names, in a version that is ready.
+async def asked(request: Request) -> tuple[Entry, Version, Model]:
+    """The model that a path names, in a version that is ready, and whose ports are known.
 
     Raises:
         ModelNotFoundError, VersionNotFoundError: there is none.
         ModelNotReadyError: it is loading, or has failed to.
     """
+    entry, version, model = _found(request)
+    if not are_known(model):  # never on the event loop: finding out may run the model
+        plane = dataplane(request)
+        await plane.offload(partial(wire_ports, model), plane.deadline())
+    return entry, version, model
+
+
+def _found(request: Request) -> tuple[Entry, Version, Model]:
     store = dataplane(request).store
     entry = store.entry(request.path_params["name"])
     version = store.version(entry.name, _number(request))

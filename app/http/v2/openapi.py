@@ -79,7 +79,7 @@ def _operation(method: str, path: str, text: str) -> dict[str, Any]:
     if is_run:
         content = {
             "application/json": {"schema": _REQUEST},
-            "application/octet-stream": {"schema": {"format": "binary"}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         }
         operation["requestBody"] = {"required": True, "content": content}
     elif method == "POST":

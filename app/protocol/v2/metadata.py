@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from app.models.model import Model
@@ -11,6 +10,7 @@ from app.models.store import Store
 from app.models.version import Entry, State, Version
 from app.protocol.v2.datatypes import config_name
 from app.protocol.v2.ports import WirePort, wire_ports
+from app.version import version as program_version
 
 NAME: Final = "pnnx-serve"
 PLATFORM: Final = "pnnx_pnnx"
@@ -26,7 +26,7 @@ _STATES: Final = {State.READY: "READY", State.LOADING: "LOADING", State.FAILED: 
 
 def server_metadata() -> dict[str, Any]:
     """Name, version and what of the protocol there is."""
-    return {"name": NAME, "version": _version(), "extensions": list(EXTENSIONS)}
+    return {"name": NAME, "version": program_version(), "extensions": list(EXTENSIONS)}
 
 
 def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
@@ -98,10 +98,3 @@ def _policy(entry: Entry) -> dict[str, Any]:
     if isinstance(versions, tuple):
         return {"specific": {"versions": list(versions)}}
     return {"all": {}} if versions == "all" else {"latest": {"num_versions": 1}}
-
-
-def _version() -> str:
-    try:
-        return version("pnnx-serve")
-    except PackageNotFoundError:  # run from a folder that is not installed
-        return "0"

@@ -68,6 +68,11 @@ class WirePorts:
 _known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()
 
 
+def are_known(model: Model) -> bool:
+    """Whether they were made already: how a model takes batches may have to be tried, which takes a run or two."""
+    return model in _known
+
+
 def wire_ports(model: Model) -> WirePorts:
     """A model's; made once."""
     ports = _known.get(model)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.http.v2.infer import _unpacked
 from tests.app.client import Client
 from tests.app.http.v2.messages import LENGTH, NUMPY, binary, received, refused, send, tensor
 from tests.app.pictures import png
@@ -137,6 +138,14 @@ def test_bodies_are_unpacked_and_answers_packed_for_who_asks_for_that_alone(
     np.testing.assert_array_equal(received(answer)["OUTPUT0"], X + 1)
     plain = send(v2, "simple", {"inputs": [ROW]}, **{"accept-encoding": "gzip, deflate, br"})
     assert "content-encoding" not in plain.headers
+
+
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 300_000])
+@pytest.mark.parametrize("values", [b"\0", b"random"])
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_packed_body_of_any_size_is_what_was_packed(encoding: str, pack: Any, values: bytes, size: int) -> None:
+    body = bytes(size) if values == b"\0" else np.random.default_rng(0).bytes(size)
+    assert _unpacked(bytearray(pack(body)), encoding, size) == body
 
 
 @pytest.mark.parametrize(

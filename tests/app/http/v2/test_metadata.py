@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.models.model import Model
+from app.protocol.v2.ports import WirePorts
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import refused, send, tensor
 from tests.app.sample_models import elementwise, write_model
@@ -44,6 +47,25 @@ def test_model_metadata_has_full_shapes_and_the_file_s_names(v2: Client) -> None
     assert found["inputs"] == [{"name": "INPUT0", "datatype": "FP32", "shape": [-1, 16]}]
     assert found["outputs"] == [{"name": "OUTPUT0", "datatype": "FP32", "shape": [-1, 16]}]
     assert v2.get("/v2/models/simple/versions/1").json() == found
+
+
+def test_how_a_model_takes_batches_is_found_out_once_and_not_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by: list[threading.Thread] = []
+
+    class Watched(WirePorts):
+        def __init__(self, model: Model) -> None:
+            made_by.append(threading.current_thread())
+            super().__init__(model)
+
+    monkeypatch.setattr("app.protocol.v2.ports.WirePorts", Watched)
+    write_model(tmp_path, "fixed", elementwise("add(@0,1)", "(1,3)f32"))
+    with serving(tmp_path, warmup=False) as client:
+        assert client.get("/v2/models/fixed/ready").status_code == 200 and not made_by
+        send(client, "fixed", {"inputs": [tensor("in0", "FP32", np.ones((4, 3), np.float32))]})
+        client.get("/v2/models/fixed")
+    assert len(made_by) == 1 and made_by[0] is not threading.main_thread()
 
 
 def test_a_batch_the_file_fixes_and_the_engine_does_not_is_open(v2: Client) -> None:
