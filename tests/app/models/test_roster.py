@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
+from tests.held import assert_no_more, held
 
 SHAPE = "(?,2)f32"
 
@@ -193,7 +191,6 @@ def test_models_that_come_and_go_leave_nothing_behind(store: Path) -> None:
             assert answer(client, "second") == index
             shutil.rmtree(store / "second")
             look(client, 2)
-            gc.collect()
             if index == 1:
-                threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-        assert threading.active_count() <= threads and len(os.listdir("/proc/self/fd")) <= descriptors
+                before = held()
+        assert_no_more(before, turns=10)

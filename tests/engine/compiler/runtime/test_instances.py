@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from engine.graph import RuntimeGraph
 from engine.options import Options
 from engine.pnnx import Graph, Operator
 from engine.tensor import Array, TensorSpec
+from tests.held import assert_no_more, held
 
 F32 = np.dtype(np.float32)
 PATIENCE_S = 120.0
@@ -221,7 +221,7 @@ def test_shapes_that_come_once_cost_neither_threads_nor_compiles_nor_memory(
     kitchen = Kitchen(compiled, monkeypatch, 100)
     before = threading.active_count()
     assert not any(kitchen.serve(size) for size in range(1, 3 * background.MAX_WISHES))
-    assert threading.active_count() == before and kitchen.compiles == []
+    assert threading.active_count() <= before and kitchen.compiles == []
     assert len(alone._wishes) <= background.MAX_WISHES
 
 
@@ -323,13 +323,10 @@ def test_sessions_that_come_and_go_leave_neither_threads_nor_files() -> None:
         session.close()
 
     once()
-    gc.collect()
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = held()
     for _ in range(20):
         once()
-    gc.collect()
-    wait_for(lambda: threading.active_count() <= threads)
-    assert len(os.listdir("/proc/self/fd")) <= files
+    assert_no_more(before, turns=20)
 
 
 def counted(session: Session) -> list[int]:

@@ -1,0 +1,28 @@
+"""What a process holds that must not grow with what it did: its threads and its file descriptors."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+
+PATIENCE_S = 120.0
+
+
+def held() -> tuple[int, int]:
+    """How many threads and file descriptors this process has."""
+    gc.collect()
+    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
+def assert_no_more(before: tuple[int, int], *, turns: int) -> None:
+    """Waits until hardly more is held than before.
+
+    What every one of the turns left behind is found. A pool that made one more of the threads it may have, because
+    the others were not idle yet, has leaked none.
+    """
+    end = time.monotonic() + PATIENCE_S
+    while any(now >= then + turns // 2 for now, then in zip(held(), before, strict=True)):
+        assert time.monotonic() < end, f"threads and descriptors: {held()}, before {turns} turns: {before}"
+        time.sleep(0.05)
