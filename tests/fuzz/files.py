@@ -317,7 +317,9 @@ def _compare(expected: Any, found: Any, inputs: list[np.ndarray], reference: eng
 def _largest_on_the_way(reference: engine.Session, inputs: list[np.ndarray]) -> float:
     """The largest magnitude of any operand of a run."""
     taps = reference.run(inputs, taps=list(reference.graph.operands)).taps.values()
-    arrays = [each for each in taps if isinstance(each, np.ndarray) and each.dtype.kind == "f" and each.size]
+    # Of inputs that are run item by item a tap has one value an item.
+    values = [item for tap in taps for item in (tap if isinstance(tap, list | tuple) else [tap])]
+    arrays = [each for each in values if isinstance(each, np.ndarray) and each.dtype.kind == "f" and each.size]
     return max((float(np.nanmax(np.abs(each), initial=0)) for each in arrays), default=0.0)
 
 
