@@ -58,6 +58,40 @@ class InferResult:
     drawing: bytes | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class Prepared:
+    """A request whose tensors are ready to run.
+
+    inputs: what was sent, to draw on it.
+    tensors: by name; what of the answer does not depend on the request itself follows from them.
+    placements: where its pictures lie on the canvas; empty for tensors.
+    options: the task's, with the request's parameters.
+    wanted: names of the raw outputs to answer with; None for what is usual.
+    timing: what was done so far.
+    """
+
+    request: InferRequest
+    inputs: Inputs
+    tensors: dict[str, NDArray[Any]]
+    placements: tuple[Placement, ...]
+    options: Any
+    wanted: tuple[str, ...] | None
+    timing: Timing
+
+    @property
+    def items(self) -> int:
+        """Pictures, or rows of the batch."""
+        return len(self.placements) or _batch(self.tensors.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run gave: every raw output by name, and how long it took."""
+
+    outputs: dict[str, NDArray[Any]]
+    infer_s: float
+
+
 class Model:
     """Runs requests; many threads may call it at once.
 
@@ -94,14 +128,21 @@ class Model:
         self._task = task(config.table(task), TaskContext(signature=self.signature, labels=labels))
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
-        """Decode, preprocess, run, predict.
+        """Prepare, run and finish, for callers that have nothing else to run.
 
         cancelled: asked between operators; the run stops when it says yes.
 
         Raises:
+            ServiceError, EngineError, ConfigError: as the three say.
+        """
+        prepared = self.prepare(request)
+        return self.finish(prepared, self.run(prepared, cancelled))
+
+    def prepare(self, request: InferRequest) -> Prepared:
+        """Decode and preprocess.
+
+        Raises:
             ServiceError: the request does not fit this model.
-            EngineError: the engine refuses the tensors, or fails.
-            ConfigError: the outputs are not what the config promises.
         """
         timing, start = Timing(), time.perf_counter()
         options = self._task.options(request.parameters)
@@ -111,24 +152,54 @@ class Model:
         if request.draw:
             self._check_drawable(inputs)
         tensors, placements = self._tensors(inputs, timing)
+        return Prepared(
+            request=request,
+            inputs=inputs,
+            tensors=tensors,
+            placements=placements,
+            options=options,
+            wanted=wanted,
+            timing=timing,
+        )
+
+    def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
+        """Compute the outputs; of the request it needs the tensors only.
+
+        Raises:
+            ServiceError: there is no memory for it.
+            EngineError: the engine refuses the tensors, or fails.
+        """
         start = time.perf_counter()
-        with charged(self.session.estimate_bytes(tensors)):
-            result = self.session.run(tensors, cancelled=cancelled)
+        with charged(self.session.estimate_bytes(prepared.tensors)):
+            result = self.session.run(prepared.tensors, cancelled=cancelled)
             charge(sum(array.nbytes for array in result))
-        timing.infer_s = time.perf_counter() - start
         outputs = dict(zip(result.names, result, strict=True))
+        return Ran(outputs=outputs, infer_s=time.perf_counter() - start)
+
+    def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
+        """Predict and draw.
+
+        Raises:
+            ConfigError: the outputs are not what the config promises.
+        """
         start = time.perf_counter()
+        request, outputs, placements = prepared.request, ran.outputs, prepared.placements
         predictions = None
         if request.predict:
-            predictions = self._task.predict(outputs, placements or self._whole(tensors, outputs), options)
+            predictions = self._task.predict(
+                outputs, placements or self._whole(prepared.tensors, outputs), prepared.options
+            )
+        wanted = prepared.wanted
         if wanted is None:
             wanted = () if placements else tuple(outputs)
-        drawing = self._draw(inputs, predictions) if request.draw and predictions else None
+        drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
+        timing = prepared.timing
+        timing.infer_s = ran.infer_s
         timing.postprocess_s = time.perf_counter() - start
         return InferResult(
             outputs={name: outputs[name] for name in wanted},
             predictions=predictions,
-            items=len(placements) or _batch(tensors.values()),
+            items=prepared.items,
             timing=timing,
             drawing=drawing,
         )
