@@ -12,9 +12,10 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.access.decision import read_key, refusal
 from app.access.groups import Group
 from app.access.keys import Keys
-from app.errors import ForbiddenError, ServiceError, UnauthorizedError
+from app.errors import ServiceError
 from app.http.responses import error_response
 from app.http.v2 import errors as v2
 
@@ -49,18 +50,8 @@ class Access:
         group = group_of(scope["method"], scope["path"])
         if group is None:
             return None
-        if self._keys is None:
-            return None if group is not Group.ADMIN or _is_local(scope) else _NOT_HERE
-        key = _key(scope)
-        if key is None:
-            return UnauthorizedError("a key is needed: 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
-        rights = self._keys.ring.rights(key)
-        if rights is None:
-            return UnauthorizedError("this key is not known here")
-        return None if group in rights else ForbiddenError(f"this key is not good for {group}")
-
-
-_NOT_HERE: Final = ForbiddenError("the server is changed from the machine itself only, or with a key")
+        is_local = group is Group.ADMIN and self._keys is None and _is_local(scope)
+        return refusal(self._keys, group, None if self._keys is None else read_key(scope["headers"]), is_local=is_local)
 
 
 def group_of(method: str, path: str) -> Group | None:
@@ -75,17 +66,6 @@ def group_of(method: str, path: str) -> Group | None:
     if path in _OPEN:
         return None
     return Group.METRICS if path == "/metrics" else Group.METADATA
-
-
-def _key(scope: Scope) -> bytes | None:
-    """The key that a request brings, as a bearer (RFC 6750 section 2.1) or in the other header."""
-    found = None
-    for name, value in scope["headers"]:
-        if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return bytes(value[7:].strip())
-        if name == b"x-api-key":
-            found = value
-    return found
 
 
 def _is_local(scope: Scope) -> bool:

@@ -15,12 +15,12 @@ from app.serving.dataplane import DataPlane
 class V2App(BaseRoute):
     """What answers every path below /v2."""
 
-    def __init__(self, plane: DataPlane) -> None:
+    def __init__(self, plane: DataPlane, changing: ChangingSettings) -> None:
         routes = [Route(path, endpoint, methods=[method]) for method, path, endpoint in ROUTES]
         self._app = Starlette(routes=routes, exception_handlers=HANDLERS)
         self._app.router.redirect_slashes = False
         self._app.state.dataplane = plane
-        self._app.state.changing = ChangingSettings()
+        self._app.state.changing = changing
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether a path is the protocol's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import zlib
 from functools import partial
 from typing import Final
@@ -17,12 +16,11 @@ from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
 from app.memory.budget import Allowance, charge
-from app.models.model import InferRequest, Model
+from app.models.model import Model
 from app.models.version import Version
-from app.protocol.v2.inputs import Decoder
-from app.protocol.v2.outputs import Encoded, encode, plan_outputs
-from app.protocol.v2.ports import wire_ports
-from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_count, read_header_length
+from app.protocol.v2.outputs import Encoded, encode
+from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
+from app.protocol.v2.run import earlier, prepare
 from app.serving.dataplane import Answer, DataPlane
 from app.settings import Settings
 
@@ -55,10 +53,7 @@ async def _encoded(
     deadline = plane.deadline()
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance, tuple(_PACKED))
     said = await _said(request, plane, body, deadline)
-    ports = wire_ports(model)
-    plan = plan_outputs(said, ports, model.name)
-    decoder = Decoder(model.name, ports, model.signature, plane.settings)
-    run = InferRequest(decode=lambda _: decoder.decode(said), outputs=plan.names, predict=False, parameters={})
+    plan, run = prepare(said, model, plane.settings)
     trace = request.app.state.changing.trace
     packing = _packing(request)
 
@@ -67,7 +62,7 @@ async def _encoded(
         encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
         return encoded if packing is None else _packed(encoded, packing)
 
-    answer = asyncio.create_task(plane.infer_version(version, run, write, _earlier(deadline, said)))
+    answer = asyncio.create_task(plane.infer_version(version, run, write, earlier(deadline, said)))
     return await until_disconnect(request, answer), packing
 
 
@@ -111,17 +106,6 @@ def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
     if not unpacker.eof:
         raise InvalidRequestError(f"the body is not {encoding}: it ends early")
     return found
-
-
-def _earlier(deadline: float, said: V2Request) -> float:
-    """The request's own ``timeout``, in microseconds, where that is sooner; of ``priority`` only the kind is looked at.
-
-    Raises:
-        RefusedError: one of them is no whole number.
-    """
-    read_count(said.parameters, "priority")
-    timeout = read_count(said.parameters, "timeout")
-    return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline
 
 
 def _packing(request: Request) -> str | None:

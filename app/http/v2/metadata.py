@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.codec.message import read_version
-from app.errors import ModelNotReadyError, VersionNotFoundError
+from app.errors import ModelNotReadyError
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.models.model import Model
 from app.models.version import Entry, State, Version
-from app.protocol.v2.figures import model_stats
+from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports
 
@@ -63,18 +63,13 @@ async def config(request: Request) -> Response:
 
 async def statistics(request: Request) -> Response:
     """Those of a model's versions, or of the one that is named."""
-    entry = dataplane(request).store.entry(request.path_params["name"])
-    number = _number(request)
-    rows = [model_stats(entry, each) for each in entry.versions if number in (None, each.number)]
-    if number is not None and not rows:
-        raise VersionNotFoundError(f"model '{entry.name}' has no version {number}")
-    return json_response({"model_stats": rows})
+    name = request.path_params["name"]
+    return json_response({"model_stats": lookup.statistics(dataplane(request).store, name, _number(request))})
 
 
 async def all_statistics(request: Request) -> Response:
     """Those of all models."""
-    entries = dataplane(request).store.entries
-    return json_response({"model_stats": [model_stats(entry, each) for entry in entries for each in entry.versions]})
+    return json_response({"model_stats": lookup.statistics(dataplane(request).store, None, None)})
 
 
 async def asked(request: Request) -> tuple[Entry, Version, Model]:
@@ -92,12 +87,7 @@ async def asked(request: Request) -> tuple[Entry, Version, Model]:
 
 
 def _found(request: Request) -> tuple[Entry, Version, Model]:
-    store = dataplane(request).store
-    entry = store.entry(request.path_params["name"])
-    version = store.version(entry.name, _number(request))
-    if version.model is None:  # Store.version returns those that are ready
-        raise ModelNotReadyError(f"model '{entry.name}' is not loaded", retry_after_s=1)
-    return entry, version, version.model
+    return lookup.find(dataplane(request).store, request.path_params["name"], _number(request))
 
 
 def _number(request: Request) -> int | None:

@@ -59,7 +59,9 @@ class Decoder:
         start = 0
         for item, port in zip(sent, ports, strict=True):
             self._check(item, port)
-            if item.size is None:
+            if isinstance(item.data, memoryview):
+                inputs[port.own] = self._from_bytes(item, port, item.data)
+            elif item.size is None:
                 inputs[port.own] = self._from_json(item, port)
             else:
                 inputs[port.own] = self._from_bytes(item, port, tail[start : start + item.size])
@@ -139,10 +141,11 @@ class Decoder:
         dtype = dtype_of(item.datatype)
         assert dtype is not None  # only BYTES has none
         count = math.prod(item.shape)
-        if item.size != count * dtype.itemsize or len(data) != item.size:
+        announced = len(data) if item.size is None else item.size
+        if announced != count * dtype.itemsize or len(data) != announced:
             raise RefusedError(
                 f"unexpected size for input '{port.name}', expecting {count * dtype.itemsize} bytes, got {len(data)}"
-                f" (shape {list(item.shape)}, binary_data_size {item.size})"
+                f" (shape {list(item.shape)}, binary_data_size {announced})"
             )
         return _tensor(data, dtype, item.shape)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,9 +107,7 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     """
     rows, tails = [], []
     for port, name, wanted in plan.rows:
-        value: Any = outputs[port.own]
-        if wanted.classes is not None:
-            value = _classes(value, wanted.classes, port.is_batched, labels)
+        value = _value(port, wanted, outputs, labels)
         is_binary = plan.request.is_binary if wanted.binary is None else wanted.binary
         row, tail = _row(name, value, is_binary, plan.non_finite)
         rows.append(row)
@@ -122,6 +120,23 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     length = sum(map(len, pieces))
     blanks = -length % _ALIGNED
     return Encoded(pieces=[*pieces, b" " * blanks, *tails], header_length=length + blanks)
+
+
+def encode_apart(
+    plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None
+) -> Iterator[tuple[dict[str, Any], bytes | memoryview]]:
+    """Each output's entry and its bytes, for what carries both by themselves.
+
+    Raises:
+        InvalidRequestError: a dtype that the protocol has no word for.
+    """
+    for port, name, wanted in plan.rows:
+        yield _row(name, _value(port, wanted, outputs, labels), True, plan.non_finite)
+
+
+def _value(port: WirePort, wanted: Wanted, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:
+    value = outputs[port.own]
+    return value if wanted.classes is None else _classes(value, wanted.classes, port.is_batched, labels)
 
 
 def _text(head: dict[str, Any]) -> list[bytes]:

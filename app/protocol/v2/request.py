@@ -31,7 +31,7 @@ class Sent:
     """One input of a request.
 
     Args:
-        data: what JSON gives; unset where the bytes follow.
+        data: what JSON gives, or a view of bytes that came by themselves; unset where they follow the JSON.
         size: of the bytes that follow, None where none do.
     """
 
@@ -115,7 +115,7 @@ def parse_request(body: bytes | bytearray, header_length: int, settings: Setting
     document = parse_json(head, max_depth=settings.max_json_depth)
     parsed = Parsed(document) if len(head) > _SMALL else None
     try:
-        return _request(document, whole[header_length:], parsed)
+        return read_request(document, whole[header_length:], parsed)
     except ServiceError:
         if parsed is not None:
             del document
@@ -123,7 +123,15 @@ def parse_request(body: bytes | bytearray, header_length: int, settings: Setting
         raise
 
 
-def _request(document: Any, tail: memoryview, parsed: Parsed | None) -> V2Request:
+def read_request(document: Any, tail: memoryview, parsed: Parsed | None = None) -> V2Request:
+    """What a document says, as JSON has it; each input's ``data`` may be a view of its bytes.
+
+    Args:
+        parsed: the same, to be released once its inputs are decoded.
+
+    Raises:
+        RefusedError: it is of another form than the protocol's.
+    """
     if not isinstance(document, dict):
         raise RefusedError("failed to parse the request: expected a JSON object with 'inputs'")
     inputs = _objects(document, "inputs")

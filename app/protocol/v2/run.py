@@ -1,0 +1,35 @@
+"""What a request says -> what its model is to do, and how long it may take."""
+
+from __future__ import annotations
+
+import time
+
+from app.models.model import InferRequest, Model
+from app.protocol.v2.inputs import Decoder
+from app.protocol.v2.outputs import Plan, plan_outputs
+from app.protocol.v2.ports import wire_ports
+from app.protocol.v2.request import V2Request, read_count
+from app.settings import Settings
+
+
+def prepare(said: V2Request, model: Model, settings: Settings) -> tuple[Plan, InferRequest]:
+    """What the answer is to hold, and the run that makes it.
+
+    Raises:
+        RefusedError: an output that there is not, or not in this form.
+    """
+    ports = wire_ports(model)
+    plan = plan_outputs(said, ports, model.name)
+    decoder = Decoder(model.name, ports, model.signature, settings)
+    return plan, InferRequest(decode=lambda _: decoder.decode(said), outputs=plan.names, predict=False, parameters={})
+
+
+def earlier(deadline: float, said: V2Request) -> float:
+    """The request's own ``timeout``, in microseconds, where that is sooner; of ``priority`` only the kind is looked at.
+
+    Raises:
+        RefusedError: one of them is no whole number.
+    """
+    read_count(said.parameters, "priority")
+    timeout = read_count(said.parameters, "timeout")
+    return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline
