@@ -13,16 +13,20 @@ from typing import Final
 import numpy as np
 
 from engine.errors import EngineError, RunCancelledError
+from engine.graph.footprint import Footprints
 from engine.graph.operand import RuntimeOperand
 from engine.graph.port import Port, state_axis
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.limits import memory_bytes
 from engine.tensor import Array, TensorSpec
 
 OPEN_SIZE: Final = 32
 """What stands for an open dimension when a graph is tried; networks often want a multiple of 32."""
 
 _TRIALS: Final = 3
+# Runs, of one item and of two, their inputs as they are drawn and their answers as they are compared.
+_HELD: Final = 4
 
 Axes = tuple[int | None, ...]
 """One a port; None for an output that is the same whatever the batch holds."""
@@ -98,6 +102,8 @@ def _depends_on_inputs(operand: RuntimeOperand) -> bool:
 def _tried(graph: RuntimeGraph) -> list[set[tuple[int, ...]]]:
     """The shapes every output had in some runs; nothing where the graph refuses the inputs."""
     found: list[set[tuple[int, ...]]] = [set() for _ in graph.outputs]
+    if not is_affordable(graph, [closed(port.spec) for port in graph.inputs if port.spec is not None]):
+        return []
     for seed in range(_TRIALS):
         random = np.random.default_rng(seed)
         inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
@@ -119,14 +125,23 @@ def answer(graph: RuntimeGraph, inputs: Sequence[Array]) -> list[Array] | None:
         return None
 
 
-def example(spec: TensorSpec, random: np.random.Generator, batch: int | None = None, axis: int = 0) -> Array:
-    """Random values for an input, with another batch along an axis if one is given.
+def is_affordable(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+    """Whether there is the memory to try a graph on inputs of these shapes, and to hold some runs beside each other."""
+    inputs = sum((spec.size or 0) * spec.dtype.itemsize for spec in specs)
+    return _HELD * (inputs + Footprints(graph).of(specs).peak) <= memory_bytes() // 2
 
-    Integers are 0 and 1, which are valid as indices, masks and counts alike.
-    """
+
+def closed(spec: TensorSpec, batch: int | None = None, axis: int = 0) -> TensorSpec:
+    """A spec with a size for every open dimension, and another batch along an axis if one is given."""
     sizes = [OPEN_SIZE if dim is None else dim for dim in spec.shape]
     if batch is not None and sizes:
         sizes[axis] = batch
+    return TensorSpec(tuple(sizes), spec.dtype)
+
+
+def example(spec: TensorSpec, random: np.random.Generator) -> Array:
+    """Random values for an input; integers are 0 and 1, which are valid as indices, masks and counts alike."""
+    sizes = closed(spec).sizes
     if spec.dtype.kind in "biu":
         return random.integers(0, 2, sizes).astype(spec.dtype)
     return random.standard_normal(sizes).astype(spec.dtype)

@@ -14,7 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.errors import EngineError, InputError, RunCancelledError
-from engine.graph.batch.batch_axes import Axes, InputAxes, answer, example, output_axes, readings, resized
+from engine.graph.batch.batch_axes import (
+    Axes,
+    InputAxes,
+    answer,
+    closed,
+    example,
+    is_affordable,
+    output_axes,
+    readings,
+    resized,
+)
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
@@ -87,15 +97,20 @@ def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
         raise
     except EngineError as error:  # BatchError, or an operator that does not take the rewritten graph
         return str(error)
-    if not _agrees(graph, general, reading, outputs):
+    ports = zip(graph.inputs, reading.axes, strict=True)
+    specs = [closed(p.spec, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
+    if not is_affordable(general, specs):
+        return "a batch of two is too large to be tried"
+    if not _agrees(graph, general, reading, outputs, specs):
         return "a batch of two gives other results than two single runs"
     return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
 
 
-def _agrees(graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
+def _agrees(
+    graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outputs: Axes, specs: Sequence[TensorSpec]
+) -> bool:
     random = np.random.default_rng(0)
-    ports = zip(graph.inputs, reading.axes, strict=True)
-    inputs = [example(p.spec, random, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
+    inputs = [example(spec, random) for spec in specs]
     try:
         together = execute(general.plan, inputs)
         apart = split(inputs, reading.exported, reading.axes, outputs, lambda part: execute(graph.plan, part))
@@ -111,8 +126,11 @@ def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -
     draws = any(op.definition is not None and not is_repeatable(op.definition) for op in graph.operators)
     if reading.exported == 1 or draws:
         return True
+    specs = [closed(port.spec) for port in graph.inputs if port.spec is not None]
+    if not is_affordable(graph, specs):
+        return False
     random = np.random.default_rng(0)
-    inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
+    inputs = [example(spec, random) for spec in specs]
     rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
     before, after = answer(graph, inputs), answer(graph, rolled)
     if before is None or after is None:

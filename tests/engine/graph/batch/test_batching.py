@@ -255,3 +255,13 @@ def test_steps_of_time_are_not_taken_for_items(steps: int) -> None:
     with pytest.raises(InputError, match="takes no other batch"):
         session.run([x])
     np.testing.assert_allclose(session.run([x[:1].repeat(6, 0)])[0], x[:1].repeat(6, 0).cumsum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_what_is_too_large_to_be_tried_is_not(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.graph.batch.batch_axes.memory_bytes", lambda: 1000)
+    session = Session(chain(op("nn.ReLU", "relu", "0", "1"), _0=(batch, 40, 60)))
+    mode = {1: "split", 2: "fixed"}[batch]  # whether the two are items would have to be tried as well
+    assert session.describe()["batch"] == {
+        "mode": mode, "exported": batch, "reason": "a batch of two is too large to be tried"
+    }  # fmt: skip
