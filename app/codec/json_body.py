@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from app.codec.json_tensors import decode_inputs
-from app.codec.json_text import parse_json
+from app.codec.json_text import parse_request_json
 from app.codec.message import Message, read_version
 from app.codec.parsed import Parsed
 from app.errors import InvalidRequestError, ServiceError
@@ -26,7 +26,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
     Raises:
         InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
     """
-    document = parse_json(body, max_depth=settings.max_json_depth)
+    document = parse_request_json(body, max_depth=settings.max_json_depth)
     if len(body) <= _SMALL:
         return _message(document, partial(decode_inputs, _inputs(document), settings=settings))
     parsed = Parsed(document)

@@ -26,6 +26,8 @@ _FEW: Final = 1000
 _SHORT: Final = 1 << 13
 # Bytes that are looked at together: what lies in between takes a few times as much memory.
 _BLOCK: Final = 1 << 17
+# Those that are only counted, near to the processor.
+_NEAR: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ def measure(body: bytes | bytearray, enough: int = 0) -> Measure:
         lists += int(np.count_nonzero(structure == ord("[")))
         objects += int(np.count_nonzero(structure == ord("{")))
     return Measure(deepest, _bytes(body, commas, quotes, lists, objects))
+
+
+def lists_bytes(commas: int, lists: int) -> int:
+    """What lists that hold nothing but numbers and lists add to the measure of a text they are part of."""
+    return commas * _VALUE + lists * _LIST
+
+
+def count(text: memoryview, byte: bytes) -> int:
+    """How often it is in a text: several times as fast as bytes.count."""
+    whole = np.frombuffer(text, np.uint8)
+    room = np.empty(min(whole.size, _NEAR), np.bool_)
+    found = 0
+    for start in range(0, whole.size, _NEAR):
+        block = whole[start : start + _NEAR]
+        found += int(np.count_nonzero(np.equal(block, ord(byte), out=room[: block.size])))
+    return found
 
 
 def _bytes(body: bytes | bytearray, commas: int, quotes: int, lists: int, objects: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.codec.json_lists import Numbers
 from app.codec.json_pieces import even_size
 from app.errors import InputMismatchError, InvalidRequestError
 from app.memory.budget import check
@@ -31,6 +32,11 @@ def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[
         InputMismatchError: not evenly nested, other values than the dtype has, or out of its range.
         InvalidRequestError: JSON has no numbers of that dtype.
     """
+    if isinstance(value, Numbers):
+        array = value.read(dtype)
+        if array is not None:
+            return array
+        value = value.plain()
     try:
         if dtype.kind == "b":
             return _bools(value, port)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import orjson
 
 from app.codec.json_cost import Measure, measure
+from app.codec.json_lists import cut_lists
 from app.codec.json_pieces import loads_in_pieces, non_finite
 from app.errors import InvalidRequestError
 from app.memory.budget import charge
@@ -35,6 +36,31 @@ def parse_json(body: bytes | bytearray, *, max_depth: int) -> Any:
         InvalidRequestError: not JSON, NaN or Infinity (which JSON has not), or nested deeper than max_depth.
         RequestTooLargeError, QueueFullError: there is no memory for what it becomes.
     """
+    return _parse(body, max_depth, 0)
+
+
+def parse_request_json(body: bytes | bytearray, *, max_depth: int) -> Any:
+    """The same of a text that has "inputs"; large tensors there may be ``Numbers`` in place of lists.
+
+    Raises:
+        As ``parse_json``.
+    """
+    cut = cut_lists(body) if len(body) <= _AT_ONCE_SPARSE else None
+    if cut is None:
+        return _parse(body, max_depth, 0)
+    found = cut.measure(max_depth)
+    if found.depth > max_depth or not is_parsed_at_once(body, found):
+        return _parse(body, max_depth, 0)
+    charge(found.parsed_bytes)
+    with suppress(orjson.JSONDecodeError):
+        value = cut.value(orjson.loads(cut.around))
+        if value is not None:
+            return value
+    return _parse(body, max_depth, found.parsed_bytes)
+
+
+def _parse(body: bytes | bytearray, max_depth: int, held: int) -> Any:
+    """held: bytes that are charged for it already."""
     found = measure(body, enough=max_depth)
     if found.depth > max_depth:
         raise InvalidRequestError(
@@ -42,7 +68,7 @@ def parse_json(body: bytes | bytearray, *, max_depth: int) -> Any:
             found=found.depth,
             limit=max_depth,
         )
-    charge(found.parsed_bytes)
+    charge(max(0, found.parsed_bytes - held))
     if len(body) <= _SMALL:
         return _loads(body)
     with without_collector():

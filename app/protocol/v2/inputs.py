@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from app.codec.json_lists import Numbers
 from app.codec.json_tensors import decode_input
 from app.errors import RequestTooLargeError
 from app.images.decode import Picture
@@ -208,11 +209,15 @@ def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:
 
 def _check_filled(data: Any, shape: Sequence[int], port: WirePort) -> None:
     """Refuse a flat list that is too short or too long with both numbers; of nested ones the decoder finds out."""
-    if not isinstance(data, list) or (data and isinstance(data[0], list)):
+    if isinstance(data, Numbers) and len(data.shape) == 1:
+        (found,) = data.shape
+    elif isinstance(data, list) and not (data and isinstance(data[0], list)):
+        found = len(data)
+    else:
         return
-    if len(data) != math.prod(shape):
+    if found != math.prod(shape):
         raise RefusedError(
-            f"input '{port.name}': Shape does not match true shape of 'data' field: found {len(data)} values, expected"
+            f"input '{port.name}': Shape does not match true shape of 'data' field: found {found} values, expected"
             f" {math.prod(shape)} for shape {list(shape)}"
         )
 

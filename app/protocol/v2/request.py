@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.codec.json_text import parse_json
+from app.codec.json_text import parse_request_json
 from app.codec.parsed import Parsed
 from app.errors import ServiceError
 from app.protocol.v2.errors import RefusedError
@@ -112,7 +112,7 @@ def parse_request(body: bytes | bytearray, header_length: int, settings: Setting
     if not header_length and body:
         return V2Request(inputs=None, tail=whole)
     head = body if header_length == len(body) else bytes(whole[:header_length])
-    document = parse_json(head, max_depth=settings.max_json_depth)
+    document = parse_request_json(head, max_depth=settings.max_json_depth)
     parsed = Parsed(document) if len(head) > _SMALL else None
     try:
         return read_request(document, whole[header_length:], parsed)
