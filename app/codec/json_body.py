@@ -33,7 +33,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
     del document  # the frames of an exception live until somebody on the event loop has seen it
     try:
         _inputs(parsed.value)
-        return _message(parsed.value, partial(_decode_once, parsed, settings=settings))
+        return _message(parsed.value, partial(_decode_once, parsed, settings=settings), is_long=True)
     except ServiceError:
         parsed.release()
         raise
@@ -72,13 +72,14 @@ def _is_v2(inputs: object) -> bool:
     return isinstance(first, dict) and {"name", "datatype"} <= set(first)
 
 
-def _message(document: dict[str, Any], decode: Callable[[Signature], Inputs]) -> Message:
+def _message(document: dict[str, Any], decode: Callable[[Signature], Inputs], *, is_long: bool = False) -> Message:
     return Message(
         decode=decode,
         model=_text(document, "model"),
         version=read_version(document.get("version")),
         outputs=_outputs(document.get("outputs")),
         parameters=_parameters(document.get("parameters")),
+        is_long_text=is_long,
     )
 
 

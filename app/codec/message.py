@@ -17,6 +17,7 @@ class Message:
 
     outputs: names of raw outputs wanted, True for all, False for none, None for the default of the kind of request.
     decode: makes the inputs, given what the model takes; raises ServiceError. Heavy: belongs in a worker thread.
+    is_long_text: whether the inputs are a long JSON text.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -24,6 +25,7 @@ class Message:
     version: int | None = None
     outputs: tuple[str, ...] | bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    is_long_text: bool = False
 
 
 def read_version(value: object) -> int | None:

@@ -155,7 +155,10 @@ def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> 
     assert rows("To run") == names(PROJECT["dependencies"])
 
 
-@pytest.mark.parametrize(("title", "extra"), [("To run faster", "fast"), ("To develop", "test"), ("To export", "export"), ("To compare", "bench")])
+@pytest.mark.parametrize(
+    ("title", "extra"),
+    [("To run faster", "fast"), ("To develop", "test"), ("To export", "export"), ("To compare", "bench")],
+)
 def test_every_package_of_an_extra_has_its_reason(title: str, extra: str) -> None:
     assert rows(title) == names(PROJECT["optional-dependencies"][extra])
 

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.codec.advice import advised
 from app.codec.answers import dump_json, dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
@@ -93,6 +94,9 @@ async def _content(request: Request, name: str | None, allowance: Allowance) -> 
     message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
     message = _merged(message, query, name)
     media_type = _possible(plane, message, media_type, accept)
+    if message.is_long_text:
+        name = plane.store.version(message.model, message.version).name
+        message = replace(message, decode=advised(message.decode, name))
     if media_type in (NPZ, NPY) and message.outputs is None:
         message = replace(message, outputs=True)
     work = replace(_request(message), draw=media_type == PNG)

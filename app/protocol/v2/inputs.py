@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from app.codec.advice import advise
 from app.codec.json_lists import Numbers
 from app.codec.json_tensors import decode_input
 from app.errors import RequestTooLargeError
@@ -64,6 +65,7 @@ class Decoder:
                 inputs[port.own] = self._from_bytes(item, port, item.data)
             elif item.size is None:
                 inputs[port.own] = self._from_json(item, port)
+                advise(self._model, inputs[port.own])
             else:
                 inputs[port.own] = self._from_bytes(item, port, tail[start : start + item.size])
                 start += item.size

@@ -83,7 +83,9 @@ def texts(draw: Any) -> bytes:
         )
     )
     before = draw(st.sampled_from(["", '"model": "m", ', '"outputs": ["a"], ', '"parameters": {"p": [1, 2]}, ']))
-    behind = draw(st.sampled_from(["", ', "outputs": true', ', "inputs": [[1.5]]', f', "version": {tensor}', ', "é": 1']))
+    behind = draw(
+        st.sampled_from(["", ', "outputs": true', ', "inputs": [[1.5]]', f', "version": {tensor}', ', "é": 1'])
+    )
     body = f'{{{before}"inputs": {inputs % tensor}{behind}}}'
     raw = bytearray(body.encode())
     if draw(st.booleans()):

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from app.codec import advice
 from tests.app.client import Client
 from tests.app.pictures import encoded, gradient, npy, npz, png
 
@@ -241,3 +242,18 @@ def test_a_large_json_body_is_answered_like_a_small_one(zoo: Client) -> None:
 
 def test_an_empty_batch_is_answered_with_an_empty_batch(zoo: Client) -> None:
     assert only(zoo.infer("one", {"shape": [0, 3], "data": []})).shape == (0, 3)
+
+
+@pytest.mark.parametrize("path", ["/models/one/infer", "/v2/models/one/infer"])
+def test_a_large_tensor_as_text_earns_one_line_of_advice(
+    zoo: Client, path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "_told", {})
+    x = np.arange(21_000, dtype=np.float32).reshape(-1, 3)
+    document: Any = {"inputs": x.tolist()}
+    if path.startswith("/v2"):
+        document = {"inputs": [{"name": "in0", "shape": x.shape, "datatype": "FP32", "data": x.tolist()}]}
+    with caplog.at_level("INFO", "app.codec.advice"):
+        for _ in range(2):
+            assert zoo.post(path, json=document).status_code == 200
+    assert [record.args for record in caplog.records] == [("one", 84)]
