@@ -16,7 +16,7 @@ BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),PYTHONDONTWRITEBYTECODE= PYTHONPYCAC
 COVERAGE_FLOOR := 90
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test pytest nightly fuzz lint type fmt bench image clean
+.PHONY: help install serve test pytest nightly fuzz schema lint type fmt bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -37,6 +37,9 @@ nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples 
 
 fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, data, bodies, protocol requests and sockets, each in child processes under limits
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis
+	$(ONE_THREAD) $(BIN)/python -m tests.schema
 
 lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -77,3 +80,7 @@ $(VENV)/.installed-test: $(VENV)/.made pyproject.toml
 	@echo "installing into $(VENV), with the test extra: some 200 MB the first time, which may take minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-schema: $(VENV)/.installed-test pyproject.toml
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[schema]'
+	@touch $@

@@ -47,7 +47,8 @@ def final_stage() -> str:
 
 @needs_make
 @pytest.mark.parametrize(
-    "target", ["serve", "test", "nightly", "fuzz", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"]
+    "target",
+    ["serve", "test", "nightly", "fuzz", "schema", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"],
 )
 def test_make_knows_the_target(target: str) -> None:
     done = make("--dry-run", target)
@@ -157,7 +158,13 @@ def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> 
 
 @pytest.mark.parametrize(
     ("title", "extra"),
-    [("To run faster", "fast"), ("To develop", "test"), ("To export", "export"), ("To compare", "bench")],
+    [
+        ("To run faster", "fast"),
+        ("To develop", "test"),
+        ("To try the API", "schema"),
+        ("To export", "export"),
+        ("To compare", "bench"),
+    ],
 )
 def test_every_package_of_an_extra_has_its_reason(title: str, extra: str) -> None:
     assert rows(title) == names(PROJECT["optional-dependencies"][extra])

@@ -32,22 +32,25 @@ _TENSOR: Final = {
         },
     ]
 }
+_VERSION: Final = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _JSON_BODY: Final = {
     "type": "object",
-    "required": ["inputs"],
+    "oneOf": [{"required": ["inputs"]}, {"required": ["image"]}],
+    "additionalProperties": False,
     "properties": {
         "model": {"type": "string"},
-        "version": {"type": "integer"},
+        "version": _VERSION,
         "inputs": {
             "description": "one tensor for a model with one input, or an object of tensors by input name",
             "anyOf": [*_TENSOR["oneOf"], {"type": "object", "additionalProperties": _TENSOR}],
         },
+        "image": {"type": "string", "description": "short for inputs that are a picture, in base64"},
         "outputs": {"type": "array", "items": {"type": "string"}, "description": "names of the outputs wanted"},
         "parameters": {"type": "object", "description": "as the query parameters of the model's task"},
     },
 }
 _FILE: Final = {"type": "string", "format": "binary"}
-
+_TEXT: Final = {"type": "string"}
 
 _ERRORS: Final = {
     400: "malformed request", 404: "unknown model or version", 406: "no answer of the kind Accept asks for",
@@ -103,17 +106,17 @@ def _answers() -> dict[str, Any]:
 
 
 def _parameters() -> Iterator[dict[str, Any]]:
-    yield _query("model", "string", "name of the model; may be left out when there is one, or a default")
-    yield _query("version", "integer", "version of the model; the highest one without it")
-    yield _query("outputs", "string", "raw outputs: true, false, or names by comma; for pictures none by default")
+    yield _query("model", _TEXT, "name of the model; may be left out when there is one, or a default")
+    yield _query("version", _VERSION, "version of the model; the highest one without it")
+    yield _query("outputs", _TEXT, "raw outputs: true, false, or names by comma; for pictures none by default")
     for task in TASKS.values():
         keys = task.CONFIG.model_json_schema().get("properties", {})
         for name, text in task.PARAMETERS.items():
-            yield _query(name, _kind(keys[name]), f"{task.NAME}: {text}")
+            yield _query(name, {"type": _kind(keys[name])}, f"{task.NAME}: {text}")
 
 
-def _query(name: str, kind: str, text: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": {"type": kind}, "description": text}
+def _query(name: str, schema: Mapping[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
 def _kind(key: Mapping[str, Any]) -> str:

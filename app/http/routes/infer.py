@@ -46,8 +46,9 @@ _OFFERED: Final = (JSON, NPZ, NPY, PNG)
 def make_router() -> APIRouter:
     """The routes, with the documentation of all tasks there are."""
     router, documentation = APIRouter(tags=["inference"]), infer_documentation()
-    router.post(_PATH, **documentation, summary="Run a model")(infer)
-    router.post(_MODEL_PATH, **documentation, summary="Run this model")(infer_model)
+    for method in (router.post, router.put):  # PUT is what curl -T does
+        method(_PATH, **documentation, summary="Run a model")(infer)
+        method(_MODEL_PATH, **documentation, summary="Run this model")(infer_model)
     return router
 
 
@@ -67,7 +68,6 @@ async def _undressed(request: Request) -> Response:
 
 # The same two once more, without FastAPI around them: what it does for a request costs each some 150 us, and there is
 # nothing for it to do here. These answer; the ones above describe them.
-# PUT is what curl -T does.
 ROUTES: Final = [
     Route(path, _undressed, methods=["POST", "PUT"], include_in_schema=False) for path in (_PATH, _MODEL_PATH)
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
 from app.http.v2.errors import HANDLERS
-from app.http.v2.table import PREFIX, ROUTES
+from app.http.v2.table import PREFIX, ROUTES, Endpoint
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
 
@@ -16,8 +20,7 @@ class V2App(BaseRoute):
     """What answers every path below /v2."""
 
     def __init__(self, plane: DataPlane, changing: ChangingSettings) -> None:
-        routes = [Route(path, endpoint, methods=[method]) for method, path, endpoint in ROUTES]
-        self._app = Starlette(routes=routes, exception_handlers=HANDLERS)
+        self._app = Starlette(routes=_routes(), exception_handlers=HANDLERS)
         self._app.router.redirect_slashes = False
         self._app.state.dataplane = plane
         self._app.state.changing = changing
@@ -35,3 +38,21 @@ class V2App(BaseRoute):
     def url_path_for(self, name: str, /, **path_params: object) -> object:  # type: ignore[override]
         """No route of the protocol has a name."""
         raise NoMatchFound(name, path_params)
+
+
+def _routes() -> list[Route]:
+    """One of each path: what a path does not take is refused with all that it takes."""
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for method, path, endpoint in ROUTES:
+        paths.setdefault(path, {})[method] = endpoint
+    return [Route(path, _of_method(endpoints), methods=[*endpoints]) for path, endpoints in paths.items()]
+
+
+def _of_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:
+    if len(endpoints) == 1:
+        return next(iter(endpoints.values()))
+
+    async def answer(request: Request) -> Response:
+        return await endpoints[request.method](request)
+
+    return answer

@@ -83,13 +83,15 @@ async def memory_status(request: Request) -> Response:
 
 async def register_memory(request: Request) -> Response:
     """Memory of other processes is not mapped for whoever asks."""
+    await _object(request)
     raise RefusedError(
         f"failed to register shared memory region '{cut(request.path_params['region'])}': not enabled on this server"
     )
 
 
-async def unregister_memory(_: Request) -> Response:
+async def unregister_memory(request: Request) -> Response:
     """Nothing is registered, so nothing is left to do: clients ask for it before they begin."""
+    await _object(request)
     return Response()
 
 

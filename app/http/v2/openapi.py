@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
 
+from app.http.v2.shapes import ANSWERS, ERROR, INDEX, LOGGING, OBJECT, REQUEST, TRACE, VERSION, Schema
 from app.http.v2.table import ROUTES
 
+T = TypeVar("T")
+
 _TAG: Final = "open inference protocol v2"
-_ERROR: Final = {
-    "type": "object", "required": ["error"], "properties": {"error": {"type": "string"}},
-}  # fmt: skip
-_TENSOR: Final = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": {"type": "string"},
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": {"type": "string", "example": "FP32"},
-        "parameters": {"type": "object"},
-        "data": {"type": "array", "items": {}, "description": "flat or nested; left out where the bytes follow"},
-    },
-}
-_WANTED: Final = {
-    "type": "object",
-    "required": ["name"],
-    "properties": {"name": {"type": "string"}, "parameters": {"type": "object"}},
-}
-_REQUEST: Final = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "id": {"type": "string"},
-        "parameters": {"type": "object"},
-        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1},
-        "outputs": {"type": "array", "items": _WANTED},
-    },
-}
-_OBJECT: Final = {"type": "object"}
+_JSON: Final = "application/json"
+_BYTES: Final[Schema] = {"type": "string", "format": "binary"}
 # Statuses besides 200, of every route that names a model, of those that read a body, and of inference.
 _OF_MODELS: Final = {404: "no such model or version", 503: "the model is not ready"}
 _OF_BODIES: Final = {400: "malformed", 408: "too slow", 413: "too large", 415: "unknown Content-Encoding", 429: "full"}
 _OF_RUNS: Final = {500: "our fault", 504: "too late"}
 _OF_SETTINGS: Final = {403: "from another machine"}
-_EXAMPLES: Final = {"version": {"example": "1"}}
+# What is read of other bodies, by the end of the path.
+_BODIES: Final = (("/index", INDEX), ("/logging", LOGGING), ("/setting", TRACE), ("", OBJECT))
+_PARTS: Final[dict[str, Schema]] = {"version": {"schema": VERSION, "example": "1"}}
 _NOT_READY: Final = {503: "not ready"}
 
 
@@ -68,24 +46,36 @@ def _operation(method: str, path: str, text: str) -> dict[str, Any]:
         "tags": [_TAG],
         "summary": text.splitlines()[0],
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}"),
-        "responses": {"200": {"description": "done"}} | {str(key): _refusal(why) for key, why in statuses.items()},
+        "responses": {"200": _answer(path)} | {str(key): _refusal(why) for key, why in statuses.items()},
     }
     names = re.findall(r"{(\w+)}", path)
     if names:
         operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, **_EXAMPLES.get(name, {})}
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, **_PARTS.get(name, {})}
             for name in names
         ]
     if is_run:
-        content = {
-            "application/json": {"schema": _REQUEST},
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-        }
+        content = {_JSON: {"schema": REQUEST}, "application/octet-stream": {"schema": _BYTES}}
         operation["requestBody"] = {"required": True, "content": content}
     elif method == "POST":
-        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": _OBJECT}}}
+        operation["requestBody"] = {"required": False, "content": {_JSON: {"schema": _of(path, _BODIES)}}}
     return operation
 
 
+def _of(path: str, rows: Iterable[tuple[str, T]]) -> T:
+    """The row whose text the path ends with."""
+    return next(what for end, what in rows if path.endswith(end))
+
+
+def _answer(path: str) -> dict[str, Any]:
+    schema = _of(path, ANSWERS)
+    if schema is None:
+        return {"description": "done"}
+    content: dict[str, Any] = {_JSON: {"schema": schema}}
+    if path.endswith("/infer"):
+        content["application/octet-stream"] = {"schema": _BYTES}
+    return {"description": "done", "content": content}
+
+
 def _refusal(why: str) -> dict[str, Any]:
-    return {"description": why, "content": {"application/json": {"schema": _ERROR}}}
+    return {"description": why, "content": {_JSON: {"schema": ERROR}}}

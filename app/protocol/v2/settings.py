@@ -53,10 +53,15 @@ class LogSettings:
             if value != known[key]:
                 raise RefusedError(f"{key} cannot be changed over the network: it is '{known[key]}'")
         elif key == "log_verbose_level":
-            if type(value) is not int or value < 0:
+            if not _is_whole(value):
                 raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected a whole number")
         elif not isinstance(value, bool):
             raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected true or false")
+
+
+def _is_whole(value: object) -> bool:
+    """Whether it is a whole number, none negative; 2.0 is one in JSON."""
+    return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
 
 
 class TraceSettings:

@@ -107,3 +107,20 @@ def test_the_routes_of_inference_that_fastapi_describes_answer_without_it(zoo: C
         scope = {"type": "http", "method": "POST", "path": path.format(name="digits")}
         first = next(route for route in app.shortcut.routes if route.matches(scope)[0] is Match.FULL)
         assert first in ROUTES
+
+
+def test_put_is_documented_as_it_is_taken(zoo: Client) -> None:
+    document = zoo.get("/openapi.json").json()
+    for path in ("/infer", "/models/{name}/infer"):
+        allowed = zoo.request("OPTIONS", path.format(name="shades")).headers["allow"].split(", ")
+        assert {method.upper() for method in document["paths"][path]} == set(allowed) == {"POST", "PUT"}
+
+
+def test_what_the_protocol_answers_has_the_shape_that_is_told(zoo: Client) -> None:
+    for path, operations in zoo.get("/openapi.json").json()["paths"].items():
+        if not path.startswith("/v2") or "get" not in operations or "{region}" in path:
+            continue
+        schema = operations["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        found = zoo.get(path.format(name="one", version="1")).json()
+        assert isinstance(found, {"object": dict, "array": list}[schema["type"]])
+        assert set(schema.get("required", ())) <= set(found), path

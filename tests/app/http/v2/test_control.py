@@ -42,6 +42,7 @@ def test_the_level_of_the_log_is_shown_and_changed(v2: Client) -> None:
     before = v2.get("/v2/logging").json()
     assert before["log_info"] is True and before["log_verbose_level"] == 0
     assert v2.post("/v2/logging", json={"log_verbose_level": 1}).json()["log_verbose_level"] == 1
+    assert v2.post("/v2/logging", json={"log_verbose_level": 1.0}).json()["log_verbose_level"] == 1
     assert logging.getLogger().level == logging.DEBUG
     changed = v2.post("/v2/logging", json={"log_verbose_level": 0, "log_info": False}).json()
     assert changed["log_info"] is False and logging.getLogger().level == logging.WARNING
@@ -104,3 +105,14 @@ def test_shared_memory_is_not_registered_and_asking_to_forget_it_is_no_mistake(v
     assert "not enabled" in refused(send(v2, "simple", {"inputs": [in_memory]}))
     out = [{"name": "OUTPUT0", "parameters": {"shared_memory_region": "r"}}]
     assert "not enabled" in refused(send(v2, "simple", {"inputs": [ROW], "outputs": out}))
+
+
+def test_what_a_path_does_not_take_is_refused_with_all_that_it_takes(v2: Client) -> None:
+    for path in ("/v2/logging", "/v2/trace/setting", "/v2/models/simple/trace/setting"):
+        answer = v2.request("DELETE", path)
+        assert answer.status_code == 405 and set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+
+
+def test_a_body_that_is_no_object_is_refused_wherever_one_is_read(v2: Client) -> None:
+    for path in ("region/a/register", "region/a/unregister", "unregister"):
+        refused(v2.post(f"/v2/systemsharedmemory/{path}", json=[None]), 400)
