@@ -14,6 +14,7 @@ ServiceError                      status  code
 ├─ UrlTooLongError                414     url_too_long
 ├─ UnsupportedMediaTypeError      415     unsupported_media_type
 ├─ InputMismatchError             422     input_mismatch        well-formed, but does not fit the model
+├─ ModelLoadError                 422     load_failed           a model that was to be loaded cannot be served
 ├─ QueueFullError                 429     queue_full            with Retry-After
 ├─ HeadersTooLargeError           431     headers_too_large     too many, or too long
 ├─ InferenceFailedError           500     inference_failed      our fault; the reason is in the log only
@@ -163,6 +164,12 @@ class InputMismatchError(ServiceError):
     """The inputs are well-formed but do not fit the model."""
 
     status, code = 422, "input_mismatch"
+
+
+class ModelLoadError(ServiceError):
+    """A model that was to be loaded on demand cannot be served; what served before does."""
+
+    status, code = 422, "load_failed"
 
 
 class InferenceFailedError(ServiceError):

@@ -64,6 +64,12 @@ class Settings(BaseModel):
     reload_interval_s: float = _row(
         2.0, "seconds", "How often the store is looked at, to serve what was replaced or has come; 0: never.", ge=0
     )
+    model_control: Literal["poll", "explicit", "none"] = _row(
+        "poll",
+        "choice",
+        "Who says what of the store is served: its folder and calls, calls alone, or the folder at the start alone.",
+    )
+    load_model: tuple[str, ...] = _row((), "names", "With explicit: models to load at the start, by comma; * for all.")
     strict: bool = _row(
         False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
     )

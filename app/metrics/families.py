@@ -51,7 +51,7 @@ _ROWS: Final = (
     Family("pnnx_serve_queued_requests", Kind.GAUGE, _VERSION, "Requests that wait for a thread of the model."),
     Family("pnnx_serve_running_requests", Kind.GAUGE, _VERSION, "Requests that threads of the model work for."),
     Family("pnnx_serve_model_state", Kind.GAUGE, (*_VERSION, "state"),
-           "Processes in which the version is loading, ready or failed; none is named whose folder cannot be read."),
+           "Processes in which the version is loading, ready, failed or unloaded; none is named where none is known."),
     Family("pnnx_serve_model_load_seconds", Kind.GAUGE, _VERSION, "Time the version took to load, warm-up included.",
            is_most=True),
     Family("pnnx_serve_model_last_request_timestamp_seconds", Kind.GAUGE, _VERSION,

@@ -4,6 +4,7 @@ repository, layout, config    what there is in the store, and what its config.to
 store, crew, loading, trial   versions loaded side by side, compiled, tried
 model                         one request through one version: decoded, prepared, run, made predictions
 lane                          the threads and the queue of a model, off the event loop
-watch, identity               files that are replaced while they are served
+watch, roster, identity       files that are replaced, models that come and go while they are served
+demand                        models that are loaded and unloaded when somebody says so
 catalogue, statistics         what is told of all that
 """

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import orjson
 from pydantic import Field, ValidationError, create_model
 
 from app.errors import ConfigError
@@ -100,6 +101,24 @@ def read_config(folder: Path) -> ModelConfig:
         raise ConfigError(f"{CONFIG}: {'; '.join(_problems(exc))}") from None
     except RecursionError:
         raise ConfigError(f"{CONFIG}: nested too deeply") from None
+
+
+def parse_config(text: str) -> ModelConfig:
+    """A config that was sent as JSON: an object with the keys of the file.
+
+    Raises:
+        ConfigError: naming the key, what was found and what was expected.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as exc:
+        raise ConfigError(f"config: not JSON: {told(str(exc))}") from None
+    try:
+        return config_type().model_validate(document)
+    except ValidationError as exc:
+        raise ConfigError(f"config: {'; '.join(_problems(exc))}") from None
+    except RecursionError:
+        raise ConfigError("config: nested too deeply") from None
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -84,6 +84,16 @@ def find_models(store: Path) -> list[FoundModel]:
     return [models[name] for name in sorted(models)]
 
 
+def find_model(store: Path, name: str) -> FoundModel | None:
+    """The model of a name; None where there is none, whatever else the name leads to."""
+    if not is_model_name(name):
+        return None
+    paths = [path for path in (store / name, store / f"{name}{FLAT_PARAM}") if os.path.lexists(path)]
+    models = [found for found in map(_found, paths) if found is not None and found.name == name]
+    problem = f"found both {name}/ and {name}{FLAT_PARAM}" if len(models) > 1 else None
+    return replace(models[0], problem=problem or models[0].problem) if models else None
+
+
 def _found(path: Path) -> FoundModel | None:
     """The model that a path of the store stands for; None for a file that is nobody's."""
     try:
@@ -98,13 +108,17 @@ def _found(path: Path) -> FoundModel | None:
     return None
 
 
-def read_model(found: FoundModel) -> ModelFiles:
-    """Everything about a model but the pairs themselves. Whatever goes wrong is its problem, and nobody else's."""
+def read_model(found: FoundModel, config: ModelConfig | None = None) -> ModelFiles:
+    """Everything about a model but the pairs themselves. Whatever goes wrong is its problem, and nobody else's.
+
+    Args:
+        config: what to take for that of its folder.
+    """
     if found.problem is not None:
         return failed(found, found.problem)
     try:
         _check_name(found.name)
-        return _read_flat(found) if found.is_pair else _read_folder(found)
+        return _read_flat(found, config) if found.is_pair else _read_folder(found, config)
     except ConfigError as exc:
         return failed(found, str(exc))
     except OSError as exc:
@@ -119,14 +133,16 @@ def failed(found: FoundModel, problem: str) -> ModelFiles:
     return ModelFiles(name=found.name, folder=found.path, problem=told(problem))
 
 
-def _read_folder(found: FoundModel) -> ModelFiles:
-    config = read_config(found.path)
+def _read_folder(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
+    config = read_config(found.path) if config is None else config
     labels = read_labels(found.path, config.labels)
     versions = tuple(_versions(found.path, config))
     return ModelFiles(name=found.name, folder=found.path, config=config, labels=labels, versions=versions)
 
 
-def _read_flat(found: FoundModel) -> ModelFiles:
+def _read_flat(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
+    if config is not None:
+        raise ConfigError("a pair without a folder of its own takes no config")
     param = found.path
     files = VersionFiles(number=1, param=param, bin=param.with_name(f"{found.name}{FLAT_BIN}"))
     return ModelFiles(name=found.name, folder=param.parent, versions=(files,))

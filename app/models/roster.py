@@ -54,19 +54,30 @@ class Roster:
             found = {each.name: each for each in find_models(self._folder)}
         except ConfigError:
             return
-        entries = {entry.name: entry for entry in self._store.entries}
-        if not found and entries:
+        names = {entry.name for entry in self._store.entries}
+        if not found and names:
             return
         for name, each in found.items():
-            self._look_at(each, entries.get(name))
-        for name in entries.keys() - found.keys():
-            log.info("model '%s' is gone", name)
-            self._store.remove(name)
+            with self._store.changing:
+                if name not in self._store.claimed:
+                    self._look_at(each, self._store.find(name))
+        for name in names - found.keys():
+            with self._store.changing:
+                if name not in self._store.claimed and self._store.find(name) is not None:
+                    log.info("model '%s' is gone", name)
+                    self._store.remove(name)
         self._known = {name: known for name, known in self._known.items() if name in found}
+
+    def settle(self, name: str, found: FoundModel | None) -> None:
+        """What is there now of a model was acted upon by somebody else."""
+        self._known.pop(name, None)
+        if found is not None:
+            contents = contents_of(found)
+            self._known[name] = _Known(last=contents, tried=contents)
 
     def _look_at(self, found: FoundModel, entry: Entry | None) -> None:
         known = self._known.setdefault(found.name, _Known())
-        contents = tuple(_contents(found))
+        contents = contents_of(found)
         if known.coming is not None and entry is not None:
             self._finish(entry, known)
         is_at_rest, known.last = contents == known.last, contents
@@ -78,7 +89,7 @@ class Roster:
 
     def _act(self, found: FoundModel, entry: Entry | None, known: _Known) -> None:
         """Something is there that was not, or is no longer."""
-        if entry is None or entry.files.problem is not None:
+        if entry is None or entry.files.problem is not None or entry.unloaded is not None:
             log.info("model '%s': its files are there", found.name)
             self._store.add(found)
             return
@@ -111,6 +122,11 @@ class Roster:
             entry.versions[-1].warn("; ".join(f"version {each.number}: {each.reason}" for each in failed))
             return
         self._store.replace(entry, files, made)
+
+
+def contents_of(found: FoundModel) -> Contents:
+    """What is another one as soon as a file is replaced, written to, or comes or goes."""
+    return tuple(_contents(found))
 
 
 def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:

@@ -9,9 +9,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import engine
@@ -23,7 +25,7 @@ from app.models.loading import LoadFailedError, load_model
 from app.models.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
 from app.models.version import Entry, State, Version
 from app.settings import Settings
-from app.wording import cut, did_you_mean, quoted
+from app.wording import cut, did_you_mean, quoted, told
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 _TIMES: Final = 3
 # Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
 SIDE_BY_SIDE: Final = 4
+# In place of a name: every model of the store.
+ALL: Final = "*"
 
 
 class Store:
@@ -47,6 +51,11 @@ class Store:
         self._entries: dict[str, Entry] = {}
         self._crew = Crew(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
+        # Held by whoever decides what is to be served; what loads needs it not.
+        self.changing = threading.RLock()
+        # Names of models that somebody loads on demand: who looks after the folder lets them be.
+        self.claimed: set[str] = set()
+        self.is_closed = False
         self.is_loaded = False
         self.problem: str | None = None
 
@@ -57,19 +66,44 @@ class Store:
         except ConfigError as exc:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
-        self._entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
-        for each in found:
-            self._submit(each.name, partial(self._read, each), partial(self._give_up_reading, each))
+        wanted = {each.name: each for each in found if self._is_wanted(each.name)}
+        entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
+        entries |= {name: _missing(self._settings.store, name) for name in self._missing_names(entries)}
+        entries |= {name: unloaded_entry(entry) for name, entry in entries.items() if not self._is_wanted(name)}
+        self._entries = dict(sorted(entries.items()))
+        for each in wanted.values():
+            self._read_soon(each, entries[each.name])
         self._crew.wait()
         self.is_loaded = True
 
-    def load_version(self, files: ModelFiles, version: Version) -> None:
+    def _is_wanted(self, name: str) -> bool:
+        """Whether a model is to be served from the start."""
+        settings = self._settings
+        return settings.model_control != "explicit" or ALL in settings.load_model or name in settings.load_model
+
+    def _missing_names(self, there: Container[str]) -> list[str]:
+        if self._settings.model_control != "explicit":
+            return []
+        return [name for name in self._settings.load_model if name != ALL and name not in there]
+
+    def load_version(self, files: ModelFiles, version: Version, ended: Callable[[], None] = lambda: None) -> None:
         """Have a version loaded that is LOADING; it says itself when it is READY or has FAILED.
 
         It need not be one that is served: another one may be replaced by it once it is ready.
+
+        Args:
+            ended: called once it is either; never where the store is closed.
         """
-        self._submit(files.name, partial(self._load, files, version), partial(self._give_up_loading, version),
-                     _loading_bytes(version.files))  # fmt: skip
+
+        def load(stop: Stop) -> None:
+            self._load(files, version, stop)
+            ended()
+
+        def give_up() -> None:
+            self._give_up_loading(version)
+            ended()
+
+        self._submit(files.name, load, give_up, _loading_bytes(version.files))
 
     def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
         """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
@@ -95,7 +129,25 @@ class Store:
             is_late = found.name not in self._entries or self._entries[found.name].is_late
             entry = Entry(ModelFiles(name=found.name, folder=found.path), is_late=is_late)
             self._entries = dict(sorted({**self._entries, found.name: entry}.items()))
-        self._submit(found.name, partial(self._read, found), partial(self._give_up_reading, found))
+        self._read_soon(found, entry)
+
+    def put(self, entry: Entry) -> None:
+        """Let an entry stand for its model from now on, in the place of the one there may be."""
+        with self._lock:
+            self._entries = dict(sorted({**self._entries, entry.name: entry}.items()))
+
+    def find(self, name: str) -> Entry | None:
+        """What stands for a model; None where nothing does."""
+        return self._entries.get(name)
+
+    def exchange(self, entry: Entry, files: ModelFiles, versions: tuple[Version, ...]) -> None:
+        """Serve these versions and no others; requests that run or wait end with those they began with."""
+        kept = {id(version.lane) for version in versions}
+        with self._lock:
+            gone, entry.versions, entry.files = entry.versions, versions, files
+        for version in gone:
+            if id(version.lane) not in kept:
+                version.lane.retire()
 
     def remove(self, name: str) -> None:
         """Serve a model no more; requests that run or wait end with it."""
@@ -118,6 +170,7 @@ class Store:
 
     def close(self) -> None:
         """Stop loading and drop what waits."""
+        self.is_closed = True
         self._crew.close()
         for entry in self._entries.values():
             for version in entry.versions:
@@ -138,8 +191,8 @@ class Store:
         """The model for requests that name none: the setting's, the only one, or the only one that says it is."""
         if self._settings.default_model is not None:
             return self._settings.default_model
-        marked = [name for name, entry in self._entries.items() if entry.files.config.default]
-        candidates = list(self._entries) if len(self._entries) == 1 else marked
+        loaded = [entry for entry in self._entries.values() if entry.unloaded is None]
+        candidates = [entry.name for entry in loaded if len(loaded) == 1 or entry.files.config.default]
         return candidates[0] if len(candidates) == 1 else None
 
     def entry(self, name: str | None) -> Entry:
@@ -173,6 +226,8 @@ class Store:
             ModelNotReadyError: loading or failed, with the reason.
         """
         entry = self.entry(name)
+        if entry.unloaded is not None:
+            raise ModelNotFoundError(f"model '{entry.name}' is not loaded", found=entry.name)
         if entry.files.problem is not None:
             raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}")
         if not entry.is_read:
@@ -200,25 +255,27 @@ class Store:
     ) -> None:
         self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
 
-    def _read(self, found: FoundModel, stop: Stop) -> None:
+    def _read_soon(self, found: FoundModel, entry: Entry) -> None:
+        self._submit(found.name, partial(self._read, found, entry), partial(self._give_up_reading, found, entry))
+
+    def _read(self, found: FoundModel, entry: Entry, stop: Stop) -> None:
         """Read a model's folder, and have its versions loaded."""
         files = read_model(found)
-        if not stop.is_void():
-            self._show(files)
-            for version in self._entries[files.name].versions:
+        if not stop.is_void() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
+            self._show(files, entry)
+            for version in entry.versions:
                 self.load_version(files, version)
 
-    def _show(self, files: ModelFiles) -> None:
+    def _show(self, files: ModelFiles, entry: Entry) -> None:
         """Let everybody see what was read of a model."""
-        entry = self._entries[files.name]
         if files.problem is not None:
             log.error("model '%s' failed to load: %s", files.name, files.problem)
         entry.files = files
         entry.versions = tuple(self.make_version(files, version) for version in files.versions)
         entry.is_read = True
 
-    def _give_up_reading(self, found: FoundModel) -> None:
-        self._show(failed(found, f"its folder could not be read {self._too_long}"))
+    def _give_up_reading(self, found: FoundModel, entry: Entry) -> None:
+        self._show(failed(found, f"its folder could not be read {self._too_long}"), entry)
 
     def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
         start = time.perf_counter()
@@ -235,6 +292,19 @@ class Store:
     @property
     def _too_long(self) -> str:
         return f"within {self._settings.load_timeout_s:g} seconds (load_timeout_s)"
+
+
+def unloaded_entry(entry: Entry) -> Entry:
+    """What stands for a model while it is not to be served."""
+    numbers = tuple(version.number for version in entry.versions)
+    files = replace(entry.files, problem=None, versions=())
+    return Entry(files, is_read=True, is_late=True, unloaded=numbers)
+
+
+def _missing(store: Path, name: str) -> Entry:
+    """What stands for a model that the settings name and the store has not."""
+    files = ModelFiles(name=told(name), folder=store, problem="it is not in the store")
+    return Entry(files, is_read=True)
 
 
 def _loading_bytes(files: VersionFiles) -> int:

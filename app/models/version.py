@@ -2,6 +2,8 @@
 
 LOADING -> READY   the graph is built, the config fits it, and it ran once
 LOADING -> FAILED  anything else; the reason is kept, the other models go on
+
+A model that nobody wants served at present has no versions: it is UNLOADED.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ log = logging.getLogger(__name__)
 
 
 class State(enum.StrEnum):
-    """How far a version has come."""
+    """How far a version, or a model, has come."""
 
     LOADING = "loading"
     READY = "ready"
     FAILED = "failed"
+    UNLOADED = "unloaded"
 
 
 @dataclass(slots=True, eq=False)
@@ -83,12 +86,16 @@ class Entry:
     """A model of the store and the versions that are to be served; none before its folder is read.
 
     is_late: whether it came while the server ran; such a one keeps it ready also where it cannot be served.
+    unloaded: of a model that is not to be served the numbers of the versions that were; None of one that is.
+    is_draining: whether requests still run on those.
     """
 
     files: ModelFiles
     versions: tuple[Version, ...] = ()
     is_read: bool = False
     is_late: bool = False
+    unloaded: tuple[int, ...] | None = None
+    is_draining: bool = False
 
     @property
     def name(self) -> str:
@@ -98,6 +105,8 @@ class Entry:
     @property
     def state(self) -> State:
         """The worst of its versions'."""
+        if self.unloaded is not None:
+            return State.UNLOADED
         states = {version.state for version in self.versions}
         if self.files.problem is not None or State.FAILED in states:
             return State.FAILED
@@ -106,6 +115,8 @@ class Entry:
     @property
     def reason(self) -> str | None:
         """Why it failed, or why what its files are by now is not served."""
+        if self.unloaded is not None:
+            return "unloaded" if self.unloaded else "not loaded"
         if self.files.problem is not None:
             return self.files.problem
         told = [version for version in self.versions if version.reason is not None]

@@ -65,10 +65,21 @@ class Watcher:
         """Look once at the files of all models, and at which models there are."""
         for entry in self._store.entries:
             for version in entry.versions if entry.is_read else ():
-                if not self._closing.is_set():
-                    self._look_at(entry, version)
+                with self._store.changing:
+                    is_ours = self._is_ours(entry) and version in entry.versions
+                    if is_ours and not self._closing.is_set():
+                        self._look_at(entry, version)
         if not self._closing.is_set():
             self._look_around()
+
+    def _is_ours(self, entry: Entry) -> bool:
+        """Whether it stands for its model still, and nobody loads that on demand."""
+        return entry.name not in self._store.claimed and self._store.find(entry.name) is entry
+
+    def settle(self, name: str, found: FoundModel | None) -> None:
+        """What is there now of a model was loaded, or unloaded, on demand: nothing happens until that changes."""
+        self._watched = {key: watched for key, watched in self._watched.items() if key[0] != name}
+        self._roster.settle(name, found)
 
     def _look_around(self) -> None:
         before = _served(self._store)

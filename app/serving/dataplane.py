@@ -19,12 +19,14 @@ from app.errors import ConfigError, InferenceFailedError, ServiceError, from_eng
 from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.account import account
+from app.models.demand import Demand
 from app.models.lane import Lane, Ticket
 from app.models.model import InferRequest, InferResult, Model
 from app.models.roster import Roster
 from app.models.store import Store
 from app.models.version import State, Version
 from app.models.watch import Watcher
+from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
 from app.threads import ThreadBudget, thread_budget
@@ -61,7 +63,9 @@ class DataPlane:
             on_large_return=Trimmer(),
         )
         self.store = Store(settings, self.budget.threads)
-        self.watcher = Watcher(self.store, Roster(self.store, settings.store), settings.reload_interval_s)
+        interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
+        self.watcher = Watcher(self.store, Roster(self.store, settings.store), interval_s)
+        self.control = Control(Demand(self.store, self.watcher, settings), settings)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
@@ -85,7 +89,7 @@ class DataPlane:
 
     async def close(self) -> None:
         """Stop loading, drop what waits, let what runs end."""
-        self.is_draining = True
+        self.is_draining = self.control.is_closed = True
         self.watcher.close()
         self.store.close()
         self._desk.close()
@@ -117,7 +121,7 @@ class DataPlane:
         failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED and not entry.is_late]
         if failed:
             return f"failed to load: {', '.join(failed)}"
-        if not self.store.entries:
+        if not self.store.entries and self.settings.model_control != "explicit":
             return "the store holds no model"
         if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
             return f"the default model '{self.store.default_name}' is not in the store"

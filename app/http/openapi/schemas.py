@@ -63,7 +63,7 @@ class ModelRow(Body):
     name: str
     task: str
     default: bool = Field(description="Whether requests that name no model go here.")
-    state: Literal["loading", "ready", "failed"]
+    state: Literal["loading", "ready", "failed", "unloaded"]
     reason: str | None
     versions: list[VersionRow]
 

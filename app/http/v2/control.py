@@ -1,4 +1,4 @@
-"""POST routes that would change the server: repository, logging, tracing, shared memory.
+"""POST routes that change the server, or would: repository, logging, tracing, shared memory.
 
 Who may call them says app/http/access.py.
 """
@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.codec.json_text import parse_json
-from app.errors import ModelNotReadyError, NotFoundError
+from app.errors import NotFoundError
 from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import repository_index
+from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
 from app.protocol.v2.settings import ChangingSettings
 from app.wording import brief, cut
@@ -28,27 +29,23 @@ _MAX_BYTES: Final = 1 << 20
 async def index(request: Request) -> Response:
     """All models of the store, or those that are ready."""
     only_ready = read_flag(await _object(request), "ready") or False
-    return json_response(repository_index(dataplane(request).store, only_ready=only_ready))
+    plane = dataplane(request)
+    await plane.control.look()
+    return json_response(repository_index(plane.store, only_ready=only_ready))
 
 
 async def load(request: Request) -> Response:
-    """Not on demand: what lies in the store is served."""
-    return await _refuse_control(request)
+    """Load a model as it lies in the store now, beside what serves of it."""
+    config = read_load(await _object(request))
+    await dataplane(request).control.load(request.path_params["name"], config)
+    return Response()
 
 
 async def unload(request: Request) -> Response:
-    """Not on demand either."""
-    return await _refuse_control(request)
-
-
-async def _refuse_control(request: Request) -> Response:
-    await _object(request)
-    plane = dataplane(request)
-    plane.store.entry(request.path_params["name"])
-    raise ModelNotReadyError(
-        "explicit model load / unload is not allowed: files of the store that change are loaded by themselves",
-        retry_after_s=plane.settings.retry_after_s,
-    )
+    """Serve a model no more."""
+    check_unload(await _object(request))
+    await dataplane(request).control.unload(request.path_params["name"])
+    return Response()
 
 
 async def show_logging(request: Request) -> Response:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-from app.http.v2.shapes import ANSWERS, ERROR, INDEX, LOGGING, OBJECT, REQUEST, TRACE, VERSION, Schema
+from app.http.v2.shapes import ANSWERS, ERROR, INDEX, LOAD, LOGGING, OBJECT, REQUEST, TRACE, UNLOAD, VERSION, Schema
 from app.http.v2.table import ROUTES
 
 T = TypeVar("T")
@@ -18,9 +18,16 @@ _BYTES: Final[Schema] = {"type": "string", "format": "binary"}
 _OF_MODELS: Final = {404: "no such model or version", 503: "the model is not ready"}
 _OF_BODIES: Final = {400: "malformed", 408: "too slow", 413: "too large", 415: "unknown Content-Encoding", 429: "full"}
 _OF_RUNS: Final = {500: "our fault", 504: "too late"}
-_OF_SETTINGS: Final = {403: "from another machine"}
+_OF_CHANGES: Final = {403: "from another machine"}
 # What is read of other bodies, by the end of the path.
-_BODIES: Final = (("/index", INDEX), ("/logging", LOGGING), ("/setting", TRACE), ("", OBJECT))
+_BODIES: Final = (
+    ("/index", INDEX),
+    ("/logging", LOGGING),
+    ("/setting", TRACE),
+    ("/load", LOAD),
+    ("/unload", UNLOAD),
+    ("", OBJECT),
+)
 _PARTS: Final[dict[str, Schema]] = {"version": {"schema": VERSION, "example": "1"}}
 _NOT_READY: Final = {503: "not ready"}
 
@@ -39,7 +46,7 @@ def _operation(method: str, path: str, text: str) -> dict[str, Any]:
     statuses = {400: "malformed"} | (_OF_MODELS if "{name}" in path else {})
     statuses |= _OF_BODIES if method == "POST" else {}
     statuses |= _OF_RUNS if is_run else {}
-    statuses |= _OF_SETTINGS if path.endswith(("/logging", "/setting")) else {}
+    statuses |= _OF_CHANGES if path.endswith(("/logging", "/setting", "/load", "/unload")) else {}
     statuses |= {404: "no such region"} if "{region}" in path else {}
     statuses |= _NOT_READY if path.endswith("/ready") else {}
     operation: dict[str, Any] = {

@@ -15,13 +15,15 @@ from app.version import version as program_version
 NAME: Final = "pnnx-serve"
 PLATFORM: Final = "pnnx_pnnx"
 EXTENSIONS: Final = (
-    "binary_tensor_data", "classification", "model_configuration", "model_repository", "parameters",
-    "schedule_policy", "statistics", "trace", "logging", "graph",
+    "binary_tensor_data", "classification", "model_configuration", "model_repository",
+    "model_repository(unload_dependents)", "parameters", "schedule_policy", "statistics", "trace", "logging", "graph",
 )  # fmt: skip
 # A batch is bounded by the memory it takes; clients want a number.
 MAX_BATCH: Final = 1024
 
-_STATES: Final = {State.READY: "READY", State.LOADING: "LOADING", State.FAILED: "UNAVAILABLE"}
+_STATES: Final = {
+    State.READY: "READY", State.LOADING: "LOADING", State.FAILED: "UNAVAILABLE", State.UNLOADED: "UNAVAILABLE",
+}  # fmt: skip
 
 
 def server_metadata() -> dict[str, Any]:
@@ -66,6 +68,10 @@ def repository_index(store: Store, *, only_ready: bool) -> list[dict[str, str]]:
 
 
 def _rows(entry: Entry) -> Sequence[dict[str, str]]:
+    if entry.unloaded is not None:
+        state = "UNLOADING" if entry.is_draining else "UNAVAILABLE"
+        numbers = [str(number) for number in entry.unloaded] or [""]
+        return [{"name": entry.name, "version": each, "state": state, "reason": entry.reason or ""} for each in numbers]
     if not entry.versions:
         state = "LOADING" if entry.files.problem is None else "UNAVAILABLE"
         return [{"name": entry.name, "version": "", "state": state, "reason": entry.files.problem or ""}]

@@ -41,6 +41,8 @@ REQUESTS = [
     (Group.ADMIN, "POST", "/v2/logging", {}),
     (Group.ADMIN, "POST", "/v2/trace/setting", {}),
     (Group.ADMIN, "POST", "/v2/models/one/trace/setting", {}),
+    (Group.ADMIN, "POST", "/v2/repository/models/one/load", {}),
+    (Group.ADMIN, "POST", "/v2/repository/models/two/unload", None),
 ]
 HEALTH = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
 
@@ -48,7 +50,8 @@ HEALTH = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("access")
-    write_model(store, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    write_model(store, "one", elementwise("add(@0,1)", "(?,3)f32"), config="default = true")
+    write_model(store, "two", elementwise("add(@0,1)", "(?,3)f32"))
     return store
 
 

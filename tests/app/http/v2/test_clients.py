@@ -53,6 +53,26 @@ def test_tritonclient_finds_out_about_server_and_model(client: triton.InferenceS
     client.unregister_cuda_shared_memory()
 
 
+def test_tritonclient_unloads_and_loads_a_model(client: triton.InferenceServerClient) -> None:
+    client.unload_model("simple")
+    assert not client.is_model_ready("simple") and client.is_server_ready()
+    row = {"name": "simple", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"}
+    assert client.get_model_repository_index() == [row]
+    with pytest.raises(InferenceServerException, match="not loaded"):
+        client.infer("simple", given())
+    with pytest.raises(InferenceServerException, match="max_batch_size"):
+        client.load_model("simple", config='{"max_batch_size":4}')
+    with pytest.raises(InferenceServerException, match="files are not taken"):
+        client.load_model("simple", config="{}", files={"file:1/model.pnnx.bin": b"abc"})
+    with pytest.raises(InferenceServerException, match="not in the store"):
+        client.load_model("nope")
+    client.load_model("simple")
+    assert client.is_model_ready("simple") and client.is_model_ready("simple", "1")
+    np.testing.assert_array_equal(client.infer("simple", given()).as_numpy("OUTPUT0"), X + 1)
+    client.load_model("simple", config='{"labels": ["one", "two"]}')
+    client.load_model("simple")
+
+
 @pytest.mark.parametrize("answers_binary", [True, False])
 @pytest.mark.parametrize("sends_binary", [True, False])
 def test_tritonclient_runs_a_model(

@@ -31,12 +31,6 @@ def test_the_index_lists_every_version_with_its_state(v2: Client) -> None:
     assert v2.post("/v2/repository/index", json={"ready": True}).json() == rows
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"parameters": {"unload_dependents": false}}'])
-@pytest.mark.parametrize("verb", ["load", "unload"])
-def test_models_are_not_loaded_on_demand(v2: Client, verb: str, body: bytes) -> None:
-    assert "not allowed" in refused(v2.post(f"/v2/repository/models/simple/{verb}", content=body), 503)
-
-
 def test_the_level_of_the_log_is_shown_and_changed(v2: Client) -> None:
     logging.getLogger().setLevel(logging.INFO)
     before = v2.get("/v2/logging").json()

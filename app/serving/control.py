@@ -1,0 +1,144 @@
+"""Models loaded and unloaded at run time: one call of a model at a time, each in a thread of its own.
+
+Who has asked may go away: what has begun goes on to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+from app.errors import ModelNotFoundError, ModelNotReadyError
+from app.models.demand import Demand, Loaded
+from app.models.layout import is_model_name
+from app.settings import Settings
+from app.wording import told
+
+T = TypeVar("T")
+
+# Calls that are at work at once; more wait. Models load side by side as far as there is memory (app/models/crew.py).
+MAX_CALLS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """The last load of a model: with which config, when it had ended, and how."""
+
+    config: str | None
+    ended: float
+    loaded: Loaded
+
+
+class Control:
+    """Loads and unloads models for whoever may say so."""
+
+    def __init__(self, demand: Demand, settings: Settings) -> None:
+        self._demand = demand
+        self._settings = settings
+        self._places = asyncio.Semaphore(MAX_CALLS)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._done: dict[str, _Done] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+
+    async def load(self, name: str, config: str | None = None) -> None:
+        """Load a model as it lies in the store now, beside what serves of it; until it serves.
+
+        Args:
+            config: JSON to take in place of its config.toml.
+
+        Raises:
+            ModelNotFoundError: there is no such model in the store.
+            ModelLoadError: it cannot be served; what served before does.
+            ModelNotReadyError: the server is stopping, or its settings do not allow it.
+        """
+        self._check(name)
+        await self._in_turn(name, partial(self._load, name, config, time.monotonic()))
+
+    async def unload(self, name: str) -> None:
+        """Serve a model no more; until its last request has ended, or its time is up.
+
+        Raises:
+            ModelNotFoundError: there is no such model.
+            ModelNotReadyError: the server is stopping, or its settings do not allow it.
+        """
+        self._check(name)
+        await self._in_turn(name, partial(self._unload, name))
+
+    async def look(self) -> None:
+        """See which models there are to load, where nobody looks by himself."""
+        if self._settings.model_control == "explicit":
+            async with self._places:
+                await aside(self._demand.look)
+
+    def _check(self, name: str) -> None:
+        if self._settings.model_control == "none":
+            raise self._not_now("explicit model load / unload is not allowed: model_control is none")
+        if self.is_closed:
+            raise self._not_now("the server is stopping")
+        if not is_model_name(name):
+            raise ModelNotFoundError(f"no model '{told(name, 100)}' is in the store")
+
+    def _not_now(self, message: str) -> ModelNotReadyError:
+        return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
+
+    async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something with a model when nobody else does, and to its end even if nobody waits for it any more."""
+
+        async def turn() -> None:
+            lock = self._turns.setdefault(name, asyncio.Lock())
+            async with lock, self._places:
+                await work()
+
+        task = asyncio.create_task(turn())
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be there any more to be told
+
+    async def _load(self, name: str, config: str | None, asked: float) -> None:
+        done = self._done.get(name)
+        # Whoever asks while the same is being done is content with it, unless the files have changed meanwhile.
+        is_same = done is not None and done.config == config and done.ended > asked
+        if done is None or not is_same or not await aside(done.loaded.is_current):
+            loaded = await aside(partial(self._demand.load, name, config))
+            done = self._done[name] = _Done(config=config, ended=time.monotonic(), loaded=loaded)
+        done.loaded.check()
+
+    async def _unload(self, name: str) -> None:
+        self._done.pop(name, None)
+        await aside(partial(self._demand.unload, name))
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """What work returns, run in a thread that keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(tell: Callable[[Any], None], what: object) -> None:
+        if not future.done():
+            tell(what)
+
+    def run() -> None:
+        tell: Callable[[Any], None] = future.set_result
+        what: object
+        try:
+            what = work()
+        except BaseException as exc:
+            tell, what = future.set_exception, exc
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(settle, tell, what)
+
+    threading.Thread(target=run, name="control", daemon=True).start()
+    return await future
