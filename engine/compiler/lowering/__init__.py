@@ -6,11 +6,33 @@ kernel takes in; result is the frame around a kernel; steps are what comes of it
 """
 
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules import conv, conv_transpose, linear, map, normalising, pool, rearrange, resize, rows
+from engine.compiler.lowering.rules import (
+    attention,
+    conv,
+    conv_transpose,
+    linear,
+    map,
+    normalising,
+    pool,
+    rearrange,
+    resize,
+    rows,
+)
 from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
 from engine.compiler.lowering.walk import lower
 
 __all__ = ["Lowering", "lower"]
 # Rules of kernels, and of expressions.
-__all__ += ["conv", "conv_transpose", "linear", "map", "normalising", "pool", "rearrange", "resize", "rows"]
+__all__ += [
+    "attention",
+    "conv",
+    "conv_transpose",
+    "linear",
+    "map",
+    "normalising",
+    "pool",
+    "rearrange",
+    "resize",
+    "rows",
+]
 __all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]

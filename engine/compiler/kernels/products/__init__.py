@@ -1,0 +1,1 @@
+"""Products of two tensors that a run computes: matrices in stacks, and attention."""

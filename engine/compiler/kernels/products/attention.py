@@ -1,0 +1,358 @@
+"""Attention: softmax(query @ key.T * scale + masks) @ value, in blocks of queries and blocks of keys.
+
+The scores of a tile of queries with a block of keys are all that is ever in memory, on the stack of a thread. Where
+there are several blocks, what was summed before is scaled down whenever a larger score is met (Milakov and Gimelshein
+2018, Dao et al. 2022). Keys and values of a block are packed once for all queries of a chunk. Tiles that would hang
+over the last query are shifted back, and have sums of their own.
+
+A row of which every key is left out gives zeros, or NaN if asked for. Of causal attention, blocks and keys that no
+query of a tile sees are not looked at.
+
+Arguments: query, key, value, target, masks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant
+from engine.compiler.kernels.channels import Panel, load_panel, panels_of, width_of
+from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.products.attention_rows import Mask, RowCode
+from engine.compiler.kernels.products.attention_tiles import TileFunctions
+from engine.compiler.kernels.products.matrix import Matrix, indices_of
+from engine.compiler.kernels.products.packing import Packing, each_of
+
+# Of the second-level cache, what packed keys and values of a block may take; and a block's keys at most.
+BLOCK_SHARE = 3 / 8
+MOST_KEYS = 512
+# Queries of a chunk, for which a block of keys and values is packed once; and what may be summed on the stack.
+WANTED_QUERIES = 96
+SUM_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Kernel):
+    """Attention of static geometry; see make_attention().
+
+    Args:
+        batch: sizes of the dimensions in front.
+        queries, keys, width, values: rows of the query, of key and value; columns of query and key, and of the value.
+        query, key, value, target: where they lie; one of the two distances of key and of value is 1.
+        masks: what is done to the scores, in their order.
+        scale: of the scores.
+        is_causal: query l sees the keys 0 to l.
+        is_zero: whether a row that sees no key gives zeros; else NaN.
+        rows: queries of a tile.
+        vectors: of a panel of keys, and of values.
+    """
+
+    kind = "attention"
+    batch: tuple[int, ...]
+    queries: int
+    keys: int
+    width: int
+    values: int
+    query: Matrix
+    key: Matrix
+    value: Matrix
+    target: Matrix
+    masks: tuple[Mask, ...] = ()
+    scale: float
+    is_causal: bool = False
+    is_zero: bool = True
+    rows: int
+    vectors: tuple[int, int]
+
+    @property
+    def stacked(self) -> int:
+        """How often attention is computed, each time with its own query."""
+        return math.prod(self.batch)
+
+    @property
+    def pairs(self) -> int:
+        """Queries with a key they see."""
+        if not self.is_causal:
+            return self.queries * self.keys
+        within = min(self.queries, self.keys)
+        return within * (within + 1) // 2 + (self.queries - within) * self.keys
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.stacked * self.pairs * (self.width + self.values)
+
+    @cached_property
+    def block(self) -> int:
+        """Keys of a block."""
+        floats = int(BLOCK_SHARE * self.host.memory.second_bytes) // (4 * (self.width + self.values))
+        step = self.host.lanes * self.vectors[0]
+        most = max(step, min(MOST_KEYS, floats) // step * step)
+        if self.keys <= most:
+            return self.keys
+        blocks = -(-self.keys // most)
+        return -(-self.keys // (blocks * step)) * step
+
+    @property
+    def value_panels(self) -> tuple[Panel, ...]:
+        """Vectors of the value's columns."""
+        return panels_of(self.values, self.host.lanes, self.vectors[1])
+
+    @property
+    def value_width(self) -> int:
+        """Floats of a line of packed values."""
+        return sum(map(width_of, self.value_panels))
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether there is more than one block of keys."""
+        return self.block < self.keys
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Tiles of queries, and how often attention is computed; what a chunk has of them."""
+        tiles = -(-self.queries // self.rows)
+        most = max(1, WANTED_QUERIES // self.rows)
+        if self.has_blocks:
+            most = max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width)))
+        blocks = -(-tiles // most)
+        work = self.flops / (tiles * self.stacked)
+        few = max(1, min(self.stacked, int(self.host.chunk_flops / (work * tiles))))
+        grid = Grid((tiles, self.stacked), (-(-tiles // blocks), few))
+        return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+
+    @property
+    def chunks(self) -> int:
+        return self.grid.chunks
+
+    @property
+    def row_code(self) -> RowCode:
+        """How scores become weights."""
+        # Rows a line more than a power of two apart fall into different sets of the first-level cache.
+        whole = -(-self.block // self.key_width) * self.key_width
+        return RowCode(
+            rows=self.rows,
+            pitch=whole + self.host.memory.line_floats,
+            lanes=self.host.lanes,
+            masks=self.masks,
+            is_causal=self.is_causal,
+            has_blocks=self.has_blocks,
+            is_zero=self.is_zero,
+        )
+
+    @property
+    def key_width(self) -> int:
+        """Keys of a full panel."""
+        return self.host.lanes * self.vectors[0]
+
+    def packed_keys(self, keys: int) -> Packing:
+        """Keys of a block as columns; they carry the scale."""
+        turned = Matrix((), self.key.column, self.key.row)
+        panels = panels_of(keys, self.host.lanes, self.vectors[0])
+        return Packing(source=turned, rows=self.width, panels=panels, factor=self.scale)
+
+    def packed_values(self, keys: int) -> Packing:
+        """Values of a block."""
+        return Packing(source=self.value, rows=keys, panels=self.value_panels)
+
+    def emit(self, module: Module) -> None:
+        f, (query, key, value, target, *masks), chunk = start(module, self, 4 + len(self.masks))
+        tiles, stack = self.grid.ranges(f, chunk)
+        room = self.grid.block[0] * self.rows if self.has_blocks else self.rows
+        states = f.reserve(room * RowCode.STATE)
+        scratch = _Scratch(
+            keys=f.reserve(self.packed_keys(self.block).floats),
+            values=f.reserve(self.packed_values(self.block).floats),
+            scores=f.reserve(self.rows * self.row_code.pitch),
+            sums=f.reserve(room * self.value_width) if self.has_blocks else states,
+            states=states,
+        )
+        functions = TileFunctions(
+            module=module,
+            name=self.name,
+            width=self.width,
+            query=self.query,
+            target=self.target,
+            rows=self.row_code,
+            sum_width=self.value_width,
+            memory=self.host.memory,
+        )
+        with f.loop(*stack) as each:
+            indices = indices_of(f, each.index, self.batch)
+            at = _Operands(
+                query=self.query.at(f, query, indices),
+                key=self.key.at(f, key, indices),
+                value=self.value.at(f, value, indices),
+                target=self.target.at(f, target, indices),
+                masks=[
+                    mask.matrix.at(f, base, indices, mask.size) for mask, base in zip(self.masks, masks, strict=True)
+                ],
+            )
+            _Writer(self, f, functions, scratch, at, tiles).emit()
+        f.finish()
+
+
+def choose_rows(host: Host, queries: int, keys: int, width: int) -> tuple[int, tuple[int, int]]:
+    """Queries of a tile, and vectors of a panel of keys and of values."""
+    tile = choose_tile(host, 1, queries, keys, width)
+    spare = 1 if host.repeats_from_memory else 2
+    return tile.columns, (tile.vectors, max(1, (host.registers - spare) // (tile.columns + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """Memory of a thread: packed keys and values, the scores of a tile, what is summed, and what is known of rows."""
+
+    keys: Value
+    values: Value
+    scores: Value
+    sums: Value
+    states: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Addresses of matrices, of a stack or of one."""
+
+    query: Value
+    key: Value
+    value: Value
+    target: Value
+    masks: list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """The code for some tiles of queries of one of a stack.
+
+    Args:
+        at: its matrices.
+        tiles: from the first to before the last.
+    """
+
+    kernel: Attention
+    f: Function
+    functions: TileFunctions
+    scratch: _Scratch
+    at: _Operands
+    tiles: tuple[Index, Index]
+
+    def emit(self) -> None:
+        """Block after block of keys."""
+        f, kernel = self.f, self.kernel
+        if not kernel.has_blocks:
+            self._block(0, kernel.keys)
+            return
+        self._clear()
+        whole, rest = divmod(kernel.keys, kernel.block)
+        with f.loop(0, whole) as block:
+            self._seen_block(f.mul(block.index, kernel.block), kernel.block)
+        if rest:
+            self._seen_block(whole * kernel.block, rest)
+        self._finish()
+
+    def _first_query(self, tile: Index) -> Index:
+        """Of a tile; the last is shifted back."""
+        kernel = self.kernel
+        if kernel.grid.sizes[0] == 1:
+            return 0
+        return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
+
+    def _seen(self, tile: Index, first_key: Index, count: int) -> Index:
+        """How many keys of a block the last query of a tile sees."""
+        f, kernel = self.f, self.kernel
+        if not kernel.is_causal:
+            return count
+        seen = f.sub(f.add(self._first_query(tile), kernel.rows), first_key)
+        return f.maximum(f.minimum(seen, count), 0)
+
+    def _seen_block(self, first_key: Index, count: int) -> None:
+        """A block of keys, if any query sees it."""
+        if not self.kernel.is_causal:
+            self._block(first_key, count)
+            return
+        seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
+        if isinstance(seen, int):
+            if seen:
+                self._block(first_key, count)
+            return
+        with self.f.when(self.f.less(0, seen)):
+            self._block(first_key, count)
+
+    def _block(self, first_key: Index, count: int) -> None:
+        """All tiles with a block of keys."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        most = self._seen(f.sub(self.tiles[1], 1), first_key, count)
+        keys, values = kernel.packed_keys(count), kernel.packed_values(count)
+        keys.emit(f, f.at(self.at.key, f.mul(first_key, kernel.key.row)), scratch.keys, most)
+        values.emit(f, f.at(self.at.value, f.mul(first_key, kernel.value.row)), scratch.values, kernel.values, most)
+        with f.loop(*self.tiles) as tile:
+            seen = self._seen(tile.index, first_key, count)
+            if isinstance(seen, int) or not kernel.has_blocks:
+                self._tile(tile.index, first_key, seen, (keys, values))
+            else:
+                with f.when(f.less(0, seen)):
+                    self._tile(tile.index, first_key, seen, (keys, values))
+
+    def _tile(self, tile: Index, first_key: Index, seen: Index, packed: tuple[Packing, Packing]) -> None:
+        """A tile of queries with the keys of a block that its last query sees."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        (keys, values), row = packed, self._first_query(tile)
+        query = f.at(self.at.query, f.mul(row, kernel.query.row))
+        wanted, _ = f.divmod(f.add(seen, kernel.key_width - 1), kernel.key_width)
+
+        def score(panel: Panel, number: Index) -> None:
+            packed = f.at(scratch.keys, f.mul(number, keys.panel_floats))
+            target = f.at(scratch.scores, f.mul(number, kernel.key_width))
+            f.call(self.functions.scores(panel), [query, packed, target])
+
+        each_of(f, wanted, keys.panels, score)
+        local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
+        states = f.at(scratch.states, f.mul(local, RowCode.STATE))
+        masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]
+        arguments = [scratch.scores, states, *masks, as_value(seen), as_value(f.sub(row, first_key))]
+        f.call(self.functions.weights(seen), arguments)
+        target = f.at(self.at.target, f.mul(row, kernel.target.row))
+        sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
+
+        def add(panel: Panel, number: Index) -> None:
+            packed = f.at(scratch.values, f.mul(number, values.panel_floats))
+            first = f.mul(number, width_of(kernel.value_panels[0]))
+            at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
+            f.call(self.functions.values(panel, seen), [scratch.scores, packed, states, at, as_value(seen)])
+
+        each_of(f, len(values.panels), values.panels, add)
+
+    def _mask(self, index: int, row: Index, first_key: Index) -> Value:
+        f, mask = self.f, self.kernel.masks[index]
+        offset = f.add(f.mul(row, mask.matrix.row), f.mul(first_key, mask.matrix.column))
+        return f.at(self.at.masks[index], offset, mask.size)
+
+    def _clear(self) -> None:
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        rows = f.mul(f.sub(self.tiles[1], self.tiles[0]), kernel.rows)
+        with f.loop(0, rows) as row:
+            kernel.row_code.clear(f, f.at(scratch.states, f.mul(row.index, RowCode.STATE)))
+        with f.loop(0, f.mul(rows, kernel.value_width)) as each:
+            f.store(constant(0.0, "float"), f.at(scratch.sums, each.index))
+
+    def _finish(self) -> None:
+        """The sums of all blocks by those of the exponentials, to the target."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        with f.loop(*self.tiles) as tile, f.loop(0, kernel.rows) as row:
+            local = f.add(f.mul(f.sub(tile.index, self.tiles[0]), kernel.rows), row.index)
+            state = f.at(scratch.states, f.mul(local, RowCode.STATE))
+            share = kernel.row_code.share(f, f.load("float", f.at(state, 1)))
+            line = f.at(scratch.sums, f.mul(local, kernel.value_width))
+            target = f.at(self.at.target, f.mul(f.add(self._first_query(tile.index), row.index), kernel.target.row))
+
+            def store(panel: Panel, number: Index) -> None:
+                first = f.mul(number, width_of(kernel.value_panels[0]))
+                sums = load_panel(f, f.at(line, first), panel, is_padded=True)
+                self.functions.store(f, panel, sums, share, f.at(target, f.mul(first, kernel.target.column)))
+
+            each_of(f, len(kernel.value_panels), kernel.value_panels, store)

@@ -1,0 +1,105 @@
+"""The inner functions of attention: scores with a panel of keys, weights, and weights times a panel of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.compiler.codegen.host import Memory
+from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of
+from engine.compiler.kernels.products.attention_rows import RowCode
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.compiler.kernels.products.tile import Tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileFunctions:
+    """Functions of a kernel, each written when it is first asked for; a call has the registers to itself.
+
+    Args:
+        name: of the kernel.
+        width: columns of query and key.
+        query, target: where they lie.
+        rows: how scores become weights, and where they lie meanwhile.
+        sum_width: floats from row to row of what several blocks are summed in.
+    """
+
+    module: Module
+    name: str
+    width: int
+    query: Matrix
+    target: Matrix
+    rows: RowCode
+    sum_width: int
+    memory: Memory
+
+    def scores(self, panel: Panel) -> str:
+        """(queries, packed keys, scores): all products of a tile with a panel."""
+        name = f"{self.name}_scores_{_named(panel)}"
+        if name not in self.module.functions:
+            f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores")])
+            queries, keys, scores = f.parameters
+            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.memory)
+            totals = tile.multiply(f, queries, keys, self.width, tile.zeros())
+            for row, line in enumerate(tile.lines(totals)):
+                for value, first in zip(line, starts_of(panel), strict=True):
+                    f.store(value, f.at(scores, row * self.rows.pitch + first))
+            f.finish()
+        return name
+
+    def weights(self, keys: Index) -> str:
+        """See RowCode; of a known number of keys, or one that is told."""
+        name = f"{self.name}_weights_{_count(keys)}"
+        if name not in self.module.functions:
+            f = self.module.inner(name, self.rows.parameters)
+            self.rows.emit(f, keys if isinstance(keys, int) else f.parameters[-2])
+        return name
+
+    def values(self, panel: Panel, keys: Index) -> str:
+        """(weights, packed values, states, target or sums, keys): the values of a panel, weighed and summed."""
+        name = f"{self.name}_values_{_named(panel)}_{_count(keys)}"
+        if name not in self.module.functions:
+            parameters = [("ptr", "weights"), ("ptr", "values"), ("ptr", "states"), ("ptr", "target"), ("i64", "keys")]
+            f = self.module.inner(name, parameters)
+            weights, values, states, target, count = f.parameters
+            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.memory)
+            first = self._sums(f, panel, states, target) if self.rows.has_blocks else tile.zeros()
+            totals = tile.multiply(f, weights, values, keys if isinstance(keys, int) else count, first)
+            for row, line in enumerate(tile.lines(totals)):
+                self._keep(f, panel, row, line, (states, target))
+            f.finish()
+        return name
+
+    def store(self, f: Function, panel: Panel, values: Sequence[Value], factor: Value, target: Value) -> None:
+        """A line of the result, each vector times a factor."""
+        column = 0
+        for value, (lanes, real) in zip(values, panel, strict=True):
+            at = f.at(target, column * self.target.column)
+            f.store_lanes(f.fmul(value, f.splat(factor, lanes)), at, real, self.target.column)
+            column += real
+
+    def _sums(self, f: Function, panel: Panel, states: Value, sums: Value) -> list[Value]:
+        """What was summed before, shrunk."""
+        result = []
+        for row in range(self.rows.rows):
+            factor = self.rows.factor_at(f, states, row)
+            line = load_panel(f, f.at(sums, row * self.sum_width), panel, is_padded=True)
+            result += [f.fmul(each, f.splat(factor, lanes)) for each, (lanes, _) in zip(line, panel, strict=True)]
+        return result
+
+    def _keep(self, f: Function, panel: Panel, row: int, line: Sequence[Value], places: tuple[Value, Value]) -> None:
+        states, target = places
+        if self.rows.has_blocks:
+            for value, first in zip(line, starts_of(panel), strict=True):
+                f.store(value, f.at(target, row * self.sum_width + first))
+        else:
+            self.store(f, panel, line, self.rows.factor_at(f, states, row), f.at(target, row * self.target.row))
+
+
+def _named(panel: Panel) -> str:
+    return "_".join(str(real) for _, real in panel)
+
+
+def _count(keys: Index) -> str:
+    return str(keys) if isinstance(keys, int) else "some"

@@ -1,0 +1,36 @@
+"""Where the elements of a stack of matrices lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Index, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Distances in elements: along each dimension of the stack, from row to row and from column to column.
+
+    A dimension over which a matrix is repeated has a distance of 0.
+    """
+
+    batch: tuple[int, ...]
+    row: int
+    column: int
+
+    def at(self, f: Function, base: Value, indices: Sequence[Index], size: int = FLOAT_BYTES) -> Value:
+        """The address of the first element of one of the matrices, elements of ``size`` bytes."""
+        offset: Index = 0
+        for index, stride in zip(indices, self.batch, strict=True):
+            offset = f.add(offset, f.mul(index, stride))
+        return f.at(base, offset, size)
+
+
+def indices_of(f: Function, number: Index, sizes: Sequence[int]) -> list[Index]:
+    """The index along each dimension of a stack, of the matrix with this number."""
+    indices: list[Index] = []
+    for size in reversed(sizes[1:]):
+        number, index = f.divmod(number, size)
+        indices.append(index)
+    return [number, *reversed(indices)] if sizes else []

@@ -1,0 +1,117 @@
+"""The right factor of a product in the order in which a tile reads it: panels of columns, row after row.
+
+What lies in rows is copied; what lies in columns is transposed in registers, in square blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, vector
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.compiler.kernels.transposing.shuffle import PART, transpose_block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """How a matrix (rows, columns) is packed.
+
+    Args:
+        source: where its elements lie; one of its two distances is 1, or there is one row or one column.
+        rows: of the matrix, and of every panel.
+        panels: vectors (lanes, columns) of every panel; only the last may differ from the others.
+        factor: all elements are multiplied by it.
+    """
+
+    source: Matrix
+    rows: int
+    panels: tuple[Panel, ...]
+    factor: float = 1.0
+
+    @property
+    def panel_floats(self) -> int:
+        """Of a full panel."""
+        return self.rows * width_of(self.panels[0])
+
+    @property
+    def floats(self) -> int:
+        """All that is packed."""
+        return self.panel_floats * len(self.panels)
+
+    def emit(self, f: Function, source: Value, target: Value, columns: Index, rows: Index | None = None) -> None:
+        """Pack the panels with the first ``columns`` columns, and of those so many rows; all rows if not told.
+
+        Args:
+            columns, rows: how many are needed, one at least; more may be packed.
+        """
+        rows = self.rows if rows is None else rows
+        is_one = sum(real for panel in self.panels for _, real in panel) == 1
+        pack = self._copy if self.source.column == 1 or is_one else self._transpose
+        width = sum(real for _, real in self.panels[0])
+        wanted, _ = f.divmod(f.add(columns, width - 1), width)
+
+        def one(panel: Panel, number: Index) -> None:
+            begin = f.at(source, f.mul(number, width * self.source.column))
+            pack(f, panel, begin, f.at(target, f.mul(number, self.panel_floats)), rows)
+
+        each_of(f, wanted, self.panels, one)
+
+    def _copy(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
+        """Row by row; a single column may lie anyhow."""
+        with f.loop(0, rows) as row:
+            values = load_panel(f, f.at(source, f.mul(row.index, self.source.row)), panel)
+            at = f.at(target, f.mul(row.index, width_of(panel)))
+            for value, first in zip(values, starts_of(panel), strict=True):
+                f.store(self._scaled(f, value), f.at(at, first))
+
+    def _transpose(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
+        """Blocks of as many rows as a vector has columns."""
+        column = 0
+        for (lanes, real), first in zip(panel, starts_of(panel), strict=True):
+            begin, end = f.at(source, column * self.source.column), f.at(target, first)
+            if lanes < PART:
+                with f.loop(0, rows) as row:
+                    value = f.load("float", f.at(begin, row.index))
+                    f.store(self._scaled(f, value), f.at(end, f.mul(row.index, width_of(panel))))
+            else:
+                self._transpose_blocks(f, (begin, end), lanes, real, width_of(panel))
+            column += real
+
+    def _transpose_blocks(self, f: Function, ends: tuple[Value, Value], lanes: int, real: int, pitch: int) -> None:
+        type_ = vector(lanes)
+        whole = self.rows // lanes * lanes
+
+        def block(row: Index, height: int) -> None:
+            begin, end = f.at(ends[0], row), f.at(ends[1], f.mul(row, pitch))
+            lines = [f.load_lanes(type_, f.at(begin, k * self.source.column), height) for k in range(real)]
+            lines += [constant(0.0, type_)] * (lanes - real)
+            for k, line in enumerate(transpose_block(f, lines)[:height]):
+                f.store(self._scaled(f, line), f.at(end, k * pitch))
+
+        if whole:
+            with f.loop(0, whole, lanes) as row:
+                block(row.index, lanes)
+        if whole < self.rows:
+            block(whole, self.rows - whole)
+
+    def _scaled(self, f: Function, value: Value) -> Value:
+        return value if self.factor == 1 else f.fmul(value, constant(self.factor, value.type))
+
+
+def each_of(f: Function, wanted: Index, panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]) -> None:
+    """``emit(panel, number)`` for the first ``wanted`` panels: a loop over those that are alike, then the last."""
+    alike = len(panels) if panels[-1] == panels[0] else len(panels) - 1
+    stop = f.minimum(wanted, alike)
+    if not isinstance(stop, int) or stop > 0:
+        with f.loop(0, stop) as each:
+            emit(panels[0], each.index)
+    if alike == len(panels):
+        return
+    if isinstance(wanted, int):
+        if wanted == len(panels):
+            emit(panels[-1], alike)
+        return
+    with f.when(f.compare("eq", as_value(wanted), as_value(len(panels)))):
+        emit(panels[-1], alike)

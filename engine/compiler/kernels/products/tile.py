@@ -1,0 +1,85 @@
+"""A tile of a product, held in registers: some rows of the left factor times a panel of columns of the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.compiler.codegen.host import Memory
+from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
+from engine.compiler.kernels.channels import Panel, starts_of, width_of
+
+# Terms multiplied in one turn of the loop over them.
+UNROLL = 4
+# How far ahead of its use a packed panel is fetched: it comes from the second-level cache.
+AHEAD_LINES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The registers of a tile.
+
+    Args:
+        rows: of the left factor.
+        panel: vectors (lanes, columns) of the right one.
+        row, term: distances in the left factor, from row to row and from one term of the sum to the next.
+        memory: the host's.
+    """
+
+    rows: int
+    panel: Panel
+    row: int
+    term: int
+    memory: Memory
+
+    def zeros(self) -> list[Value]:
+        """Sums to begin with, row by row."""
+        return [constant(0.0, vector(lanes)) for lanes, _ in self.panel] * self.rows
+
+    def lines(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
+        """The vectors of every row."""
+        size = len(self.panel)
+        return [totals[k : k + size] for k in range(0, len(totals), size)]
+
+    def multiply(self, f: Function, left: Value, right: Value, terms: Index, totals: Sequence[Value]) -> list[Value]:
+        """Sums with so many terms added: ``left`` is the first of its first row, ``right`` a packed panel."""
+        totals = list(totals)
+        if isinstance(terms, int) and terms <= 2 * UNROLL:
+            for k in range(terms):
+                totals = self._add(f, left, right, k, totals)
+            return totals
+        whole = f.mul(f.divmod(terms, UNROLL)[0], UNROLL)
+        with f.loop(0, whole, UNROLL, carry=totals) as loop:
+            at, line = self._moved(f, left, right, loop.index)
+            carried = loop.carried
+            for k in range(UNROLL):
+                carried = self._add(f, at, line, k, carried)
+            loop.carry(carried)
+        totals = loop.results
+        if isinstance(terms, int):
+            at, line = self._moved(f, left, right, whole)
+            for k in range(terms % UNROLL):
+                totals = self._add(f, at, line, k, totals)
+            return totals
+        with f.loop(whole, terms, carry=totals) as rest:
+            at, line = self._moved(f, left, right, rest.index)
+            rest.carry(self._add(f, at, line, 0, rest.carried))
+        return rest.results
+
+    def _moved(self, f: Function, left: Value, right: Value, term: Index) -> tuple[Value, Value]:
+        return f.at(left, f.mul(term, self.term)), f.at(right, f.mul(term, width_of(self.panel)))
+
+    def _add(self, f: Function, left: Value, right: Value, term: int, totals: Sequence[Value]) -> list[Value]:
+        """One term of every sum."""
+        line = f.at(right, term * width_of(self.panel))
+        vectors = []
+        for (lanes, _), first in zip(self.panel, starts_of(self.panel), strict=True):
+            vectors.append(f.load(vector(lanes), f.at(line, first)))
+            if (term * width_of(self.panel) + first) % self.memory.line_floats < lanes:
+                f.prefetch(f.at(line, first + AHEAD_LINES * self.memory.line_floats))
+        result = []
+        for row, sums in enumerate(self.lines(totals)):
+            value = f.load("float", f.at(left, row * self.row + term * self.term))
+            for (lanes, _), each, total in zip(self.panel, vectors, sums, strict=True):
+                result.append(f.fma(f.splat(value, lanes), each, total))
+        return result

@@ -1,0 +1,178 @@
+"""Attention: one kernel from query, key and value to what is weighed, whatever masks lie between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from engine.compiler.kernels.products.attention import Attention, choose_rows
+from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.heads import place_in_order
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.stacks import derived, stacked
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, row_major
+from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.tensor import Array
+
+BOOL = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskView:
+    """A mask that broadcasts to the scores, and what it does to them."""
+
+    view: View
+    kind: Literal["add", "keep", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended:
+    """What attention is computed of.
+
+    Args:
+        query, key, value, target: (..., L, E), (..., S, E), (..., S, V) and (..., L, V).
+        masks: that broadcast to (..., L, S), in their order.
+        scale: of the scores.
+        is_causal: query l sees the keys 0 to l.
+        is_zero: whether a query that sees no key gives zeros; else NaN.
+    """
+
+    query: View
+    key: View
+    value: View
+    target: View
+    masks: Sequence[MaskView] = ()
+    scale: float
+    is_causal: bool = False
+    is_zero: bool = True
+
+
+@kernels_for(ScaledDotProductAttention)
+def lower_attention(context: Context) -> Made:
+    """softmax(query @ key.T * scale + mask) @ value, heads in groups or not."""
+    layer = context.layer(ScaledDotProductAttention)
+    query, key, value = (context.tensor(index) for index in range(3))
+    mask = mask_of(context, context.argument(3), "keep")
+    target = place_in_order(context)
+    attended = Attended(
+        query=query,
+        key=key,
+        value=value,
+        target=target,
+        masks=() if mask is None else (mask,),
+        scale=1 / math.sqrt(query.shape[-1]) if layer.scale is None else layer.scale,
+        is_causal=layer.is_causal,
+    )
+    if layer.enable_gqa:
+        attended = _in_groups(attended)
+    return context.made(target, *attention_steps(context, attended))
+
+
+def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
+    """An argument that is a mask, or None; ``kind`` is what booleans do.
+
+    Raises:
+        NotLoweredError: it is of another dtype, or empty.
+    """
+    if value is None:
+        return None
+    if isinstance(value, np.ndarray):
+        value = context.lowering.stored(value)
+    if not isinstance(value, View) or value.phantom.size == 0:
+        raise NotLoweredError("its mask is no tensor in memory")
+    if value.dtype not in (FLOAT32, BOOL):
+        raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
+    return MaskView(value, "add" if value.dtype == FLOAT32 else kind)
+
+
+def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
+    """The kernel, and the copies it takes.
+
+    Raises:
+        NotLoweredError: an operand does not lie in matrices.
+    """
+    steps: list[KernelStep] = []
+    query, target = attended.query, attended.target
+    key, value = (_packable(context, each, steps) for each in (attended.key, attended.value))
+    keys = key.shape[-2]
+    masks = [_in_lines(context, mask, steps) for mask in attended.masks]
+    views = [query, key, value, target, *masks]
+    batch, matrices = stacked(target.shape[:-2], views)
+    rows, vectors = choose_rows(context.host, query.shape[-2], keys, query.shape[-1])
+    kinds = [mask.kind for mask in attended.masks]
+    kernel = Attention(
+        batch=batch,
+        queries=query.shape[-2],
+        keys=keys,
+        width=query.shape[-1],
+        values=value.shape[-1],
+        query=matrices[0],
+        key=matrices[1],
+        value=matrices[2],
+        target=matrices[3],
+        masks=tuple(Mask(matrix, kind) for matrix, kind in zip(matrices[4:], kinds, strict=True)),
+        scale=attended.scale,
+        is_causal=attended.is_causal,
+        is_zero=attended.is_zero,
+        rows=rows,
+        vectors=vectors,
+        host=context.host,
+    )
+    return [*steps, context.step(kernel, *views)]
+
+
+def _packable(context: Context, view: View, steps: list[KernelStep]) -> View:
+    """A matrix whose rows or whose columns lie without gaps; the copy this may take is added to the steps."""
+    (rows, columns), (row, column) = view.shape[-2:], view.strides[-2:]
+    if 1 in (rows, columns, row, column):
+        return view
+    copied = row_major(view.shape, FLOAT32)
+    steps.append(context.copy(view, copied))
+    return copied
+
+
+def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View:
+    """A mask whose lines lie without gaps, as matrices that broadcast to the scores."""
+    view = mask.view
+    if view.shape and view.shape[-1] > 1 and view.strides[-1] not in (0, 1):
+        if mask.kind != "add":
+            raise NotLoweredError("its mask does not lie in rows")
+        copied = row_major(view.shape, FLOAT32)
+        steps.append(context.copy(view, copied))
+        view = copied
+    return derived(view, view.phantom.reshape((1,) * (2 - len(view.shape)) + view.shape))
+
+
+def _in_groups(attended: Attended) -> Attended:
+    """Heads as groups of those that share a key and a value."""
+    heads = attended.query.shape[-3] if len(attended.query.shape) > 2 else 1
+    shared = {each.shape[-3] for each in (attended.key, attended.value) if len(each.shape) > 2} - {1, heads}
+    if not shared:
+        return attended
+    if len(shared) > 1:
+        raise NotLoweredError("its keys and values come in different groups")
+    (groups,) = shared
+
+    def split(view: View) -> View:
+        """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
+        array: Array = view.phantom
+        if array.ndim < 3:
+            return view
+        if array.shape[-3] == heads:
+            return derived(view, array.reshape(*array.shape[:-3], groups, -1, *array.shape[-2:]))
+        return derived(view, array[..., None, :, :])
+
+    return replace(
+        attended,
+        query=split(attended.query),
+        key=split(attended.key),
+        value=split(attended.value),
+        target=split(attended.target),
+        masks=tuple(replace(mask, view=split(mask.view)) for mask in attended.masks),
+    )

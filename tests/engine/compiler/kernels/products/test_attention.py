@@ -1,0 +1,160 @@
+"""Attention against the formula in float64, at every level, on memory that ends at a guard page."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.ir import Module, TooLargeError
+from engine.compiler.kernels.products.attention import Attention, choose_rows
+from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+RANDOM = np.random.default_rng(4)
+Layout = Literal["rows", "columns"]
+
+
+@pytest.fixture(autouse=True)
+def the_same_numbers_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(4))
+
+
+def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
+    """A stack of matrices in guarded memory, rows or columns ``gap`` elements apart; where it lies."""
+    turned = values if layout == "rows" else values.swapaxes(1, 2)
+    stack, lines, length = turned.shape
+    spread = np.full((stack, lines, length + gap), np.nan, np.float32)
+    spread[:, :, :length] = turned
+    memory = guarded_array(spread.reshape(-1)[: spread.size - gap])
+    steps = (length + gap, 1) if layout == "rows" else (1, length + gap)
+    return memory, Matrix((lines * (length + gap),), *steps)
+
+
+def made(level: str, stack: int, sizes: tuple[int, int, int, int], matrices: list[Matrix], **given: Any) -> Attention:
+    host, (queries, keys, width, values) = describe(level), sizes
+    rows, vectors = choose_rows(host, queries, keys, width)
+    query, key, value, target = matrices
+    return Attention(
+        batch=(stack,), queries=queries, keys=keys, width=width, values=values, query=query, key=key, value=value,
+        target=target, host=host, rows=rows, vectors=vectors, **{"scale": 0.3, **given},
+    )  # fmt: skip
+
+
+def check(
+    level: str,
+    stack: int,
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[Layout, Layout, Layout] = ("rows", "rows", "rows"),
+    gap: int = 3,
+    masks: tuple[tuple[str, Array], ...] = (),
+    **given: Any,
+) -> None:
+    queries, keys, width, values = sizes
+    shapes = (stack, queries, width), (stack, keys, width), (stack, keys, values)
+    operands = [RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes]
+    pairs = [laid(each, layout, gap) for each, layout in zip(operands, layouts, strict=True)]
+    target, place = laid(np.zeros((stack, queries, values), np.float32), "rows", gap)
+    target[...] = 7
+    given["masks"] = tuple(Mask(Matrix((queries * keys,), keys, 1), kind) for kind, _ in masks)
+    kernel = made(level, stack, sizes, [*(matrix for _, matrix in pairs), place], **given)
+    run(kernel, level, [*(memory for memory, _ in pairs), target, *(at_the_end(each) for _, each in masks)])
+    bias = sum(
+        (np.where(mask if kind == "keep" else ~mask, 0, -np.inf) if kind != "add" else mask) for kind, mask in masks
+    )
+    layer = ScaledDotProductAttention(scale=0.3, is_causal=given.get("is_causal", False))
+    wanted = layer.forward(*(each.astype(np.float64) for each in operands), bias if masks else None)
+    found = np.append(target, np.full(gap, 7, np.float32)).reshape(stack, queries, values + gap)
+    assert (found[:, :, values:] == 7).all()
+    np.testing.assert_allclose(found[:, :, :values], wanted, rtol=2e-5, atol=2e-6)
+
+
+def at_the_end(mask: Array) -> Array:
+    """A mask that ends at a guard page, bytes too."""
+    if mask.dtype == np.float32:
+        return guarded_array(mask)
+    padded = np.zeros(-(-mask.size // 4) * 4, bool)
+    padded[len(padded) - mask.size :] = mask.reshape(-1)
+    return guarded_array(padded.view(np.float32)).view(bool)[len(padded) - mask.size :]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 1, 1, 1), (1, 65, 3, 2), (2, 3, 2, 1), (3, 17, 1, 65), (17, 2, 17, 3), (65, 65, 65, 17), (50, 33, 64, 64),
+        (70, 900, 8, 5), (3, 1300, 40, 24),
+    ],
+)  # fmt: skip
+def test_any_sizes(level: str, is_causal: bool, sizes: tuple[int, int, int, int]) -> None:
+    check(level, 2, sizes, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "layouts", [("rows", "columns", "rows"), ("columns", "rows", "columns"), ("rows", "columns", "columns")]
+)
+@pytest.mark.parametrize("sizes", [(5, 21, 3, 18), (19, 530, 17, 1), (4, 3, 1, 2)])
+def test_matrices_may_lie_in_columns(
+    level: str, layouts: tuple[Layout, Layout, Layout], sizes: tuple[int, int, int, int]
+) -> None:
+    check(level, 2, sizes, layouts)
+    check(level, 2, sizes, layouts, is_causal=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("keys", [1, 2, 3, 17, 64, 900])
+@pytest.mark.parametrize("kinds", [("add",), ("keep",), ("drop",), ("add", "keep", "drop")])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_masks(level: str, keys: int, kinds: tuple[str, ...], is_causal: bool) -> None:
+    shape = (2, 9, keys)
+    masks = [(kind, RANDOM.random(shape) < (0.7 if kind == "keep" else 0.3)) for kind in kinds]
+    given = [(kind, np.where(m, 0, -np.inf).astype(np.float32) if kind == "add" else m) for kind, m in masks]
+    check(level, 2, (9, keys, 5, 20), masks=tuple(given), is_causal=is_causal)
+
+
+@pytest.mark.parametrize("keys", [5, 700])
+@pytest.mark.parametrize("is_zero", [True, False])
+def test_a_row_that_sees_no_key_gives_zeros_or_nan(keys: int, is_zero: bool) -> None:
+    shapes = (1, 3, 4), (1, keys, 4), (1, keys, 4)
+    operands = [RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes]
+    mask = np.ones((1, 3, keys), bool)
+    mask[0, 1] = False
+    mask[0, 2, : keys - 1] = False  # all of the first blocks
+    matrices = [Matrix((0,), 4, 1)] * 4
+    masks = (Mask(Matrix((0,), keys, 1), "keep"),)
+    kernel = made(LEVELS[0], 1, (3, keys, 4, 4), matrices, masks=masks, is_zero=is_zero)
+    target = np.full((3, 4), 7, np.float32)
+    run(kernel, LEVELS[0], [*operands, target, mask])
+    assert (target[1] == 0).all() if is_zero else np.isnan(target[1]).all()
+    np.testing.assert_allclose(target[2], operands[2][0, -1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_memory_on_the_stack_does_not_grow_with_the_sequence(level: str) -> None:
+    sizes = []
+    for length in (2000, 20_000):
+        matrices = [Matrix((0,), 64, 1)] * 4
+        module = Module()
+        made(level, 1, (length, length, 64, 64), matrices).emit(module)
+        sizes.append((module.operations, str(module).count("alloca")))
+    assert sizes[1][0] <= 1.2 * sizes[0][0]
+
+
+def test_heads_as_wide_as_no_stack_are_refused() -> None:
+    kernel = made(LEVELS[0], 1, (4, 40, 40_000, 8), [Matrix((0,), 40_000, 1)] * 4)
+    with pytest.raises(TooLargeError):
+        kernel.emit(Module())
+
+
+def test_work_falls_into_chunks_for_several_threads() -> None:
+    matrices = [Matrix((64 * 197,), 64, 1)] * 4
+    assert made(LEVELS[0], 3, (197, 197, 64, 64), matrices).chunks >= 8
+    assert made(LEVELS[0], 1000, (1, 3, 4, 4), matrices).chunks <= 4
