@@ -74,9 +74,15 @@ class Settings(BaseModel):
         False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
     )
     max_in_flight: int | None = _row(
-        None, "requests", "Requests of one model that run at once; unset: as many as threads.", ge=1
+        None, "runs", "Runs of one model that go on at once; unset: one, on all its threads.", ge=1
     )
     max_queue: int = _row(64, "requests", "Requests of one model that may wait; one more is answered 429.", ge=0)
+    max_wait_s: float | None = _row(
+        None,
+        "seconds",
+        "A request that would wait longer for its run is answered 429; unset: longer than its time.",
+        gt=0,
+    )
     request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)
     retry_after_s: int = _row(1, "seconds", "What Retry-After tells a client answered 429 or 503.", ge=1)
     max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL of a request; then 414.", ge=256, le=2**20)

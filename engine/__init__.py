@@ -28,7 +28,7 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
-from engine.executor import measure_peak
+from engine.executor import in_background, measure_peak
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
 from engine.files import read_file
@@ -92,6 +92,7 @@ __all__ = [
     "compile_figures",
     "explain",
     "free_memory_bytes",
+    "in_background",
     "kind_of_file",
     "load",
     "measure_peak",

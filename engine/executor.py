@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,12 @@ class Executor:
         for compiled in graphs:
             compiled.close()
 
+    def discard(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
+        """Give back what was compiled for these shapes."""
+        found = self._find(graph)
+        if found is not None:
+            found.instances.discard(specs)
+
     def give_back(self, graph: RuntimeGraph) -> None:
         """Weights were read that machine code does not need: the system may have their pages, as far as it can."""
         if self.compiles:
@@ -180,6 +186,23 @@ class Executor:
         """What was compiled of a graph, where that is what runs it."""
         with self._lock:
             return self._graphs[id(graph)][1] if self.compiles and id(graph) in self._graphs else None
+
+
+def in_background(errand: Callable[[Progress], bool]) -> bool:
+    """Have something done that compiles, in the one thread of the process that does so while others run.
+
+    Args:
+        errand: does a step of it, and says whether there is more to do; told how to let others run meanwhile.
+
+    Returns:
+        Whether there is a compiler; nothing is done without.
+    """
+    try:
+        from engine.compiler.runtime.background import BACKGROUND
+    except ImportError:
+        return False
+    BACKGROUND.send(errand)
+    return True
 
 
 def measure_peak(seconds: float = 0.2) -> float:

@@ -204,6 +204,32 @@ class Session:
         Raises:
             InputError: the inputs do not fit the graph.
         """
+        graph, specs, footprint, parts = self._known(inputs)
+        outputs = parts * footprint.outputs
+        if self._executor.holds(graph, specs):
+            return outputs
+        return footprint.peak + (outputs if parts > 1 else 0)
+
+    def is_compiled(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> bool:
+        """Whether a run on these inputs finds the machine code it needs; else it compiles, or is the reference's.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        graph, specs, _, _ = self._known(inputs)
+        return self._executor.holds(graph, specs)
+
+    def discard(self, specs: Sequence[TensorSpec]) -> None:
+        """Give back the memory of what was compiled for inputs of these shapes; those of the file stay.
+
+        Raises:
+            InputError: the graph takes no such batch.
+        """
+        graph, known = self._graph_for(list(specs))
+        if known != self._own:
+            self._executor.discard(graph, known)
+
+    def _known(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> _Known:
         key = _shapes_of(inputs)
         known = None if key is None else self._footprints.get(key)
         if known is None:
@@ -211,11 +237,7 @@ class Session:
             known = self._footprint([TensorSpec(array.shape, array.dtype) for array in arrays])
             if key is not None and self._is_settled:
                 self._remember(key, known)
-        graph, specs, footprint, parts = known
-        outputs = parts * footprint.outputs
-        if self._executor.holds(graph, specs):
-            return outputs
-        return footprint.peak + (outputs if parts > 1 else 0)
+        return known
 
     def _remember(self, key: tuple[Any, ...], known: _Known) -> None:
         with self._lock:

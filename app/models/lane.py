@@ -1,4 +1,4 @@
-"""Worker threads with a bounded queue in front of them: the one way work leaves the event loop.
+"""Worker threads with a bounded queue in front of them, for work that runs no model.
 
 A request that finds the queue full is refused at once. One that waits is dropped when its client goes away, when its
 deadline passes, when the server stops. One that runs is told so by its ticket, and its place is free once it heeds it.
@@ -10,34 +10,14 @@ import asyncio
 import contextvars
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
+from app.scheduling.ticket import Ticket, forget_locals
 
 T = TypeVar("T")
-
-
-class Ticket:
-    """What running work can ask: does anybody still want the result?
-
-    Args:
-        deadline: on time.monotonic()'s clock.
-    """
-
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
-        self._is_abandoned = False
-
-    def abandon(self) -> None:
-        """Nobody waits for it any more."""
-        self._is_abandoned = True
-
-    def is_void(self) -> bool:
-        """Whether the work may stop."""
-        return self._is_abandoned or time.monotonic() > self._deadline
 
 
 class Lane:
@@ -127,7 +107,7 @@ class Lane:
         try:
             return work(ticket)
         except BaseException as exc:
-            _forget_locals(exc)
+            forget_locals(exc)
             raise
         finally:
             with self._lock:
@@ -139,12 +119,3 @@ class Lane:
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(f"'{self.name}' did not answer within the request's time")
-
-
-def _forget_locals(exc: BaseException | None) -> None:
-    """Free what the frames of an exception, and of those behind it, still hold: here, not where it is answered."""
-    seen: set[int] = set()
-    while exc is not None and id(exc) not in seen:
-        seen.add(id(exc))
-        traceback.clear_frames(exc.__traceback__)
-        exc = exc.__cause__ or exc.__context__

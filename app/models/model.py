@@ -20,6 +20,7 @@ from app.memory.budget import charge, charged, would_fit
 from app.models.config import ModelConfig
 from app.models.sessions import open_session
 from app.models.statistics import Timing
+from app.scheduling.job import USUAL_PRIORITY, Demand
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
@@ -35,6 +36,7 @@ class InferRequest:
     none for pictures.
     draw: whether the predictions are wanted as a picture as well.
     predict: whether predictions are wanted at all.
+    priority: of those that wait the lowest is run first.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -42,6 +44,7 @@ class InferRequest:
     draw: bool = False
     predict: bool = True
     parameters: Mapping[str, Any]
+    priority: int = USUAL_PRIORITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,14 @@ class Model:
             wanted=wanted,
             timing=timing,
         )
+
+    def demand(self, prepared: Prepared) -> Demand:
+        """What its run will take.
+
+        Raises:
+            EngineError: the tensors do not fit the graph.
+        """
+        return Demand(items=prepared.items, is_slow=not self.session.is_compiled(prepared.tensors))
 
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs; of the request it needs the tensors only.

@@ -20,10 +20,10 @@ import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
 from app.models.crew import Crew, Job, Stop
 from app.models.identity import identify
-from app.models.lane import Lane
 from app.models.loading import LoadFailedError, load_model
 from app.models.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
 from app.models.version import Entry, State, Version
+from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
 from app.wording import cut, did_you_mean, quoted, told
 
@@ -110,12 +110,7 @@ class Store:
         identity = identify(files, version)
         if previous is not None:
             return Version(files.name, version, previous.lane, identity, is_update=True, statistics=previous.statistics)
-        limits = {
-            "threads": self._settings.max_in_flight or self._threads,
-            "queue": self._settings.max_queue,
-            "retry_after_s": self._settings.retry_after_s,
-        }
-        return Version(files.name, version, Lane(files.name, **limits), identity)
+        return Version(files.name, version, make_scheduler(files.name, self._settings, self._threads), identity)
 
     def swap(self, old: Version, new: Version) -> None:
         """Serve another version in one's place; requests that run or wait end with the one they began with."""

@@ -14,10 +14,10 @@ import threading
 from dataclasses import dataclass, field
 
 from app.models.identity import Identity
-from app.models.lane import Lane
 from app.models.model import Model
 from app.models.repository import ModelFiles, VersionFiles
 from app.models.statistics import Statistics
+from app.scheduling.scheduler import Scheduler
 from app.wording import told
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Version:
 
     name: str
     files: VersionFiles
-    lane: Lane
+    lane: Scheduler
     identity: Identity
     is_update: bool = False
     state: State = State.LOADING

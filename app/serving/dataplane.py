@@ -9,9 +9,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import engine
@@ -19,13 +20,15 @@ from app.errors import ConfigError, InferenceFailedError, ServiceError, from_eng
 from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.account import account
+from app.models.call import Call
 from app.models.demand import Demand
-from app.models.lane import Lane, Ticket
+from app.models.lane import Lane
 from app.models.model import InferRequest, InferResult, Model
 from app.models.roster import Roster
 from app.models.store import Store
 from app.models.version import State, Version
 from app.models.watch import Watcher
+from app.scheduling.ticket import Ticket
 from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
@@ -103,7 +106,7 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs heeds its ticket between operators only."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return self.drawings.running > 0 or any(lane.running for lane in (self._desk, *lanes))
+        return self.drawings.running > 0 or self._desk.running > 0 or any(lane.is_busy for lane in lanes)
 
     @property
     def is_loading(self) -> bool:
@@ -181,15 +184,12 @@ class DataPlane:
         Raises:
             ServiceError: as its tree says.
         """
-        waiting_since = time.perf_counter()
+        answered = partial(_encoded, encode, version.name, version.number)
 
-        def work(model: Model, ticket: Ticket) -> tuple[T, InferResult]:
-            queue_s = time.perf_counter() - waiting_since
-            result = model.infer(request, ticket.is_void)
-            result.timing.queue_s = queue_s
-            return encode(Answer(model=version.name, version=version.number, result=result)), result
+        def start(model: Model) -> Awaitable[tuple[T, InferResult]]:
+            return version.lane.run(Call(model, request, answered), deadline, request.priority)
 
-        encoded, result = await self._run(version, work, deadline)
+        encoded, result = await self._run(version, start)
         version.statistics.succeeded(result.timing, result.items)
         if (asked := account.get()) is not None:
             asked.items, asked.timing = result.items, result.timing
@@ -197,28 +197,28 @@ class DataPlane:
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
         """The measured time of every operator, from one run on zeros in the model's threads."""
-        return await self._run(version, lambda model, _: model.profile(), deadline)
+        return await self._run(version, lambda model: version.lane.call(model.profile, deadline))
 
-    async def _run(self, version: Version, work: Callable[[Model, Ticket], T], deadline: float) -> T:
+    async def _run(self, version: Version, start: Callable[[Model], Awaitable[T]]) -> T:
         model = version.model
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
         if (asked := account.get()) is not None:
             asked.model, asked.version = version.name, version.number
-        start = time.perf_counter()
+        began = time.perf_counter()
         try:
-            return await version.lane.run(lambda ticket: _charged(lambda: work(model, ticket), ticket), deadline)
+            return await start(model)
         except (engine.EngineError, ConfigError) as exc:
             error = from_engine(exc, version.name)
             if error.status >= 500:
                 log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
-            version.statistics.failed(error.code, time.perf_counter() - start)
+            version.statistics.failed(error.code, time.perf_counter() - began)
             raise error from exc
         except ServiceError as error:
-            version.statistics.failed(error.code, time.perf_counter() - start)
+            version.statistics.failed(error.code, time.perf_counter() - began)
             raise
         except asyncio.CancelledError:
-            version.statistics.failed(CANCELLED, time.perf_counter() - start)
+            version.statistics.failed(CANCELLED, time.perf_counter() - began)
             raise
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -230,6 +230,10 @@ class DataPlane:
         self.watcher.start()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(self.loaded.set)
+
+
+def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: InferResult) -> T:
+    return encode(Answer(model=model, version=version, result=result))
 
 
 def _charged(work: Callable[[], T], ticket: Ticket) -> T:

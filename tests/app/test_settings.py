@@ -296,6 +296,21 @@ def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Pa
         assert client.run(flood()) == [429, *[200] * (in_flight + queue)]
 
 
+def test_setting_max_wait_s_refuses_who_would_wait_longer(tmp_path: Path) -> None:
+    write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
+    with serving(tmp_path, warmup=False, max_in_flight=1, max_wait_s=2.0) as client:
+        client.plane.store.version("wait").lane.pace.ran(5.0, 1)
+
+        async def two() -> list[int]:
+            first = asyncio.create_task(client.http.post("/infer", json=ONES))
+            await asyncio.to_thread(TURNSTILE.wait_until_entered)
+            refused = await client.http.post("/infer", json=ONES)
+            TURNSTILE.let_through()
+            return [refused.status_code, int(refused.headers["retry-after"]), (await first).status_code]
+
+        assert client.run(two()) == [429, 3, 200]
+
+
 def test_setting_request_timeout_s_ends_waiting_with_504(tmp_path: Path) -> None:
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, warmup=False, request_timeout_s=0.05) as client:

@@ -69,10 +69,13 @@ ALLOWED: dict[str, set[str]] = {
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},
     "app.codec": BASICS | {"app.images", "app.memory", "app.signature"},
     "app.render": BASICS,
-    "app.models": BASICS | {"app.images", "app.importing", "app.memory", "app.progress", "app.signature", "app.tasks"},
-    "app.serving": BASICS | {"app.memory", "app.models", "app.threads"},
+    "app.scheduling": BASICS | {"app.memory"},
+    "app.models": BASICS
+    | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"},
+    "app.serving": BASICS | {"app.memory", "app.models", "app.scheduling", "app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
-    "app.protocol": BASICS | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.signature"},
+    "app.protocol": BASICS
+    | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.signature"},
     "app.http": BASICS
     | {
         "app.access",

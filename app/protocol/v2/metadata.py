@@ -56,7 +56,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "max_batch_size": MAX_BATCH if ports.takes_batches else 0,
         "input": [_configured(port, ports.takes_batches) for port in ports.inputs],
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
-        "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.threads}],
+        "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
         "parameters": {"task": {"string_value": entry.files.config.task}},
     }
 

@@ -9,6 +9,7 @@ from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
 from app.protocol.v2.request import V2Request, read_count
+from app.scheduling.job import USUAL_PRIORITY
 from app.settings import Settings
 
 
@@ -21,15 +22,20 @@ def prepare(said: V2Request, model: Model, settings: Settings) -> tuple[Plan, In
     ports = wire_ports(model)
     plan = plan_outputs(said, ports, model.name)
     decoder = Decoder(model.name, ports, model.signature, settings)
-    return plan, InferRequest(decode=lambda _: decoder.decode(said), outputs=plan.names, predict=False, parameters={})
+    return plan, InferRequest(
+        decode=lambda _: decoder.decode(said),
+        outputs=plan.names,
+        predict=False,
+        parameters={},
+        priority=read_count(said.parameters, "priority") or USUAL_PRIORITY,
+    )
 
 
 def earlier(deadline: float, said: V2Request) -> float:
-    """The request's own ``timeout``, in microseconds, where that is sooner; of ``priority`` only the kind is looked at.
+    """The request's own ``timeout``, in microseconds, where that is sooner.
 
     Raises:
-        RefusedError: one of them is no whole number.
+        RefusedError: it is no whole number.
     """
-    read_count(said.parameters, "priority")
     timeout = read_count(said.parameters, "timeout")
     return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline

@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -29,6 +29,8 @@ from engine.stopping import cancelling
 from engine.tensor import TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
+# A step of something that takes long: told how to let others run, it says whether there is more to do.
+Errand: TypeAlias = Callable[[Progress], bool]
 
 # How often a shape must be met before it is worth a compile.
 WORTH: Final = 2
@@ -96,6 +98,7 @@ class Background:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wishes: OrderedDict[tuple[int, Key], Wish] = OrderedDict()
+        self._errands: deque[Errand] = deque()
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._since_look = 0
@@ -114,6 +117,13 @@ class Background:
             if now and self._thread is None and not self._is_closed and self._is_due(wish):
                 self._start()
             return wish
+
+    def send(self, errand: Errand) -> None:
+        """Have an errand done, step by step, when no wish is due."""
+        with self._lock:
+            self._errands.append(errand)
+            if self._thread is None and not self._is_closed:
+                self._start()
 
     def forget(self, maker: Maker, key: Key) -> None:
         """It is there, or not wanted."""
@@ -180,26 +190,49 @@ class Background:
         while True:
             with self._lock:
                 wish = None if self._is_closed else self._next()
-                if wish is None:
+                errand = self._errands.popleft() if wish is None and self._errands and not self._is_closed else None
+                if wish is None and errand is None:
                     self._thread = None
                     return
-            self._fulfil(wish)
+            if wish is not None:
+                self._fulfil(wish)
+            elif errand is not None and self._go_on(errand):
+                with self._lock:
+                    self._errands.append(errand)
 
-    def _fulfil(self, wish: Wish) -> None:
-        maker = wish.maker()
-        if maker is None:
-            return
+    def _go_on(self, errand: Errand) -> bool:
+        """Whether there is more to do of it after its next step."""
+        try:
+            with self._bounded():
+                return errand(_pause)
+        except RunCancelledError:
+            return False
+        except Exception:  # whatever it is, others wait
+            _log.exception("in the background")
+            return False
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        """While something is made that may not take for ever, nor keep those waiting who answer somebody."""
         end = time.monotonic() + LIMIT_S
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _TURN_S))
         try:
             with cancelling(lambda: self._is_closed or time.monotonic() > end):
+                yield
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _fulfil(self, wish: Wish) -> None:
+        maker = wish.maker()
+        if maker is None:
+            return
+        try:
+            with self._bounded():
                 maker.make(wish, _pause)
         except RunCancelledError:
             if not self._is_closed:
                 wish.give_up(f"it takes more than {LIMIT_S:g} seconds")
-        finally:
-            sys.setswitchinterval(usual)
         with self._lock:
             place = id(maker), wish.key
             # Declined, it must be wanted more often before it is tried again; else it is there.

@@ -156,6 +156,15 @@ class Instances:
                 return [list(shape) for shape, _ in key], kept.instance.program
             return [], None
 
+    def discard(self, specs: Sequence[TensorSpec]) -> None:
+        """Give back what inputs of these shapes run in; a run that comes later does without."""
+        key = _key(specs)
+        with self._lock:
+            kept = self._ready.pop(key, None)
+        if kept is not None:
+            SHELF.discard(kept)
+            kept.instance.close()
+
     def close(self) -> None:
         """Give back memory and threads of all instances; runs that are under way end first."""
         with self._lock:

@@ -1,0 +1,56 @@
+"""One request's way through a model, as the scheduler takes it: prepare, run, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Self, TypeVar
+
+from app.models.model import InferRequest, InferResult, Model, Prepared, Ran
+from app.scheduling.job import Demand
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """A request to a model.
+
+    Args:
+        encode: makes the answer of the result.
+    """
+
+    def __init__(self, model: Model, request: InferRequest, encode: Callable[[InferResult], T]) -> None:
+        self._model = model
+        self._request = request
+        self._encode = encode
+        self._prepared: Prepared | None = None
+        self._ran: Ran | None = None
+
+    def prepare(self) -> Demand | None:
+        """Decode and preprocess.
+
+        What a run needs is there from here on: who knows its outputs already sets them, and says that nothing is to be
+        run.
+        """
+        self._prepared = self._model.prepare(self._request)
+        return self._model.demand(self._prepared)
+
+    def run(self, cancelled: Callable[[], bool]) -> None:
+        """Compute it by itself."""
+        self._ran = self._model.run(self.prepared, cancelled)
+
+    def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
+        """Never: requests have no groups."""
+        raise NotImplementedError
+
+    def finish(self, queue_s: float) -> tuple[T, InferResult]:
+        """Predict, and encode the answer."""
+        assert self._ran is not None  # it was run
+        self.prepared.timing.queue_s = queue_s
+        result = self._model.finish(self.prepared, self._ran)
+        return self._encode(result), result
+
+    @property
+    def prepared(self) -> Prepared:
+        """What is to be run."""
+        assert self._prepared is not None  # it was prepared
+        return self._prepared

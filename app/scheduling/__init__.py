@@ -1,0 +1,9 @@
+"""Who runs when: a request's steps, the one queue in front of a model's runs, and what may share a run.
+
+ticket      whether anybody still wants the work
+job         a request on its way: prepare, run, finish
+waiting     jobs by priority and deadline
+pace        what runs take, and so how long the next request would wait
+threads     threads that are woken when there is something to do
+scheduler   all of it for one served model
+"""
