@@ -13,7 +13,7 @@ Layers know nothing of graphs. A layer is immutable: any number of threads may r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, dataclass_transform
 
 from engine.tensor import UNKNOWN, TensorSpec
@@ -40,8 +40,30 @@ def _infer_nothing(self: Layer, *operands: object, **attributes: object) -> obje
     return UNKNOWN
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Parameters:
+    """Comparing and showing of all layers, which dataclass would write anew for each of their hundreds of classes.
+
+    All of it is made when the engine is imported, so it is time that everything waits for.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+        return f"{self.__class__.__qualname__}({shown})"
+
+
+def _values(layer: Any) -> tuple[object, ...]:
+    return tuple(getattr(layer, each.name) for each in fields(layer) if each.compare)
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class Layer:
+class Layer(_Parameters):
     """Base of all layers; every subclass is a frozen, keyword-only dataclass of its parameters.
 
     ``forward`` returns one value for an operator with one output and a tuple of that length for one with
@@ -63,14 +85,14 @@ class Layer:
     means: ClassVar[tuple[type[Layer], ...]] = ()
     """The layers that settled() may give instead of this one."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
     forward: Callable[..., Any]
     infer: Callable[..., Any] = _infer_nothing
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        dataclass(frozen=True, kw_only=True)(cls)
+        # One that declares no parameters has those of its base, and all that was made for them.
+        if len(cls.__bases__) > 1 or "__annotations__" in cls.__dict__ or "__post_init__" in cls.__dict__:
+            dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
     def settled(self) -> Layer:
         """The layer that does the work: another one where this says the same in other words."""

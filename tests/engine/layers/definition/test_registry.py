@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from engine import Layer, ParameterError, Registry, UnsupportedOperatorError
@@ -60,3 +62,29 @@ def test_a_layer_is_frozen() -> None:
 
     with pytest.raises(AttributeError):
         LeakyReLU(negative_slope=0.1).negative_slope = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("type", sorted(registry))
+def test_what_every_type_of_ours_declares_can_be_read(type: str) -> None:
+    registry[type].check()
+
+
+def test_layers_are_compared_shown_and_kept_as_frozen_dataclasses_are() -> None:
+    class Scaled(Layer):
+        by: float = 2.0
+
+        def forward(self, input: object) -> object:
+            return input
+
+    class Same(Scaled):
+        pass
+
+    assert Scaled() == Scaled(by=2.0) != Scaled(by=3.0)
+    assert Same() != Scaled()
+    assert hash(Same(by=1.0)) == hash(Same(by=1.0))
+    assert repr(Same(by=1.0)).endswith("Same(by=1.0)")
+    for layer in (Scaled(), Same()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            layer.by = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'off'"):
+        Same(off=1)  # type: ignore[call-arg]
