@@ -53,6 +53,11 @@ class Settings(BaseModel):
     cache_max_bytes: int = _row(
         4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
     )
+    measure_host: bool = _row(
+        True,
+        "flag",
+        "Measure the machine, once, and choose kernels for it; off: for what is usual of its kind.",
+    )
     instances_max_bytes: int | None = _row(
         None,
         "bytes",

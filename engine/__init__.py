@@ -28,7 +28,7 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
-from engine.executor import in_background, measure_peak
+from engine.executor import describe_host, in_background, measure_peak
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
 from engine.files import read_file
@@ -90,6 +90,7 @@ __all__ = [
     "check",
     "compare",
     "compile_figures",
+    "describe_host",
     "explain",
     "free_memory_bytes",
     "in_background",

@@ -6,6 +6,7 @@ The compiler is imported only when something is compiled: without llvmlite the e
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.running.watch import Watch
-from engine.options import Options
+from engine.options import Options, cache_folder
 from engine.profiling import MeasuredRun, measured
 from engine.progress import Progress, silent
 from engine.tensor import Array, TensorSpec
@@ -215,10 +216,27 @@ def measure_peak(seconds: float = 0.2) -> float:
         CompileError: there is no compiler, or none for this processor.
     """
     try:
-        from engine.compiler.codegen import peak
+        from engine.compiler.measuring import peak
     except ImportError as exc:
         raise _no_compiler(exc) from exc
     return peak.measure_peak(seconds)
+
+
+def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool = False) -> dict[str, Any]:
+    """This machine as kernels are chosen for it: what was measured, and what the models of cost make of it.
+
+    Args:
+        cache: folder where it is kept, as ``Session`` has it.
+        again: measure, whatever is known; what is compiled from now on is compiled for it.
+
+    Raises:
+        CompileError: there is no compiler, or none for this processor.
+    """
+    try:
+        from engine.compiler.measuring.description import describe
+    except ImportError as exc:
+        raise _no_compiler(exc) from exc
+    return describe(cache_folder(cache), again=again)
 
 
 def _defect(exc: Exception) -> CompileError:

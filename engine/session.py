@@ -77,6 +77,8 @@ class Session:
         cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
             user's folder for caches; None compiles anew in every process.
         cache_max_bytes: of all that is kept there; what was not used for longest goes first.
+        measure_host: whether the machine is measured, in a few tenths of a second and once where there is a cache, and
+            kernels are chosen for it; else they are chosen for what is usual of its kind.
         instances_max_bytes: of memory for machine code, weights and values of other shapes than the file's, in all
             sessions of the process together; shapes that are met less often run on the reference. None is a quarter
             of the memory there is.
@@ -96,6 +98,7 @@ class Session:
         passes_off: Collection[str] = (),
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
+        measure_host: bool = True,
         instances_max_bytes: int | None = None,
     ) -> None:
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
@@ -106,6 +109,7 @@ class Session:
             passes_off=frozenset(passes_off),
             cache=cache_folder(cache),
             cache_max_bytes=cache_max_bytes,
+            measure_host=measure_host,
             instances_max_bytes=instances_max_bytes,
         )
         self._executor = Executor(self.options)

@@ -12,6 +12,8 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from engine.compiler.codegen.host import detect
+
 # A loaded machine is no failure, and the same commit gives the same verdict in CI. `make nightly` tries far more.
 settings.register_profile("project", max_examples=40, deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.register_profile("nightly", max_examples=2000, deadline=None)
@@ -67,4 +69,12 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         if sys.dont_write_bytecode:  # else each of some hundred child processes would compile all they import
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _usual_host() -> Iterator[None]:
+    """Kernels are chosen for what is usual of this kind of processor, whatever this machine does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.compiler.builder.this_host", lambda options: detect())
         yield

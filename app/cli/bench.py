@@ -17,12 +17,13 @@ from app.cli.arguments.options import UsageError
 from app.cli.arguments.shapes import example_specs
 from app.cli.verbs import RIVALS
 from app.cli.wording import figures
+from app.cli.wording.host import host_text
 from app.measuring import rivals
 from app.measuring.contest import Contest
 from app.measuring.rivals import Array
 from app.measuring.timing import fastest_kernels
 from app.models.model import Model
-from app.models.sessions import open_session
+from app.models.sessions import cache_of, open_session
 from app.progress import compiling, progress, rounds
 from app.settings import Settings
 from app.wording import printable
@@ -33,6 +34,10 @@ _OURS: Final = "pnnx-serve"
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check, measure, report; 1 when an engine that was asked for cannot take part."""
+    if args.host:
+        return _measure_host(args, settings)
+    if args.model is None:
+        raise UsageError("found neither MODEL nor --host, expected what is to be measured")
     names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
@@ -71,6 +76,15 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     )
     sys.stdout.write(report.text())
     return int(len(contest) <= len(names))
+
+
+def _measure_host(args: argparse.Namespace, settings: Settings) -> int:
+    if args.model is not None:
+        raise UsageError("--host measures this machine: found a MODEL as well, expected one of them")
+    with progress("measuring this machine"):
+        described = engine.describe_host(cache_of(settings), again=True)
+    sys.stdout.write(host_text(described))
+    return 0
 
 
 def _inputs(specs: Sequence[engine.TensorSpec], batch: int | None) -> list[Array]:

@@ -112,7 +112,8 @@ def _compare(parser: ArgumentParser) -> None:
 
 
 def _bench(parser: ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=_MODEL)
+    parser.add_argument("--host", action="store_true", help="measure this machine instead of a model, and keep that")
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
     _shape(parser)
     parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
@@ -226,6 +227,7 @@ operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writ
   pnnx-serve bench superres --shape 1,1,64,64
   pnnx-serve bench resnet18.pnnx.param --threads 1 --batch 8 --seconds 10
   pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
+  pnnx-serve bench --host
 
 Inputs are random. The answer is held against the reference before anything is timed, and so is that of every engine
 named by --against. The share of peak is of fused multiply-adds on registers, measured on this processor; Winograd

@@ -24,13 +24,15 @@ def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | 
         threads=threads,
         winograd=settings.winograd,
         passes_off=settings.passes_off,
-        cache=_folder(settings),
+        cache=cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,
+        measure_host=settings.measure_host,
         instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
     )
 
 
-def _folder(settings: Settings) -> str | os.PathLike[str] | None:
+def cache_of(settings: Settings) -> str | os.PathLike[str] | None:
+    """Where the engine keeps what it compiles, as ``Session`` takes it."""
     if not settings.cache:
         return None
     return "auto" if settings.cache_dir is None else settings.cache_dir

@@ -11,7 +11,8 @@ from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host, detect
+from engine.compiler.codegen.host import Host
+from engine.compiler.measuring.record import this_host
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
 from engine.errors import CompileError
@@ -39,7 +40,7 @@ class Builder:
     """
 
     def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
-        self.host = host or detect()
+        self.host = host or this_host(options)
         self._graph = graph
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None

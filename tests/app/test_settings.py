@@ -18,6 +18,7 @@ import pytest
 import engine
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
+from engine.compiler.codegen.host import Host, detect
 from tests.app.client import serving
 from tests.app.environment import environment
 from tests.app.http import test_access, test_connection
@@ -204,6 +205,22 @@ def test_setting_passes_off_leaves_passes_out(tmp_path: Path) -> None:
         assert "no such pass: found nothing" in client.get("/models/blur").json()["reason"]
 
 
+def test_setting_measure_host_says_whether_this_machine_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def this_host(options: engine.Options) -> Host:
+        asked.append(options.measure_host)
+        return detect()
+
+    monkeypatch.setattr("engine.compiler.builder.this_host", this_host)
+    convolving(tmp_path)
+    for value in (True, False):
+        compiler(tmp_path, measure_host=value)
+    assert set(asked[: len(asked) // 2]) == {True} and set(asked[len(asked) // 2 :]) == {False}
+
+
 def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +234,7 @@ def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
 
 def test_what_nobody_sets_is_the_engines_default() -> None:
     ours, theirs = Settings(), engine.Options()
-    for name in ("backend", "threads", "winograd", "cache_max_bytes", "instances_max_bytes"):
+    for name in ("backend", "threads", "winograd", "cache_max_bytes", "measure_host", "instances_max_bytes"):
         assert getattr(ours, name) == getattr(theirs, name)
     assert frozenset(ours.passes_off) == theirs.passes_off
 

@@ -12,7 +12,7 @@ from app.sources import CONFIG
 from app.threads import limit_threads, thread_budget
 
 # What decides how a model computes: for verbs that run one.
-COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
+COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir", "measure_host")
 
 
 class UsageError(Exception):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -125,20 +124,9 @@ class Cache:
 
 def _write(place: int, name: str, key: str, blueprint: Blueprint) -> int:
     """Write an entry, and give it its name when it is whole; its size in bytes."""
-    unfinished = f"{key}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(unfinished, flags, 0o644, dir_fd=place), "wb") as file:
-            entry.write(file, key, blueprint)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        os.replace(unfinished, name, src_dir_fd=place, dst_dir_fd=place)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(unfinished, dir_fd=place)
-        raise
-    return size
+    with folder.replacing(place, name, _UNFINISHED) as file:
+        entry.write(file, key, blueprint)
+        return file.tell()
 
 
 def _files(place: int, suffix: str) -> Iterator[tuple[str, int, float]]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -65,6 +66,30 @@ def check_entry(status: os.stat_result) -> None:
     check_owner(status)
     if status.st_mode & _OTHERS_WRITE:
         raise OSError(errno.EPERM, "other users may write to it")
+
+
+@contextmanager
+def replacing(place: int, name: str, suffix: str) -> Iterator[BinaryIO]:
+    """A file to write to, that has its name in the folder once the block has ended well: whole, or not at all.
+
+    Args:
+        suffix: of the name it has until then.
+
+    Raises:
+        OSError: the disk is full, and the like.
+    """
+    unfinished = f"{name}.{os.getpid()}-{secrets.token_hex(4)}{suffix}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(unfinished, flags, 0o644, dir_fd=place), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished, dir_fd=place)
+        raise
 
 
 def _private(outer: int, *, make: bool) -> int:

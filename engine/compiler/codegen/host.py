@@ -17,18 +17,21 @@ from engine.errors import CompileError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Caches of a core, and what a byte costs by where it comes from; as found on Zen 4.
+    """Caches of a core, and what a byte costs by where it comes from, in the time of one product of two vectors.
+
+    Only what is felt counts: most of what a byte takes passes while the core computes. What stands here was found on
+    Zen 4; ``measuring.judging`` brings it to what is measured elsewhere.
 
     Args:
         line_bytes: of a cache line.
         first_bytes, second_bytes, last_bytes: of the first-, second- and last-level cache.
         ahead_bytes: how far ahead of their use weights are fetched.
-        repeat_cycles: cycles of a core for a byte that is read again from the second-level cache.
-        stream_cycles: for one that is read again from the last-level cache.
-        memory_cycles: for one that comes from memory.
-        fetched_cycles: for one that comes from there, but was fetched ahead.
-        shared_cycles: for one that comes from there where all threads wait for nothing else.
-        spilled_cycles: for one by which a chunk's own memory outgrows its share of the second-level cache.
+        repeat_cost: of a byte that is read again from the second-level cache.
+        stream_cost: of one that is read again from the last-level cache.
+        memory_cost: of one that comes from memory.
+        fetched_cost: of one that comes from there, but was fetched ahead.
+        shared_cost: of one that comes from there where all threads wait for nothing else.
+        spilled_cost: of one by which a chunk's own memory outgrows its share of the second-level cache.
     """
 
     line_bytes: int = 64
@@ -36,12 +39,12 @@ class Memory:
     second_bytes: int = 1024 * 1024
     last_bytes: int = 32 * 1024 * 1024
     ahead_bytes: int = 4 * 1024
-    repeat_cycles: float = 0.001
-    stream_cycles: float = 0.001
-    memory_cycles: float = 0.05
-    fetched_cycles: float = 0.015
-    shared_cycles: float = 0.12
-    spilled_cycles: float = 0.04
+    repeat_cost: float = 0.001
+    stream_cost: float = 0.001
+    memory_cost: float = 0.05
+    fetched_cost: float = 0.015
+    shared_cost: float = 0.12
+    spilled_cost: float = 0.04
 
     @property
     def line_floats(self) -> int:
@@ -58,7 +61,8 @@ class Host:
         triple, cpu, features: LLVM's names.
         lanes: float32 elements of a vector register.
         registers: vector registers.
-        products_a_cycle: products of two vectors that a core begins a cycle.
+        products_in_flight: products of two vectors that a core has begun and not ended, when it does nothing else.
+        repeats_a_product: numbers in memory that it repeats in all lanes of a vector in the time of one product.
         repeats_from_memory: whether a product takes a number in memory, repeated in all lanes, without a register.
         memory: caches, and what a byte costs.
         chunk_flops: what a chunk should at least compute, in floating-point operations: some 5 µs of a core.
@@ -72,7 +76,8 @@ class Host:
     features: str
     lanes: int
     registers: int
-    products_a_cycle: int = 2
+    products_in_flight: float = 8
+    repeats_a_product: float = 1
     repeats_from_memory: bool = False
     memory: Memory = field(default_factory=Memory)
     chunk_flops: int = 500_000
@@ -101,14 +106,19 @@ def detect() -> Host:
     """
     machine = platform.machine().lower()
     if machine in ("aarch64", "arm64"):
-        return describe("neon", cpu=str(llvm.get_host_cpu_name()))
+        return describe("neon", cpu=cpu_name())
     if machine not in ("x86_64", "amd64"):
         raise CompileError("no code generator for this processor", found=machine, expected="x86_64 or aarch64")
     has = llvm.get_host_cpu_features()
     for name, needed in _NEEDS.items():
         if all(has.get(feature) for feature in needed):
             return describe(name)
-    raise CompileError("the processor lacks SSE 4.2", found=str(llvm.get_host_cpu_name()))
+    raise CompileError("the processor lacks SSE 4.2", found=cpu_name())
+
+
+def cpu_name() -> str:
+    """The processor as LLVM calls it: znver4, sapphirerapids."""
+    return str(llvm.get_host_cpu_name())
 
 
 def describe(name: str, cpu: str | None = None) -> Host:
@@ -132,6 +142,8 @@ def describe(name: str, cpu: str | None = None) -> Host:
         features=features,
         lanes=lanes,
         registers=registers,
-        products_a_cycle=1 if name == "avx512" else 2,  # narrow ones come in pairs
+        # Narrow vectors are multiplied in pairs; of wide ones most processors begin one a cycle.
+        products_in_flight=4 if name == "avx512" else 8,
+        repeats_a_product=2 if name == "avx512" else 1,
         repeats_from_memory=name == "avx512",
     )

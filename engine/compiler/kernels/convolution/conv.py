@@ -208,7 +208,6 @@ def choose_tile(
 def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:
     """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
     pixels = tile.rows * tile.columns
-    # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
-    share = host.products_a_cycle
-    step = max(pixels * vectors, 4 * share, (pixels + vectors) * 0.55 * share) + 0.35 * vectors + 0.25
+    loads = 1.1 * (pixels + vectors) / host.repeats_a_product
+    step = max(pixels * vectors, host.products_in_flight, loads) + 0.35 * vectors + 0.25
     return taps * step + 60 + 2.5 * pixels * vectors

@@ -86,10 +86,8 @@ class _Work:
         """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
         if not vectors:
             return 0
-        # Of two a cycle, as many loads cost twice as much, and twice as many sums are on their way.
-        share = self.host.products_a_cycle
-        loads = share * (tiles + vectors)
-        return max(tiles * vectors, share * 4.5, (tiles + 3.5) * vectors / 2, loads * 0.55) + loads * 0.025
+        loads, waiting = (tiles + vectors) / self.host.repeats_a_product, 1.125 * self.host.products_in_flight
+        return max(tiles * vectors, waiting, (tiles + 3.5) * vectors / 2, loads * 1.1) + loads * 0.05
 
     def cost(self, b: Blocking) -> float:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
@@ -106,12 +104,12 @@ class _Work:
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
         weights, memory = self.weights, self.host.memory
         if weights + self.scratch(b) > CACHE_SHARE * memory.second_bytes:
-            first = memory.fetched_cycles if b.at_once >= FETCH_TILES else memory.memory_cycles
-            again = memory.stream_cycles if weights <= LAST_SHARE * memory.last_bytes else first
+            first = memory.fetched_cost if b.at_once >= FETCH_TILES else memory.memory_cost
+            again = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
             total += weights * (first + (blocks - 1) * again)
-        total += weights / self.filtering.weights * blocks * repeats * memory.repeat_cycles
+        total += weights / self.filtering.weights * blocks * repeats * memory.repeat_cost
         spilled = max(0, self.scratch(b) - SCRATCH_SHARE * memory.second_bytes)
-        total += spilled * blocks * groups * depths * memory.spilled_cycles
+        total += spilled * blocks * groups * depths * memory.spilled_cost
         chunks = blocks * groups
         total += chunks * CHUNK_CYCLES
         return total * sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
@@ -180,5 +178,5 @@ def choose(
 
 def _bounded(host: Host, cycles: float, weights: int) -> float:
     """Cycles of arithmetic, or what it takes to bring so many bytes of weights from memory that all threads share."""
-    least = weights * host.memory.shared_cycles
+    least = weights * host.memory.shared_cost
     return sum(share * threads * max(cycles / threads, least) for threads, share in THREADS)

@@ -1,0 +1,40 @@
+"""A machine, in words and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.render.columns import aligned
+
+_LEVELS: Final = (
+    ("second-level cache", "second_bytes", "second_level_bytes_per_s"),
+    ("last-level cache", "last_bytes", "last_level_bytes_per_s"),
+    ("memory", None, "memory_bytes_per_s"),
+    ("memory, all cores at once", None, "memory_bytes_per_s_of_all_cores"),
+)
+
+
+def host_text(host: Mapping[str, Any]) -> str:
+    """What ``engine.describe_host`` returns, to be read."""
+    measured, caches, costs = host["measured"], host["caches"], host["costs"]
+    rows = [["read from", "size", "GB/s of one core"]]
+    for title, size, rate in _LEVELS:
+        rows.append([title, _size(caches[size]) if size else "", f"{measured[rate] / 1e9:.0f}"])
+    lines = [
+        f"{host['cpu']}: {host['level']}, {host['lanes']} lanes, {host['registers']} registers",
+        f"products on registers  {measured['flops_per_s'] / 1e9:.0f} GFLOP/s of one core, "
+        f"{costs['products_in_flight']:g} in flight",
+        f"numbers repeated       {costs['repeats_a_product']:.2g} in the time of a product",
+        "",
+        *aligned(rows),
+        "",
+        "From now on kernels are chosen for this machine; what was compiled for another is compiled again.",
+    ]
+    if not measured["is_quiet"]:
+        lines.append("Other programs ran meanwhile: it may be faster, and is measured again at the next start.")
+    return "\n".join(lines) + "\n"
+
+
+def _size(count: int) -> str:
+    return f"{count >> 10:,} KiB" if count else "unknown"

@@ -1,0 +1,51 @@
+"""This machine as plain data: what was measured, and what the models of cost make of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from engine.compiler.codegen.host import cpu_name, detect
+from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.record import rates_of
+
+
+def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
+    """What JSON can hold.
+
+    Args:
+        place: folder where it is kept; None for nowhere.
+        again: measure, whatever is known.
+
+    Raises:
+        CompileError: there is no generator for this processor, or no memory to measure.
+    """
+    kind = detect()
+    rates = rates_of(kind, place, again=again)
+    host = judge(kind, rates)
+    flops = 2 * kind.lanes
+    return {
+        "cpu": cpu_name(),
+        "level": kind.name,
+        "lanes": kind.lanes,
+        "registers": kind.registers,
+        "caches": {f"{name}_bytes": size for name, size in asdict(rates.caches).items()},
+        "measured": {
+            "is_quiet": rates.is_quiet,
+            "threads": rates.threads,
+            "flops_per_s": flops * rates.products,
+            "flops_per_s_in_a_chain": flops * rates.chained,
+            "repeats_per_s": rates.repeats,
+            "second_level_bytes_per_s": rates.second,
+            "last_level_bytes_per_s": rates.last,
+            "memory_bytes_per_s": rates.memory,
+            "memory_bytes_per_s_of_all_cores": rates.memory_shared,
+        },
+        "costs": {
+            "products_in_flight": host.products_in_flight,
+            "repeats_a_product": host.repeats_a_product,
+            "chunk_flops": host.chunk_flops,
+            **{name: value for name, value in asdict(host.memory).items() if name.endswith("_cost")},
+        },
+    }

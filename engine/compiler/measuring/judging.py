@@ -1,0 +1,71 @@
+"""The host that measured rates describe: what the models of cost ask of it, in the time of one product.
+
+Rates differ a little from one measurement to the next, and choices must not: every number is brought to the nearest of
+a few steps, each of which is twice the one below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from engine.compiler.codegen.host import Host, Memory
+from engine.compiler.measuring.rates import Rates
+
+# What a byte of the last level may cost without being felt: kernels fetch ahead, and compute meanwhile.
+_HIDDEN: Final = 0.04
+# What of it is felt where it costs more.
+_FELT: Final = 0.5
+# What is felt of a byte from memory where it is read as it comes, and where it is fetched in time.
+_UNFORESEEN: Final = 5 / 12
+_FETCHED: Final = 1 / 8
+# A chunk computes for so long at least.
+_CHUNK_S: Final = 4.3e-6
+
+
+def judge(host: Host, rates: Rates) -> Host:
+    """A host as it was measured.
+
+    Args:
+        host: what is known of its kind; what was not measured stays.
+    """
+    caches, known = rates.caches, host.memory
+    last, memory = _cost(rates, rates.last, 0.04), _cost(rates, rates.memory, 0.12)
+    return replace(
+        host,
+        products_in_flight=_bounded(round(rates.products / rates.chained), 2, 16),
+        repeats_a_product=_bounded(_step(rates.repeats / rates.products, 1.0), 0.5, 4),
+        chunk_flops=int(_bounded(_step(_CHUNK_S * rates.products * 2 * host.lanes, host.chunk_flops), 1e4, 1e8)),
+        memory=Memory(
+            line_bytes=caches.line if caches.line in (32, 64, 128, 256) else known.line_bytes,
+            first_bytes=caches.first or known.first_bytes,
+            second_bytes=caches.second or known.second_bytes,
+            last_bytes=caches.last or caches.second or known.last_bytes,
+            ahead_bytes=known.ahead_bytes,
+            repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
+            stream_cost=_felt(last),
+            memory_cost=_UNFORESEEN * memory,
+            fetched_cost=_FETCHED * memory,
+            shared_cost=_cost(rates, rates.memory_shared, 0.12),
+            spilled_cost=last,
+        ),
+    )
+
+
+def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:
+    """What a byte takes, in the time of one product."""
+    return _bounded(_step(rates.products / bytes_a_second, near), 1e-3, 10.0)
+
+
+def _felt(cost: float) -> float:
+    return max(1e-3, _FELT * (cost - _HIDDEN))
+
+
+def _step(value: float, near: float) -> float:
+    """The nearest of the steps, of which one is ``near``."""
+    return near * 2.0 ** round(math.log2(value / near))
+
+
+def _bounded(value: float, least: float, most: float) -> float:
+    return min(max(value, least), most)

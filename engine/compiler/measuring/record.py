@@ -1,0 +1,151 @@
+"""The machine as it was measured, kept beside what was compiled for it: it is measured once, and not at every start."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from engine.compiler.cache import folder
+from engine.compiler.codegen.host import Host, cpu_name, detect
+from engine.compiler.measuring.caches import Caches, find_caches
+from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.rates import Rates, measure
+from engine.errors import CompileError
+from engine.files import open_regular
+from engine.options import Options
+from engine.resources import available_cores
+
+SUFFIX: Final = ".host"
+_UNFINISHED: Final = ".unfinished"
+# How long another process may take to measure; one that was stopped meanwhile is not waited for.
+_PATIENCE_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 16
+# What no machine does, and what every one does more than: a file that says so was not written by this program.
+_BELIEVABLE: Final = (1e3, 1e15)
+
+_log = logging.getLogger("pnnx_serve.engine")
+_lock = threading.Lock()
+_known: dict[Path | None, Rates] = {}
+
+
+def this_host(options: Options) -> Host:
+    """The machine this process runs on, as it was measured, or as is usual for its kind.
+
+    Raises:
+        CompileError: a processor there is no generator for.
+    """
+    host = detect()
+    if not options.measure_host:
+        return host
+    try:
+        return judge(host, rates_of(host, options.cache))
+    except CompileError as error:
+        _log.warning("this machine could not be measured, kernels are chosen for what is usual: %s", error)
+        return host
+
+
+def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
+    """What was measured of this machine, in this process or before; it is measured where that was never done.
+
+    Args:
+        place: folder where it is kept; None for nowhere.
+        again: measure, whatever is known.
+
+    Raises:
+        CompileError: there is no memory to measure.
+    """
+    with _lock:
+        if place in _known and not again:
+            return _known[place]
+        caches = find_caches()
+        if place is None:
+            rates = _measured(host, caches, None, again=again)
+        else:
+            with _turn(place):
+                rates = _obtain(host, caches, place, again=again)
+        _known[place] = rates
+        return rates
+
+
+def _obtain(host: Host, caches: Caches, place: Path, *, again: bool) -> Rates:
+    """What the file has, else what is measured now, which it has then."""
+    name = _name(host, caches)
+    rates = None if again else _read(place, name, caches)
+    if rates is None or not rates.is_quiet:
+        rates = _measured(host, caches, rates, again=again)
+        _write(place, name, rates)
+    return rates
+
+
+@contextmanager
+def _turn(place: Path) -> Iterator[None]:
+    """One process measures at a time: two would disturb each other, and keep what differs."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # nothing can be kept there, or it cannot be locked
+            opened, end = stack.enter_context(folder.opened(place, make=True)), time.monotonic() + _PATIENCE_S
+            while not _locks(opened) and time.monotonic() < end:
+                time.sleep(0.02)
+        yield
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _measured(host: Host, caches: Caches, before: Rates | None, *, again: bool) -> Rates:
+    """What this process has measured already, or measures now; never slower than it was found before."""
+    rates = next(iter(_known.values())) if _known and not again else measure(host, caches)
+    return rates if before is None else rates.best_with(before)
+
+
+def _name(host: Host, caches: Caches) -> str:
+    """Of a machine's file: those that share a folder and differ have files of their own."""
+    machine = (host.key, cpu_name(), asdict(caches), available_cores())
+    return hashlib.sha256(repr(machine).encode()).hexdigest()[:32] + SUFFIX
+
+
+def _read(place: Path, name: str, caches: Caches) -> Rates | None:
+    try:
+        with folder.opened(place, make=False) as opened:
+            descriptor = open_regular(name, follow=False, folder=opened)
+            with open(descriptor, "rb") as file:
+                folder.check_entry(os.fstat(descriptor))
+                return _rates(json.loads(file.read(_MOST_BYTES)), caches)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _write(place: Path, name: str, rates: Rates) -> None:
+    try:
+        with folder.opened(place, make=True) as opened, folder.replacing(opened, name, _UNFINISHED) as file:
+            file.write(json.dumps(asdict(rates), indent=1).encode())
+    except OSError as error:
+        _log.info("what was measured of this machine is not kept: %s", error.strerror)
+
+
+def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
+    """Rates of a file.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none of this program.
+    """
+    names = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
+    numbers = {name: float(found[name]) for name in names}
+    least, most = _BELIEVABLE
+    if not all(least <= each <= most for each in numbers.values()):
+        raise ValueError("no machine is so slow or so fast")
+    return Rates(caches=caches, threads=int(found["threads"]), is_quiet=found["is_quiet"] is True, **numbers)

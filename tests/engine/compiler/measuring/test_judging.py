@@ -1,0 +1,78 @@
+"""Machines that are described, and what is chosen for them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from engine.compiler.codegen.host import Host, describe
+from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.winograd.blocking import choose, choose_blocking
+from engine.compiler.kernels.winograd.transforms import Filtering
+from engine.compiler.measuring.caches import Caches
+from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.rates import Rates
+from tests.engine.compiler.machines import EMERALD_RAPIDS, MACHINES, ZEN_4
+
+# Rows and columns, input and output channels of the convolutions with 1 × 1 weights of ResNet-50.
+POINTWISE = [(56, 64, 256), (56, 256, 64), (28, 512, 128), (28, 256, 512), (14, 1024, 256)]
+
+
+def rates(**changed: float) -> Rates:
+    usual = {"products": 3.66e9, "chained": 0.915e9, "repeats": 6.7e9, "second": 117e9, "last": 98e9}
+    return Rates(
+        caches=Caches(64, 32 << 10, 1 << 20, 32 << 20),
+        threads=2,
+        **(usual | {"memory": 30e9, "memory_shared": 29e9} | changed),  # type: ignore[arg-type]
+    )
+
+
+def test_what_is_usual_of_wide_vectors_is_what_was_found_on_zen_4() -> None:
+    assert describe("avx512") == ZEN_4
+
+
+@pytest.mark.parametrize("share", [0.85, 1.0, 1.15])
+def test_a_measurement_that_differs_a_little_describes_the_same_machine(share: float) -> None:
+    for name in ("second", "last", "memory", "memory_shared", "repeats"):
+        changed = judge(describe("avx512"), rates(**{name: share * getattr(rates(), name)}))
+        assert changed.memory == ZEN_4.memory and changed.repeats_a_product == 2
+
+
+@pytest.mark.parametrize("name", ["products", "chained", "repeats", "second", "last", "memory", "memory_shared"])
+@pytest.mark.parametrize("value", [1e3, 1e15])
+def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: float) -> None:
+    host = judge(describe("avx512"), rates(**{name: value}))
+    assert 2 <= host.products_in_flight <= 16 and 0.5 <= host.repeats_a_product <= 4
+    costs = {key: cost for key, cost in dataclasses.asdict(host.memory).items() if key.endswith("_cost")}
+    assert all(1e-4 <= cost <= 10 for cost in costs.values())
+    assert host.chunk_flops >= 1e3
+
+
+def test_caches_that_nobody_knows_are_the_usual_ones() -> None:
+    host = judge(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
+    assert (host.memory.first_bytes, host.memory.second_bytes) == (32 << 10, 1 << 20)
+
+
+def test_where_numbers_are_repeated_no_faster_than_multiplied_more_products_share_one() -> None:
+    """hosts.md: 28 × 1 pixels and vectors on Zen 4, 14 × 2 on Emerald Rapids (127 and 139 GFLOP/s there)."""
+    for size, channels, results in POINTWISE:
+        one, two = (choose_tile(host, size, size, results, channels) for host in (ZEN_4, EMERALD_RAPIDS))
+        assert (one.rows * one.columns, one.vectors) == (28, 1)
+        assert (two.rows * two.columns, two.vectors) == (14, 2)
+
+
+def test_weights_that_memory_brings_too_slowly_are_not_made_more_of() -> None:
+    """Winograd's 37 MB for 512 to 512 channels at 7 × 7 take 2.6 ms of Emerald Rapids' memory, the direct one 1.7."""
+    assert choose(ZEN_4, 1, 7, 7, 512, 512, 1) is not None
+    assert choose(EMERALD_RAPIDS, 1, 7, 7, 512, 512, 1) is None
+    assert choose(EMERALD_RAPIDS, 1, 56, 56, 64, 64, 1) is not None
+
+
+@pytest.mark.parametrize("host", MACHINES.values(), ids=MACHINES)
+def test_whatever_is_chosen_fits_the_registers(host: Host) -> None:
+    for size, channels, results in (*POINTWISE, (7, 512, 2048), (1, 2048, 1000), (3, 3, 3)):
+        tile = choose_tile(host, size, size, results, channels)
+        assert tile.rows * tile.columns * tile.vectors + tile.vectors < host.registers
+        blocking = choose_blocking(host, Filtering(4, 1), size, size, channels, results, 1)
+        assert blocking.at_once * blocking.vectors + blocking.vectors < host.registers
