@@ -31,23 +31,25 @@ _SHAPES = (
 )
 
 
-def place_in_order(context: Context) -> View:
-    """Memory for the first result: as what the operators behind it make of it, where all they do is to move it.
+def place_in_order(context: Context, operand: RuntimeOperand) -> View:
+    """Memory for a result: as what the operators behind it make of it, where all they do is to move it.
+
+    Its last dimension is without gaps in any case.
 
     Raises:
         NotLoweredError: it is no float32 tensor of static shape.
     """
     users: list[RuntimeOperator] = []
-    operand = context.op.outputs[0]
-    while len(users) < MOST_STEPS and (user := _mover(context, operand)) is not None:
+    last = operand
+    while len(users) < MOST_STEPS and (user := _mover(context, last)) is not None:
         users.append(user)
-        operand = user.outputs[0]
+        last = user.outputs[0]
     while users:
         view = _seen_through(context, users)
-        if view is not None:
+        if view is not None and view.strides[-1:] <= (1,):
             return view
         users.pop()
-    return context.place(is_image=False)
+    return context.lowering.placement.place(operand, is_image=False)
 
 
 def _mover(context: Context, operand: RuntimeOperand) -> RuntimeOperator | None:

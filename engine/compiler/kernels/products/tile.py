@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
 
 # Terms multiplied in one turn of the loop over them.
 UNROLL = 4
@@ -24,6 +24,7 @@ class Tile:
         panel: vectors (lanes, columns) of the right one.
         row, term: distances in the left factor, from row to row and from one term of the sum to the next.
         memory: the host's.
+        line: floats from term to term in the right factor, where it is read in place; None for a packed panel.
     """
 
     rows: int
@@ -31,6 +32,12 @@ class Tile:
     row: int
     term: int
     memory: Memory
+    line: int | None = None
+
+    @property
+    def pitch(self) -> int:
+        """Floats from term to term in the right factor."""
+        return width_of(self.panel) if self.line is None else self.line
 
     def zeros(self) -> list[Value]:
         """Sums to begin with, row by row."""
@@ -67,19 +74,24 @@ class Tile:
         return rest.results
 
     def _moved(self, f: Function, left: Value, right: Value, term: Index) -> tuple[Value, Value]:
-        return f.at(left, f.mul(term, self.term)), f.at(right, f.mul(term, width_of(self.panel)))
+        return f.at(left, f.mul(term, self.term)), f.at(right, f.mul(term, self.pitch))
 
     def _add(self, f: Function, left: Value, right: Value, term: int, totals: Sequence[Value]) -> list[Value]:
         """One term of every sum."""
-        line = f.at(right, term * width_of(self.panel))
-        vectors = []
-        for (lanes, _), first in zip(self.panel, starts_of(self.panel), strict=True):
-            vectors.append(f.load(vector(lanes), f.at(line, first)))
-            if (term * width_of(self.panel) + first) % self.memory.line_floats < lanes:
-                f.prefetch(f.at(line, first + AHEAD_LINES * self.memory.line_floats))
+        vectors = self._vectors(f, f.at(right, term * self.pitch), term)
         result = []
         for row, sums in enumerate(self.lines(totals)):
             value = f.load("float", f.at(left, row * self.row + term * self.term))
             for (lanes, _), each, total in zip(self.panel, vectors, sums, strict=True):
                 result.append(f.fma(f.splat(value, lanes), each, total))
         return result
+
+    def _vectors(self, f: Function, line: Value, term: int) -> list[Value]:
+        """A line of the right factor; what follows it in memory is fetched ahead, line after line."""
+        if self.line is not None:
+            return load_panel(f, line, self.panel)
+        floats = self.memory.line_floats
+        for (lanes, _), first in zip(self.panel, starts_of(self.panel), strict=True):
+            if (term * self.pitch + first) % floats < lanes:
+                f.prefetch(f.at(line, first + AHEAD_LINES * floats))
+        return load_panel(f, line, self.panel, is_padded=True)

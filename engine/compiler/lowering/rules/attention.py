@@ -59,7 +59,7 @@ def lower_attention(context: Context) -> Made:
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
     mask = mask_of(context, context.argument(3), "keep")
-    target = place_in_order(context)
+    target = place_in_order(context, context.op.outputs[0])
     attended = Attended(
         query=query,
         key=key,

@@ -10,18 +10,23 @@ from engine.compiler.lowering.rules.conv_kernels import direct
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made, dense_strides
-from engine.compiler.storage import constant
+from engine.compiler.storage import View, constant
 from engine.layers.linear.linear import Linear
 from engine.tensor import Array
 
 
 @kernels_for(Linear, rows=True)
 def lower_linear(context: Context) -> Made:
-    """x @ weight.T + bias as a 1x1 convolution of a row of pixels."""
+    """x @ weight.T + bias."""
     weight, bias = context.weight(1), context.optional_weight(2)
     if weight.ndim != 2 or (bias is not None and bias.shape != (len(weight),)):
         raise NotLoweredError("its weight or bias has an unusual shape")
-    rows, copies = context.rows(context.tensor(0))
+    return linear(context, context.tensor(0), weight, bias)
+
+
+def linear(context: Context, x: View, weight: Array, bias: Array | None) -> Made:
+    """x @ weight.T + bias as a 1x1 convolution of a row of pixels, for a weight (O, I) and a bias (O,)."""
+    rows, copies = context.rows(x)
     result = context.fuse(_rows_as_image, is_image=False)
     filters = weight[:, :, None, None]
     source = Strides(0, 0, rows.strides[0])

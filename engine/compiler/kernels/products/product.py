@@ -1,0 +1,172 @@
+"""Products of matrices in stacks, both made by the run: for every one, rows of the left times columns of the right.
+
+A tile of rows times a panel of columns is held in registers. The right factor of a chunk is packed into panels on the
+stack, so many terms of the sum at a time; where there are more, sums lie in the target in between. Where a chunk has
+but a few rows, packing would not pay, and the panels are read where they lie. Tiles that would hang over the last row
+are shifted back.
+
+Arguments: left, right, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
+from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.convolution.conv_tile import DEAR
+from engine.compiler.kernels.expr import cost
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.compiler.kernels.products.packing import Packing
+from engine.compiler.kernels.products.tile import Tile
+from engine.compiler.kernels.target import Target
+
+# Of the second-level cache, what rows of the left factor may take that meet one panel after the other.
+LEFT_SHARE = 3 / 16
+# What a packed panel may take of the stack.
+PANEL_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Kernel):
+    """Products of static geometry.
+
+    Args:
+        stack: how many there are, in two dimensions: (n, h).
+        rows, columns, terms: of a result, and how many products are summed for an element.
+        left, right: factors (rows, terms) and (terms, columns), with two distances each along the stack.
+        target: of elements (n, h, row, column), 1 along columns.
+        tile_rows, vectors: rows of a tile, and vectors of a panel.
+    """
+
+    kind = "product"
+    stack: tuple[int, int]
+    rows: int
+    columns: int
+    terms: int
+    left: Matrix
+    right: Matrix
+    target: Strides
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    tile_rows: int
+    vectors: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.stack[0] * self.stack[1] * self.rows * self.columns * self.terms
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel."""
+        return panels_of(self.columns, self.host.lanes, self.vectors)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles from the first row to the last."""
+        return -(-self.rows // self.tile_rows)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether panels are packed: for many rows, and where columns do not lie side by side."""
+        if not lies_in_rows(self.right, self.columns):
+            return True
+        return self.tiles > 1 and 4 * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Tiles, and panels of all products; what a chunk has of them."""
+        panels = self.stack[0] * self.stack[1] * len(self.panels)
+        tile_bytes = 4 * self.tile_rows * self.terms
+        tiles = max(1, min(self.tiles, int(LEFT_SHARE * self.host.memory.second_bytes) // tile_bytes))
+        work = self.flops / (self.tiles * panels)
+        return Grid((self.tiles, panels), (tiles, panels)).cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+
+    @property
+    def chunks(self) -> int:
+        return self.grid.chunks
+
+    def emit(self, module: Module) -> None:
+        functions = {each: self._emit_tile(module, each) for each in dict.fromkeys(self.panels)}
+        f, (left, right, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        packed = f.reserve(self.terms * width_of(self.panels[0])) if self.is_packed else right
+        target = Target.of(f, self.epilogue, self.target, addresses)
+        tiles, panels = self.grid.ranges(f, chunk)
+        width = sum(real for _, real in self.panels[0])
+        with f.loop(*panels) as each:
+            number, panel = f.divmod(each.index, len(self.panels))
+            n, h = f.divmod(number, self.stack[1])
+            column = f.mul(panel, width)
+            source = f.at(self.right.at(f, right, [n, h]), f.mul(column, self.right.column))
+            if self.is_packed:
+                self._pack(f, panel, source, packed)
+            begin = self.left.at(f, left, [n, h])
+            with f.loop(*tiles) as tile:
+                row = self._first_row(f, tile.index)
+                places = target.at(n, h, row, column).addresses
+                arguments = [f.at(begin, f.mul(row, self.left.row)), packed if self.is_packed else source, *places]
+                for part in cases(f, panel, self.panels):
+                    f.call(functions[part], arguments)
+        f.finish()
+
+    def _first_row(self, f: Function, tile: Index) -> Index:
+        """Of a tile; the last is shifted back."""
+        return f.minimum(f.mul(tile, self.tile_rows), self.rows - self.tile_rows) if self.tiles > 1 else 0
+
+    def _pack(self, f: Function, panel: Index, source: Value, packed: Value) -> None:
+        for part in cases(f, panel, self.panels):
+            columns = sum(real for _, real in part)
+            Packing(source=self.right, rows=self.terms, panels=(part,)).emit(f, source, packed, columns)
+
+    def _emit_tile(self, module: Module, panel: Panel) -> str:
+        """The inner function of a tile and a panel."""
+        name = f"{self.name}_{'_'.join(str(real) for _, real in panel)}"
+        f = module.inner(name, [("ptr", "left"), ("ptr", "right"), *self.epilogue.parameters])
+        left, right, *addresses = f.parameters
+        target = Target.of(f, self.epilogue, self.target, addresses)
+        is_dear = cost(self.epilogue.tree) >= DEAR and self.tile_rows > 1
+        sums = f.reserve(self.tile_rows * width_of(panel)) if is_dear else None
+        tile = Tile(
+            rows=self.tile_rows,
+            panel=panel,
+            row=self.left.row,
+            term=self.left.column,
+            line=None if self.is_packed else self.right.row,
+            memory=self.host.memory,
+        )
+        lines = tile.lines(tile.multiply(f, left, right, self.terms, tile.zeros()))
+        if sums is None:
+            for row, line in enumerate(lines):
+                target.at(w=row).store_panel(line, panel)
+        else:
+            for row, line in enumerate(lines):
+                for value, first in zip(line, starts_of(panel), strict=True):
+                    f.store(value, f.at(sums, row * width_of(panel) + first))
+            with f.loop(0, self.tile_rows) as each:
+                values = load_panel(f, f.at(sums, f.mul(each.index, width_of(panel))), panel, is_padded=True)
+                target.at(w=each.index).store_panel(values, panel)
+        f.finish()
+        return name
+
+
+def lies_in_rows(matrix: Matrix, columns: int) -> bool:
+    """Whether columns lie side by side."""
+    return matrix.column == 1 or columns == 1
+
+
+def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vectors: int) -> bool:
+    """Whether a right factor of such (terms, columns) and distances can be read, or packed, as it lies."""
+    (terms, columns), (row, column) = sizes, strides
+    if column == 1 or columns == 1:
+        return True
+    return (row == 1 or terms == 1) and 4 * terms * vectors * host.lanes <= PANEL_BYTES
+
+
+def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
+    """Rows of a tile, and vectors of a panel."""
+    tile = choose_tile(host, 1, rows, columns, terms)
+    return tile.columns, tile.vectors
