@@ -13,15 +13,16 @@ from app.settings import Settings
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """A row for each model; one that cannot be read has its reason. Whether they can be served says ``check``."""
     found = scan(settings.store)
-    rows = [("MODEL", "VERSIONS", "TASK", ""), *map(_row, found)]
+    rows = [("MODEL", "VERSIONS", "TAGS", "TASK", ""), *map(_row, found)]
     lines = aligned(rows) if found else [f"no models in '{settings.store}'"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _row(files: ModelFiles) -> tuple[str, str, str, str]:
+def _row(files: ModelFiles) -> tuple[str, ...]:
     if files.problem is not None:
-        return files.name, "-", "-", f"failed: {files.problem}"
+        return files.name, "-", "-", "-", f"failed: {files.problem}"
     versions = ", ".join(str(version.number) for version in files.versions)
     missing = [str(version.number) for version in files.versions if not version.param.is_file()]
-    return files.name, versions, files.config.task, f"no pair in {', '.join(missing)}" if missing else ""
+    tags = ", ".join(f"{tag}={number}" for tag, number in files.config.tags.items()) or "-"
+    return files.name, versions, tags, files.config.task, f"no pair in {', '.join(missing)}" if missing else ""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from app.errors import InvalidRequestError
 from app.signature import Inputs, Signature
 from app.wording import brief
+
+# Names for versions begin with a letter (app/models/layout.py).
+_TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +26,24 @@ class Message:
 
     decode: Callable[[Signature], Inputs]
     model: str | None = None
-    version: int | None = None
+    version: int | str | None = None
     outputs: tuple[str, ...] | bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     is_long_text: bool = False
 
 
-def read_version(value: object) -> int | None:
-    """A version as JSON numbers, strings and query strings have it.
+def read_version(value: object) -> int | str | None:
+    """A version as JSON numbers, strings and query strings have it: its number, or a tag.
 
     Raises:
-        InvalidRequestError: for anything but a whole number from 1 on.
+        InvalidRequestError: for anything that is neither.
     """
     if value is None:
         return None
     text = str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise InvalidRequestError(f"version: found {brief(value)}, expected a whole number such as 1")
-    return int(text)
+    if not isinstance(value, bool) and text.isascii():
+        if text.isdigit() and len(text) < 10 and int(text) > 0:
+            return int(text)
+        if isinstance(value, str) and _TAG.fullmatch(text):
+            return text
+    raise InvalidRequestError(f"version: found {brief(value)}, expected a whole number such as 1, or a tag")

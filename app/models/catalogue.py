@@ -17,12 +17,14 @@ def summaries(store: Store) -> list[dict[str, Any]]:
 
 def summary(entry: Entry, default: str | None) -> dict[str, Any]:
     """Name, task, state, versions; a reason where it failed."""
+    entry.settle_tags()
     return {
         "name": entry.name,
         "task": entry.files.config.task,
         "default": entry.name == default,
         "state": entry.state,
         "reason": entry.reason,
+        "tags": entry.tags,
         "versions": [_short(version) for version in entry.versions],
     }
 

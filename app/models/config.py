@@ -11,16 +11,16 @@ import re
 import tomllib
 from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import Field, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
-from app.models.layout import CONFIG
+from app.models.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.reading import read_text
-from app.schema import Positive, Section
+from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.wording import brief, did_you_mean, told
@@ -28,14 +28,60 @@ from app.wording import brief, did_you_mean, told
 # Names of a hundred thousand classes fit; reading it takes a second at most.
 MAX_BYTES: Final = 2**20
 MAX_VERSIONS: Final = 1000
+MAX_TAGS: Final = 100
 _MAX_DOTS: Final = 32
 # A string may lack its end: whatever begins one matches, so nothing is looked at twice.
 _STRING: Final = re.compile(
     r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
 )
+Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
+
+
+def _tag(name: str) -> str:
+    if not is_tag(name):
+        raise ValueError(f"found '{told(name, _MAX_VALUE)}', expected {TAG_RULE}")
+    return name
+
+
+Tag = Annotated[str, AfterValidator(_tag)]
 _BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
 _MAX_PROBLEMS: Final = 10
 _MAX_VALUE: Final = 100
+
+
+class VersionPolicy(Section):
+    """Which versions of those in the folder are served."""
+
+    policy: Literal["latest", "all", "specific"] = Field(default="latest", description="Which versions are served.")
+    latest: Annotated[int, Field(ge=1, le=MAX_VERSIONS)] = Field(
+        default=1, description="With latest: how many, from the highest number down."
+    )
+    specific: Annotated[tuple[Version, ...], Field(max_length=MAX_VERSIONS)] = Field(
+        default=(), description="With specific: their numbers."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """What belongs to another policy would be ignored; a policy without versions serves none."""
+        given = self.model_fields_set
+        if "latest" in given and self.policy != "latest":
+            raise ValueError(f"latest: expected with policy 'latest' only, found '{self.policy}'")
+        if "specific" in given and self.policy != "specific":
+            raise ValueError(f"specific: expected with policy 'specific' only, found '{self.policy}'")
+        if self.policy == "specific" and not self.specific:
+            raise ValueError("specific: found no version, expected those to serve")
+        return self
+
+
+def _spelt_out(value: object) -> object:
+    """The table that a policy's name, or a list of numbers, stands for."""
+    if isinstance(value, str):
+        return {"policy": value}
+    if isinstance(value, (list, tuple)):
+        return {"policy": "specific", "specific": value}
+    if not isinstance(value, (dict, VersionPolicy)):
+        raise ValueError(f"found {told(brief(value))}, expected 'latest', 'all', a list of numbers or a table")
+    return value
 
 
 class ModelConfig(Section):
@@ -49,8 +95,11 @@ class ModelConfig(Section):
     default: bool = Field(
         default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
     )
-    versions: Literal["latest", "all"] | Annotated[tuple[Positive, ...], Field(max_length=MAX_VERSIONS)] = Field(
-        default="latest", description="Versions to serve."
+    versions: Annotated[VersionPolicy, BeforeValidator(_spelt_out)] = Field(
+        default=VersionPolicy(), description="Versions to serve: latest, all, their numbers, or a table of its own."
+    )
+    tags: Annotated[dict[Tag, Version], Field(max_length=MAX_TAGS)] = Field(
+        default={}, description="Names that requests may give in place of a version's number."
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Cores one run may use; default, and at most, all that the server may use."
@@ -144,7 +193,12 @@ def _problems(exc: ValidationError) -> list[str]:
         if len(problems) == _MAX_PROBLEMS:
             return [*_told(problems), f"and more: {exc.error_count()} in all"]
         is_key = error["type"] == "extra_forbidden"  # else the place may end in the name of a type that was tried
-        keys = [str(part) for part in error["loc"] if is_key or isinstance(part, int) or part in known]
+        is_tag_of = error["loc"][:1] == ("tags",)  # whose keys are anybody's
+        keys = [
+            str(part)
+            for part in error["loc"]
+            if is_key or isinstance(part, int) or part in known or (is_tag_of and part != "[key]")
+        ]
         problems.setdefault(".".join(keys), _sentence(error, known))
     return _told(problems)
 
@@ -164,5 +218,10 @@ def _sentence(error: Any, known: Set[str]) -> str:
 
 def _keys() -> Set[str]:
     """The names of all tables and of their keys."""
-    tables: list[type[Section]] = [config_type(), PreprocessConfig, *(task.CONFIG for task in TASKS.values())]
+    tables: list[type[Section]] = [
+        config_type(),
+        VersionPolicy,
+        PreprocessConfig,
+        *(task.CONFIG for task in TASKS.values()),
+    ]
     return {key for table in tables for key in table.model_fields}

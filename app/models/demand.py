@@ -112,7 +112,7 @@ class Demand:
         del entry
         log.info("model '%s' is unloaded", name)
         end = time.monotonic() + self._settings.request_timeout_s
-        while any(lane.running or lane.queued for lane in lanes) and time.monotonic() < end:
+        while any(lane.queued or lane.is_busy for lane in lanes) and time.monotonic() < end:
             time.sleep(_DRAIN_LOOK_S)
         gone.is_draining = False
         collect()

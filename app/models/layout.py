@@ -16,14 +16,22 @@ BIN: Final = "model.pnnx.bin"
 FLAT_PARAM: Final = ".pnnx.param"
 FLAT_BIN: Final = ".pnnx.bin"
 NAME_RULE: Final = "letters, digits, '.', '_' and '-', a letter or digit first"
+MAX_VERSION: Final = 999_999_999
+TAG_RULE: Final = "letters, digits, '.', '_' and '-', a letter first, at most 64"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _VERSION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def is_model_name(name: str) -> bool:
     """Whether a model may be called so: as ``NAME_RULE`` says, and not too long."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_tag(name: str) -> bool:
+    """Whether it may stand for a version: it begins with a letter, so that no number is one."""
+    return _TAG.fullmatch(name) is not None
 
 
 def is_version(name: str) -> bool:

@@ -166,6 +166,7 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
 
 
 def _chosen(there: list[int], config: ModelConfig) -> list[int]:
-    if isinstance(config.versions, tuple):
-        return sorted(set(config.versions))
-    return there if config.versions == "all" else there[-1:]
+    policy = config.versions
+    if policy.policy == "specific":
+        return sorted(set(policy.specific))
+    return there if policy.policy == "all" else there[-policy.latest :]

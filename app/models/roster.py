@@ -33,11 +33,13 @@ class _Known:
         last: what was in it at the last look.
         tried: what was in it when it was last acted upon.
         coming: versions that are being loaded, and what they go with.
+        told: a version that serves, and says why others do not.
     """
 
     last: Contents | None = None
     tried: Contents | None = None
     coming: tuple[ModelFiles, tuple[Version, ...]] | None = None
+    told: Version | None = None
 
 
 class Roster:
@@ -119,8 +121,11 @@ class Roster:
         for version in failed:
             version.lane.retire()
         if failed and entry.versions:
-            entry.versions[-1].warn("; ".join(f"version {each.number}: {each.reason}" for each in failed))
+            known.told = entry.versions[-1]
+            known.told.warn("; ".join(f"version {each.number}: {each.reason}" for each in failed))
             return
+        if known.told is not None:
+            known.told.reason, known.told = None, None
         self._store.replace(entry, files, made)
 
 

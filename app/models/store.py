@@ -117,6 +117,7 @@ class Store:
         with self._lock:
             entry = self._entries[old.name]
             entry.versions = tuple(new if each is old else each for each in entry.versions)
+            entry.settle_tags()
 
     def add(self, found: FoundModel) -> None:
         """Read and load a model that has come, or one anew that could not be read."""
@@ -138,8 +139,10 @@ class Store:
     def exchange(self, entry: Entry, files: ModelFiles, versions: tuple[Version, ...]) -> None:
         """Serve these versions and no others; requests that run or wait end with those they began with."""
         kept = {id(version.lane) for version in versions}
+        entry.settle_tags()
         with self._lock:
             gone, entry.versions, entry.files = entry.versions, versions, files
+            entry.settle_tags()
         for version in gone:
             if id(version.lane) not in kept:
                 version.lane.retire()
@@ -157,9 +160,11 @@ class Store:
         wanted = {each.number for each in files.versions}
         kept = [version for version in entry.versions if version.number in wanted]
         gone = [version for version in entry.versions if version.number not in wanted]
+        entry.settle_tags()
         with self._lock:
             entry.versions = tuple(sorted([*kept, *made], key=lambda version: version.number))
             entry.files = files
+            entry.settle_tags()
         for version in gone:
             version.lane.retire()
 
@@ -213,8 +218,8 @@ class Store:
             f"no model '{cut(wanted)}'{hint}: the store has {quoted(names)}", found=wanted, known=names
         )
 
-    def version(self, name: str | None, number: int | None = None) -> Version:
-        """A version that is ready; without a number the highest one.
+    def version(self, name: str | None, number: int | str | None = None) -> Version:
+        """A version that is ready, by its number or a tag; without either the highest one.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: listing what there is.
@@ -227,6 +232,8 @@ class Store:
             raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}")
         if not entry.is_read:
             raise self._not_ready(f"model '{entry.name}' is loading")
+        if isinstance(number, str):
+            number = entry.number_of(number)
         known = [version.number for version in entry.versions]
         if number is not None and number not in known:
             raise VersionNotFoundError(

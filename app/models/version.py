@@ -13,12 +13,13 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
+from app.errors import VersionNotFoundError
 from app.models.identity import Identity
 from app.models.model import Model
 from app.models.repository import ModelFiles, VersionFiles
 from app.models.statistics import Statistics
 from app.scheduling.scheduler import Scheduler
-from app.wording import told
+from app.wording import cut, told
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class Entry:
     is_late: whether it came while the server ran; such a one keeps it ready also where it cannot be served.
     unloaded: of a model that is not to be served the numbers of the versions that were; None of one that is.
     is_draining: whether requests still run on those.
+    tags: names that requests may give for a version's number, and the versions they stand for now.
+    stray: those that do not stand for what the config says, and why.
     """
 
     files: ModelFiles
@@ -96,6 +99,8 @@ class Entry:
     is_late: bool = False
     unloaded: tuple[int, ...] | None = None
     is_draining: bool = False
+    tags: dict[str, int] = field(default_factory=dict)
+    stray: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -120,4 +125,38 @@ class Entry:
         if self.files.problem is not None:
             return self.files.problem
         told = [version for version in self.versions if version.reason is not None]
-        return "; ".join(f"version {version.number}: {version.reason}" for version in told) or None
+        reasons = [f"version {version.number}: {version.reason}" for version in told]
+        return "; ".join([*reasons, *self.stray.values()]) or None
+
+    def settle_tags(self) -> None:
+        """Let each tag stand for the version that the config names, once that is ready; for the one before until then.
+
+        A version that nobody can ask takes no tag: requests for it would fail.
+        """
+        ready = {version.number for version in self.versions if version.state is State.READY}
+        tags, stray = dict[str, int](), dict[str, str]()
+        for tag, wanted in self.files.config.tags.items():
+            before = self.tags.get(tag)
+            if wanted in ready:
+                tags[tag] = wanted
+            elif self.is_read and not any(version.state is State.LOADING for version in self.versions):
+                stands = "nothing" if before not in ready else f"version {before} still"
+                stray[tag] = f"tag '{tag}': version {wanted} is not served, it stands for {stands}"
+            if wanted not in ready and before is not None and before in ready:
+                tags[tag] = before
+        for tag in stray.keys() - self.stray.keys():
+            log.warning("model '%s': %s", self.name, stray[tag])
+        self.tags, self.stray = tags, stray
+
+    def number_of(self, tag: str) -> int:
+        """The version that a tag stands for.
+
+        Raises:
+            VersionNotFoundError: for none.
+        """
+        self.settle_tags()
+        if tag not in self.tags:
+            known = ", ".join(f"{name} = {number}" for name, number in self.tags.items()) or "none"
+            reason = self.stray.get(tag, f"model '{self.name}' has no tag '{cut(tag)}'")
+            raise VersionNotFoundError(f"{reason}; tags: {known}", found=tag, known=list(self.tags))
+        return self.tags[tag]

@@ -135,6 +135,7 @@ class Watcher:
             return
         self._store.swap(version, update)
         entry.files = files
+        entry.settle_tags()
         del version, update
         # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
         collect()

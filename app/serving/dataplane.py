@@ -143,7 +143,7 @@ class DataPlane:
         """What work returns, run in a thread; for work of no model."""
         return await self._desk.run(lambda ticket: _charged(work, ticket), deadline)
 
-    def can_draw(self, name: str | None, number: int | None) -> bool:
+    def can_draw(self, name: str | None, number: int | str | None) -> bool:
         """Whether what a model finds can be answered as a picture.
 
         Raises:
@@ -152,7 +152,7 @@ class DataPlane:
         model = self.store.version(name, number).model
         return model is not None and model.can_draw
 
-    def output_names(self, name: str | None, number: int | None) -> tuple[str, ...]:
+    def output_names(self, name: str | None, number: int | str | None) -> tuple[str, ...]:
         """The outputs of a model.
 
         Raises:
@@ -164,7 +164,7 @@ class DataPlane:
     async def infer(
         self,
         name: str | None,
-        number: int | None,
+        number: int | str | None,
         request: InferRequest,
         encode: Callable[[Answer], T],
         deadline: float,

@@ -32,7 +32,12 @@ _TENSOR: Final = {
         },
     ]
 }
-_VERSION: Final = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
+_VERSION: Final = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+        {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9._-]{0,63}$"},
+    ]
+}
 _JSON_BODY: Final = {
     "type": "object",
     "oneOf": [{"required": ["inputs"]}, {"required": ["image"]}],
@@ -107,7 +112,7 @@ def _answers() -> dict[str, Any]:
 
 def _parameters() -> Iterator[dict[str, Any]]:
     yield _query("model", _TEXT, "name of the model; may be left out when there is one, or a default")
-    yield _query("version", _VERSION, "version of the model; the highest one without it")
+    yield _query("version", _VERSION, "version of the model, or a tag; the highest one without it")
     yield _query("outputs", _TEXT, "raw outputs: true, false, or names by comma; for pictures none by default")
     for task in TASKS.values():
         keys = task.CONFIG.model_json_schema().get("properties", {})

@@ -65,6 +65,7 @@ class ModelRow(Body):
     default: bool = Field(description="Whether requests that name no model go here.")
     state: Literal["loading", "ready", "failed", "unloaded"]
     reason: str | None
+    tags: dict[str, int] = Field(description="Names that stand for versions, and for which.")
     versions: list[VersionRow]
 
 

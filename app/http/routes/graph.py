@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import engine
+from app.codec.message import read_version
 from app.errors import InvalidRequestError, ModelNotReadyError
 from app.http.openapi.schemas import ErrorBody
 from app.http.responses import ChargedResponse
@@ -33,7 +34,7 @@ Format = Annotated[
     Literal["json", "svg", "dot", "mermaid", "text", "param"], Query(description="param is the model's own file")
 ]
 Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
-VersionNumber = Annotated[int | None, Query(ge=1, description="the highest one without it")]
+VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
 
 
 @router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)
@@ -56,8 +57,8 @@ async def model_graph(
     return await _graph(dataplane(request), name, version, format, profile)
 
 
-async def _graph(plane: DataPlane, name: str | None, number: int | None, format: str, profile: bool) -> Response:
-    version, deadline = plane.store.version(name, number), plane.deadline()
+async def _graph(plane: DataPlane, name: str | None, number: str | None, format: str, profile: bool) -> Response:
+    version, deadline = plane.store.version(name, read_version(number)), plane.deadline()
     model, retry_after_s = version.model, plane.settings.retry_after_s
     assert model is not None  # Store.version returns ready versions only
     if format == "param":

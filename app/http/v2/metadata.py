@@ -90,5 +90,5 @@ def _found(request: Request) -> tuple[Entry, Version, Model]:
     return lookup.find(dataplane(request).store, request.path_params["name"], _number(request))
 
 
-def _number(request: Request) -> int | None:
+def _number(request: Request) -> int | str | None:
     return read_version(request.path_params.get("version"))

@@ -53,7 +53,7 @@ _STATISTICS: Final = _object("model_stats", model_stats=_list(_object("name vers
 
 ERROR: Final = _object("error", error=_TEXT)
 OBJECT: Final = _OBJECT
-VERSION: Final[Schema] = {"type": "string", "pattern": "^[1-9][0-9]{0,8}$"}
+VERSION: Final[Schema] = {"type": "string", "pattern": "^([1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9._-]{0,63})$"}
 REQUEST: Final = _object(
     "inputs",
     id={"type": ["string", "null"]},

@@ -12,7 +12,7 @@ from app.models.version import Entry, Version
 from app.protocol.v2.figures import model_stats
 
 
-def find(store: Store, name: str | None, number: int | None) -> tuple[Entry, Version, Model]:
+def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Model]:
     """The model of that name, in a version that is ready.
 
     Raises:
@@ -26,13 +26,15 @@ def find(store: Store, name: str | None, number: int | None) -> tuple[Entry, Ver
     return entry, version, version.model
 
 
-def statistics(store: Store, name: str | None, number: int | None) -> Sequence[dict[str, Any]]:
+def statistics(store: Store, name: str | None, number: int | str | None) -> Sequence[dict[str, Any]]:
     """Those of a model's versions, of the one that is named, or without a name of all models.
 
     Raises:
         ModelNotFoundError, VersionNotFoundError: there is none.
     """
     entries = store.entries if name is None else (store.entry(name),)
+    if isinstance(number, str):
+        number = entries[0].number_of(number)
     rows = [model_stats(entry, each) for entry in entries for each in entry.versions if number in (None, each.number)]
     if name is not None and number is not None and not rows:
         raise VersionNotFoundError(f"model '{entries[0].name}' has no version {number}")

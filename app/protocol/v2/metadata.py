@@ -57,7 +57,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "input": [_configured(port, ports.takes_batches) for port in ports.inputs],
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
         "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
-        "parameters": {"task": {"string_value": entry.files.config.task}},
+        "parameters": _parameters(entry),
     }
 
 
@@ -100,7 +100,14 @@ def _configured(port: WirePort, has_batches: bool) -> dict[str, Any]:
 
 
 def _policy(entry: Entry) -> dict[str, Any]:
-    versions = entry.files.config.versions
-    if isinstance(versions, tuple):
-        return {"specific": {"versions": list(versions)}}
-    return {"all": {}} if versions == "all" else {"latest": {"num_versions": 1}}
+    policy = entry.files.config.versions
+    if policy.policy == "specific":
+        return {"specific": {"versions": list(policy.specific)}}
+    return {"all": {}} if policy.policy == "all" else {"latest": {"num_versions": policy.latest}}
+
+
+def _parameters(entry: Entry) -> dict[str, Any]:
+    """The task, and a parameter for every tag."""
+    entry.settle_tags()
+    tags = {f"tag.{tag}": {"string_value": str(number)} for tag, number in entry.tags.items()}
+    return {"task": {"string_value": entry.files.config.task}, **tags}

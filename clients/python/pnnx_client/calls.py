@@ -63,7 +63,7 @@ def infer(
     model: str,
     inputs: Inputs,
     *,
-    version: int | None,
+    version: int | str | None,
     outputs: Sequence[str] | bool | None,
     parameters: Mapping[str, Any] | None,
     predictions: bool | None,
@@ -93,7 +93,7 @@ def infer(
     return _run(model, head, tails, version)
 
 
-def graph(model: str, format: str, *, version: int | None, profile: bool) -> Call[Any]:
+def graph(model: str, format: str, *, version: int | str | None, profile: bool) -> Call[Any]:
     """The graph of a model; a dict for json, text for the rest."""
     params = {"format": format, "profile": profile, **({} if version is None else {"version": version})}
     reads = _json if format == "json" else _text
@@ -129,7 +129,7 @@ def _text(answer: httpx.Response) -> str:
 def _predict(
     model: str,
     body: Mapping[str, Any],
-    version: int | None,
+    version: int | str | None,
     outputs: Sequence[str] | bool | None,
     parameters: Mapping[str, Any],
 ) -> Call[Result]:
@@ -186,7 +186,7 @@ def _row(name: str, datatype: str, shape: list[int], size: int) -> dict[str, Any
     return {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
 
 
-def _run(model: str, head: Mapping[str, Any], tails: Sequence[Any], version: int | None) -> Call[Result]:
+def _run(model: str, head: Mapping[str, Any], tails: Sequence[Any], version: int | str | None) -> Call[Result]:
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNED)
     which = "" if version is None else f"/versions/{version}"

@@ -58,7 +58,7 @@ class Client:
         model: str,
         inputs: Inputs,
         *,
-        version: int | None = None,
+        version: int | str | None = None,
         outputs: Sequence[str] | bool | None = None,
         parameters: Mapping[str, Any] | None = None,
         predictions: bool | None = None,
@@ -69,7 +69,7 @@ class Client:
         Args:
             inputs: an array for a model's first input, arrays by name, a picture (path, encoded bytes, an image of
                 Pillow's), or a list of pictures, which is a batch.
-            version: the newest one that runs, if None.
+            version: its number, or a tag; the newest one that runs, if None.
             outputs: names of those wanted, or whether all are. If None, all where no predictions are made.
             parameters: of the model's task: ``top_k``, ``score_threshold``, ... They imply predictions.
             predictions: whether the outputs are made sense of. If None, those of pictures are. Their answer is JSON;
@@ -89,7 +89,9 @@ class Client:
         )  # fmt: skip
         return self._run(call, timeout)
 
-    def graph(self, model: str, format: str = "json", *, version: int | None = None, profile: bool = False) -> Any:
+    def graph(
+        self, model: str, format: str = "json", *, version: int | str | None = None, profile: bool = False
+    ) -> Any:
         """The graph of a model: a dict for ``json``; text for ``svg``, ``dot``, ``mermaid``, ``text``, ``param``."""
         return self._run(calls.graph(model, format, version=version, profile=profile))
 
@@ -161,7 +163,7 @@ class AsyncClient:
         model: str,
         inputs: Inputs,
         *,
-        version: int | None = None,
+        version: int | str | None = None,
         outputs: Sequence[str] | bool | None = None,
         parameters: Mapping[str, Any] | None = None,
         predictions: bool | None = None,
@@ -177,7 +179,7 @@ class AsyncClient:
         return await self._run(call, timeout)
 
     async def graph(
-        self, model: str, format: str = "json", *, version: int | None = None, profile: bool = False
+        self, model: str, format: str = "json", *, version: int | str | None = None, profile: bool = False
     ) -> Any:
         """The graph of a model: as ``Client.graph``."""
         return await self._run(calls.graph(model, format, version=version, profile=profile))

@@ -13,17 +13,27 @@ def test_every_model_is_a_row_and_one_that_cannot_be_read_has_its_reason(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (store / "linear" / "2").mkdir()
-    (store / "linear" / "config.toml").write_text('versions = "all"')
+    (store / "linear" / "config.toml").write_text('versions = "all"\n[tags]\nstable = 1\ncanary = 2')
     (store / "broken").mkdir()
     (store / "broken" / "config.toml").write_text("nonsense")
     assert main(["models", "--store", str(store)]) == 0
-    title, *rows = (line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines())
-    assert title == ["MODEL", "VERSIONS", "TASK"]
+    title, *rows = (line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines())
+    assert title == ["MODEL", "VERSIONS", "TAGS", "TASK"]
     by_name = {row[0]: row[1:] for row in rows}
     assert list(by_name) == ["brightness", "broken", "difference", "linear"]
-    assert by_name["brightness"] == ["1", "classification"] and by_name["difference"] == ["1", "tensor"]
-    assert " ".join(by_name["broken"]).startswith("- - failed: ")
-    assert " ".join(by_name["linear"]).split() == ["1,", "2", "tensor", "no", "pair", "in", "2"]
+    assert by_name["brightness"] == ["1", "-", "classification"] and by_name["difference"] == ["1", "-", "tensor"]
+    assert " ".join(by_name["broken"]).startswith("- - - failed: ")
+    assert " ".join(by_name["linear"]).split() == [
+        "1,",
+        "2",
+        "stable=1,",
+        "canary=2",
+        "tensor",
+        "no",
+        "pair",
+        "in",
+        "2",
+    ]
 
 
 def test_a_store_without_models_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

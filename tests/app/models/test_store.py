@@ -48,7 +48,9 @@ def test_a_pair_beside_the_folders_is_version_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"), [("", [10]), ('versions = "latest"', [10]), ('versions = "all"', [1, 2, 10]),
-                             ("versions = [10, 1]", [1, 10])]
+                             ("versions = [10, 1]", [1, 10]), ("[versions]\nlatest = 2", [2, 10]),
+                             ("[versions]\npolicy = 'all'", [1, 2, 10]), ("[versions]\nlatest = 999", [1, 2, 10]),
+                             ("[versions]\npolicy = 'specific'\nspecific = [2]", [2])]
 )  # fmt: skip
 def test_the_policy_says_which_versions_are_served(tmp_path: Path, policy: str, expected: list[int]) -> None:
     for number in (1, 2, 10):
