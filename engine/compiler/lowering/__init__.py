@@ -16,6 +16,8 @@ from engine.compiler.lowering.rules import (
     pool,
     products,
     rearrange,
+    recurrent,
+    recurrent_onnx,
     resize,
     rows,
 )
@@ -34,6 +36,8 @@ __all__ += [
     "pool",
     "products",
     "rearrange",
+    "recurrent",
+    "recurrent_onnx",
     "resize",
     "rows",
 ]

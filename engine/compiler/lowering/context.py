@@ -19,7 +19,7 @@ from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
-from engine.layers.definition.bound import BoundLayer
+from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec, dtype_name
 
@@ -64,7 +64,9 @@ class Context:
         """The view of a tensor argument of forward; the value itself where it is known now."""
         if index >= len(self.bound.positional):
             return None
-        source = self.bound.positional[index]
+        return self._value(self.bound.positional[index])
+
+    def _value(self, source: Source) -> View | object:
         return source.constant if source.index is None else self.lowering.value(self.op.inputs[source.index])
 
     def arguments(self) -> list[View | object]:
@@ -86,7 +88,13 @@ class Context:
 
     def weight(self, index: int) -> Array:
         """A float32 argument whose value is known now."""
-        value = self.argument(index)
+        return self._known(self.argument(index))
+
+    def weights(self) -> dict[str, Array]:
+        """All arguments that have names only, likewise."""
+        return {name: self._known(self._value(source)) for name, source in self.bound.keywords.items()}
+
+    def _known(self, value: View | object) -> Array:
         if not isinstance(value, np.ndarray):
             raise NotLoweredError("its weights are computed")
         if value.dtype != FLOAT32:

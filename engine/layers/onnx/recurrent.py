@@ -29,7 +29,7 @@ _DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Operands:
+class Operands:
     """The operands by their names, arrays or specs."""
 
     x: Any
@@ -52,7 +52,7 @@ class _Cell:
     curves: Sequence[Curve]
 
 
-class _Recurrent(Layer):
+class OnnxRecurrent(Layer):
     """Base of recurrent networks.
 
     Shapes:
@@ -84,12 +84,12 @@ class _Recurrent(Layer):
         _ = self._curves
 
     def infer(self, *operands: Any) -> Any:
-        specs = self._specs(self._named(operands))
+        specs = self._specs(self.named(operands))
         return selected(specs, present(specs, self.annotations))
 
     def forward(self, *operands: Any) -> Any:
-        given = self._named(operands)
-        specs = self._specs(self._named([spec_of(each) for each in operands]))
+        given = self.named(operands)
+        specs = self._specs(self.named([spec_of(each) for each in operands]))
         dtype = working_dtype(given.x.dtype)
         x = cast(given.x, dtype)
         x = x.swapaxes(0, 1) if self.layout else x
@@ -101,23 +101,32 @@ class _Recurrent(Layer):
         return selected(results, present(specs, self.annotations))
 
     def flops(self, output: Any, *operands: object) -> int:
-        named = self._named(operands)
+        named = self.named(operands)
         steps = product(named.x.shape[:-1]) or 0
         return 2 * steps * sum(product(each.shape) or 0 for each in (named.w, named.r))
 
-    def _run(self, x: Array, given: _Operands) -> list[Array]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The activations of each gate, in lower case: of one direction after the other, or once for both."""
+        return tuple(each.lower() for each in self.activations or self.defaults)
+
+    def results(self, given: Operands) -> tuple[str, ...]:
+        """What each output is: y, or the last h or c."""
+        return tuple("yhc"[index] for index in present(self._specs(given), self.annotations))
+
+    def _run(self, x: Array, given: Operands) -> list[Array]:
         """(T, D, B, H), and the last states (D, B, H)."""
         count = len(x)
         lengths = np.full(x.shape[1], count) if given.lengths is None else checked_lengths(given.lengths, count)
         outputs, finals = [], []
-        for d, backward in enumerate(self._directions):
+        for d, backward in enumerate(self.directions):
             steps = turned(x, lengths) if backward else x
             y, *last = self._direction(d, steps, lengths, given)
             outputs.append(turned(y, lengths) if backward else y)
             finals.append(last)
         return [np.stack(outputs, axis=1), *[np.stack(each) for each in zip(*finals, strict=True)]]
 
-    def _direction(self, d: int, x: Array, lengths: Array, given: _Operands) -> list[Array]:
+    def _direction(self, d: int, x: Array, lengths: Array, given: Operands) -> list[Array]:
         dtype, size = x.dtype, self._size(given.r.shape)
         rows = self.gates * size
         bias = np.zeros(2 * rows, dtype) if given.b is None else cast(given.b[d], dtype)
@@ -154,17 +163,18 @@ class _Recurrent(Layer):
             return np.zeros((batch, size), dtype)
         return cast(state[:, d] if self.layout else state[d], dtype)
 
-    def _state_operands(self, given: _Operands) -> list[Array | None]:
+    def _state_operands(self, given: Operands) -> list[Array | None]:
         return [given.h, given.c] if self.has_cell else [given.h]
 
     @property
-    def _directions(self) -> tuple[bool, ...]:
+    def directions(self) -> tuple[bool, ...]:
+        """Of each direction, whether it begins with the last step."""
         return _DIRECTIONS[self.direction]
 
     @cached_property
     def _curves(self) -> list[list[Curve]]:
         """The activations of each direction."""
-        count = len(self._directions)
+        count = len(self.directions)
         names = self.activations or self.defaults * count
         if len(names) == len(self.defaults) and count == 2:
             names = names * 2
@@ -175,7 +185,7 @@ class _Recurrent(Layer):
         curves = [activation(name, alphas, betas) for name in names]
         return [curves[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
 
-    def _named(self, operands: Sequence[Any]) -> _Operands:
+    def named(self, operands: Sequence[Any]) -> Operands:
         """Operands by rank and width: W and R have three axes, bias and peepholes two, lengths one."""
         given = [each for each in operands if each is not None]
         for each in given:
@@ -191,7 +201,7 @@ class _Recurrent(Layer):
             if name is None or name in names:
                 raise ShapeError("an operand does not fit", found=format_shape(each.shape))
             names[name] = each
-        return _Operands(x=given[0], w=given[1], r=given[2], **names)
+        return Operands(x=given[0], w=given[1], r=given[2], **names)
 
     def _name_of(self, rank: int, shape: Shape, recurrent: Shape, taken: Any) -> str | None:
         if rank == 1:
@@ -205,10 +215,10 @@ class _Recurrent(Layer):
     def _size(self, recurrent: Shape) -> int:
         return recurrent[2] or 0
 
-    def _specs(self, given: _Operands) -> list[TensorSpec]:
+    def _specs(self, given: Operands) -> list[TensorSpec]:
         """The specs of Y and the last states."""
         spec = tensor(given.x, "input", FLOATING)
-        size, count = given.r.shape[2], len(self._directions)
+        size, count = given.r.shape[2], len(self.directions)
         rows = None if size is None else self.gates * size
         steps, batch = (spec.shape[1], spec.shape[0]) if self.layout else spec.shape[:2]
         state: Shape = (batch, count, size) if self.layout else (count, batch, size)
@@ -234,7 +244,7 @@ def _shape(operand: Any) -> Shape | None:
 
 
 @register("LSTM")
-class OnnxLSTM(_Recurrent):
+class OnnxLSTM(OnnxRecurrent):
     """Long short-term memory: gates i, o, f, c; C = f(ft) * C + f(it) * g(ct), H = f(ot) * h(C).
 
     A peephole adds P * C to the gates i, o and f, in this order.
@@ -260,7 +270,7 @@ class OnnxLSTM(_Recurrent):
 
 
 @register("GRU")
-class OnnxGRU(_Recurrent):
+class OnnxGRU(OnnxRecurrent):
     """Gated recurrent unit: gates z, r, h; H = (1 - z) * h + z * H.
 
     With linear_before_reset the reset gate r scales H's product with its weights, else H itself.
@@ -291,7 +301,7 @@ class OnnxGRU(_Recurrent):
 
 
 @register("RNN")
-class OnnxRNN(_Recurrent):
+class OnnxRNN(OnnxRecurrent):
     """Plain recurrence: H = f(weights times input and H)."""
 
     gates = 1

@@ -1,7 +1,4 @@
-"""The recurrences themselves: one layer in one direction, a loop over time steps.
-
-The input's product with its weights is taken for all steps at once; what remains in the loop is the hidden state's.
-"""
+"""The recurrences themselves: one layer in one direction, a loop over time steps."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.layers.linear.linear import apply_linear
 from engine.stopping import wanted
 from engine.tensor import Array
 
@@ -41,20 +37,15 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
     Returns:
         h of every step (T, B, P), and both states after the last.
     """
-    gates = _gates(cell, x)
-    outputs = np.empty((len(x), *h.shape), x.dtype)
-    recurrent = _transposed(cell.hidden_weight, len(x))
-    units = c.shape[1]
-    for step, gate in enumerate(wanted(gates)):
-        gate += h @ recurrent
-        candidate = np.tanh(gate[:, 2 * units : 3 * units])
-        _sigmoid(gate)
-        c = gate[:, units : 2 * units] * c + gate[:, :units] * candidate
-        h = gate[:, 3 * units :] * np.tanh(c)
+    outputs = []
+    for step in wanted(x):
+        i, f, g, o = np.split(_product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h), 4, axis=1)
+        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        h = _sigmoid(o) * np.tanh(c)
         if cell.projection is not None:
             h = h @ cell.projection.T
-        outputs[step] = h
-    return outputs, h, c
+        outputs.append(h)
+    return np.stack(outputs), h, c
 
 
 def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
@@ -67,20 +58,15 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
     Returns:
         h of every step (T, B, H), and after the last.
     """
-    gates = apply_linear(x, cell.input_weight, cell.input_bias)
-    outputs = np.empty((len(x), *h.shape), x.dtype)
-    recurrent = _transposed(cell.hidden_weight, len(x))
-    units = h.shape[1]
-    for step, gate in enumerate(wanted(gates)):
-        hidden = h @ recurrent
-        if cell.hidden_bias is not None:
-            hidden += cell.hidden_bias
-        gate[:, : 2 * units] += hidden[:, : 2 * units]
-        _sigmoid(gate[:, : 2 * units])
-        new = np.tanh(gate[:, 2 * units :] + gate[:, :units] * hidden[:, 2 * units :])
-        h = new + gate[:, units : 2 * units] * (h - new)
-        outputs[step] = h
-    return outputs, h
+    outputs = []
+    for step in wanted(x):
+        gates = np.split(_product(step, cell.input_weight, cell.input_bias), 3, axis=1)
+        inner = np.split(_of_state(cell, h), 3, axis=1)
+        r, z = (_sigmoid(mine + theirs) for mine, theirs in zip(gates[:2], inner[:2], strict=True))
+        n = np.tanh(gates[2] + r * inner[2])
+        h = (1 - z) * n + z * h
+        outputs.append(h)
+    return np.stack(outputs), h
 
 
 def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array]:
@@ -93,29 +79,24 @@ def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array
     Returns:
         h of every step (T, B, H), and after the last.
     """
-    outputs = _gates(cell, x)
-    recurrent = _transposed(cell.hidden_weight, len(x))
-    for step in outputs:
-        step += h @ recurrent
-        h = np.maximum(step, 0, out=step) if relu else np.tanh(step, out=step)
-    return outputs, h
+    outputs = []
+    for step in wanted(x):
+        gate = _product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h)
+        h = np.maximum(gate, 0) if relu else np.tanh(gate)
+        outputs.append(h)
+    return np.stack(outputs), h
 
 
-def _gates(cell: Cell, x: Array) -> Array:
-    """x @ W.T plus both biases, for all steps: a new array (T, B, G*H)."""
-    if cell.input_bias is None or cell.hidden_bias is None:
-        return apply_linear(x, cell.input_weight)
-    return apply_linear(x, cell.input_weight, cell.input_bias + cell.hidden_bias)
+def _of_state(cell: Cell, h: Array) -> Array:
+    """h @ U.T + b, of all gates."""
+    return _product(h, cell.hidden_weight, cell.hidden_bias)
 
 
-def _transposed(weight: Array, steps: int) -> Array:
-    """The weight to multiply small states by; over many steps a copy in BLAS's favourite order pays off."""
-    return np.ascontiguousarray(weight.T) if steps > 8 else weight.T
+def _product(x: Array, weight: Array, bias: Array | None) -> Array:
+    """x @ weight.T + bias"""
+    return x @ weight.T if bias is None else x @ weight.T + bias
 
 
-def _sigmoid(x: Array) -> None:
-    """1 / (1 + exp(-x)), in place."""
-    np.negative(x, out=x)
-    np.exp(x, out=x)
-    x += 1
-    np.reciprocal(x, out=x)
+def _sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x))"""
+    return np.asarray(1 / (1 + np.exp(-x)))

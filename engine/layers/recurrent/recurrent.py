@@ -71,7 +71,7 @@ class Recurrent(Layer):
         self._check_weights({name: spec.shape for name, spec in weights.items()})
         self._check_operands(input.shape, [None if state is None else state.shape for state in states])
         shapes = self._shapes(input.shape)
-        specs = tuple(TensorSpec(shapes[name], float_dtype(input.dtype)) for name in self._outputs)
+        specs = tuple(TensorSpec(shapes[name], float_dtype(input.dtype)) for name in self.outputs)
         return specs[0] if len(specs) == 1 else specs
 
     def flops(self, output: Any, *operands: object) -> int:
@@ -86,12 +86,12 @@ class Recurrent(Layer):
         dtype = float_dtype(input.dtype)
         working = working_dtype(dtype)
         x = self._steps_first(cast(input, working))
-        count = self.num_layers * len(self._suffixes)
+        count = self.num_layers * len(self.suffixes)
         initial = [
             np.zeros((count, x.shape[1], width), working)
             if state is None
             else cast(state, working).reshape(count, x.shape[1], width)
-            for state, width in zip(states, self._state_widths, strict=True)
+            for state, width in zip(states, self.state_widths, strict=True)
         ]
         with np.errstate(all="ignore"):
             output, final = self._stack(x, initial, {name: cast(array, working) for name, array in weights.items()})
@@ -100,7 +100,7 @@ class Recurrent(Layer):
         elif self.batch_first:
             output = output.swapaxes(0, 1)
         found = dict(zip(("output", *self.state_names), (output, *final), strict=True))
-        results = tuple(cast(found[name], dtype) for name in self._outputs)
+        results = tuple(cast(found[name], dtype) for name in self.outputs)
         return results[0] if len(results) == 1 else results
 
     def _stack(self, x: Array, states: Sequence[Array], weights: Mapping[str, Array]) -> tuple[Array, list[Array]]:
@@ -108,8 +108,8 @@ class Recurrent(Layer):
         final = []
         for layer in range(self.num_layers):
             outputs = []
-            for direction, suffix in enumerate(self._suffixes):
-                index = layer * len(self._suffixes) + direction
+            for direction, suffix in enumerate(self.suffixes):
+                index = layer * len(self.suffixes) + direction
                 backward = slice(None, None, -1 if direction else 1)
                 output, *last = self._scan(
                     _cell(weights, f"l{layer}{suffix}"), x[backward], *[s[index] for s in states]
@@ -130,28 +130,28 @@ class Recurrent(Layer):
         return input.swapaxes(0, 1) if self.batch_first else input
 
     @cached_property
-    def _suffixes(self) -> tuple[str, ...]:
+    def suffixes(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """Of h and of the output in one direction."""
         return self.proj_size or self.hidden_size
 
     @property
-    def _state_widths(self) -> tuple[int, ...]:
-        return (self._width, self.hidden_size)[: len(self.state_names)]
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.width, self.hidden_size)[: len(self.state_names)]
 
     def _shapes(self, input: Shape) -> dict[str, Shape]:
         """The shape of every output, by name."""
-        output = (*input[:-1], self._width * len(self._suffixes))
+        output = (*input[:-1], self.width * len(self.suffixes))
         batch = input[0 if self.batch_first else 1]
-        lead = (self.num_layers * len(self._suffixes), *((batch,) if len(input) == 3 else ()))
-        states = [(*lead, width) for width in self._state_widths]
+        lead = (self.num_layers * len(self.suffixes), *((batch,) if len(input) == 3 else ()))
+        states = [(*lead, width) for width in self.state_widths]
         return dict(zip(("output", *self.state_names), (output, *states), strict=True))
 
     @cached_property
-    def _outputs(self) -> tuple[str, ...]:
+    def outputs(self) -> tuple[str, ...]:
         """What each output is: the first order that the annotations allow."""
         annotated = self.annotations.outputs
         # Where a model uses h, c, output the converter writes output, h, c; so h, c, output must be c, h, output.
@@ -174,9 +174,9 @@ class Recurrent(Layer):
         rows = self.gates * self.hidden_size
         shapes: dict[str, Shape] = {}
         for layer in range(self.num_layers):
-            width = self._width * len(self._suffixes) if layer else self.input_size
-            for end in [f"l{layer}{suffix}" for suffix in self._suffixes]:
-                shapes |= {f"weight_ih_{end}": (rows, width), f"weight_hh_{end}": (rows, self._width)}
+            width = self.width * len(self.suffixes) if layer else self.input_size
+            for end in [f"l{layer}{suffix}" for suffix in self.suffixes]:
+                shapes |= {f"weight_ih_{end}": (rows, width), f"weight_hh_{end}": (rows, self.width)}
                 shapes |= {f"bias_ih_{end}": (rows,), f"bias_hh_{end}": (rows,)} if self.bias else {}
                 shapes |= {f"weight_hr_{end}": (self.proj_size, self.hidden_size)} if self.proj_size else {}
         return shapes

@@ -387,6 +387,8 @@ OWN = [
     one("prelu_of_a_vector", "PRelu", (of(3), of(3)), constants=True, written=False),
     one("prelu_of_a_given_row", "PRelu", (of(2, 3, 5, 4), of(4)), written=False),
     one("layer_norm_of_all", "LayerNormalization", (of(2, 3, 4), of(4), of(4)), STATES, written=False),
+    one("gru_linear", "GRU", (of(5, 3, 4), of(2, 18, 4), of(2, 18, 6), of(2, 36)), ("y0", "y1"), hidden_size=6,
+        direction="bidirectional", linear_before_reset=1, constants=True, written=False),
 ]  # fmt: skip
 
 

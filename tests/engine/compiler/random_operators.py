@@ -222,6 +222,35 @@ def group_norm(g: Growing) -> list[Operator] | None:
     return [op("nn.GroupNorm", f"gn_{name}", x.name, name, **given)]
 
 
+def recurrent(g: Growing) -> list[Operator] | None:
+    x = g.pick(lambda x: x.is_float and x.rank in (2, 3))
+    if x is None:
+        return None
+    type, gates = g.one_of((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
+    units, layers, ways, name = g.between(1, 40), g.between(1, 2), g.between(1, 2), g.name()
+    projected = g.between(1, units - 1) if type == "LSTM" and units > 1 and g.chance(0.3) else 0
+    has_bias, width = g.chance(0.7), projected or units
+    given: dict[str, Any] = {
+        "input_size": x.shape[-1],
+        "hidden_size": units,
+        "num_layers": layers,
+        "bias": has_bias,
+        "batch_first": g.chance(0.5),
+        "bidirectional": ways == 2,
+    }
+    if type == "LSTM":
+        given["proj_size"] = projected
+    for end in [f"l{layer}{suffix}" for layer in range(layers) for suffix in ("", "_reverse")[:ways]]:
+        inputs = width * ways if end[1] != "0" else x.shape[-1]
+        given[f"weight_ih_{end}"] = g.numbers(gates * units, inputs) / np.float32(math.sqrt(inputs))
+        given[f"weight_hh_{end}"] = g.numbers(gates * units, width) / np.float32(math.sqrt(width))
+        if has_bias:
+            given |= {f"bias_{part}_{end}": g.numbers(gates * units) for part in ("ih", "hh")}
+        if projected:
+            given[f"weight_hr_{end}"] = g.numbers(projected, units) / np.float32(math.sqrt(units))
+    return [op(f"nn.{type}", f"{type}_{name}", x.name, name, **given)]
+
+
 def _divisors(number: int) -> list[int]:
     return [k for k in range(1, number + 1) if number % k == 0]
 
@@ -249,5 +278,7 @@ KERNELS = (
     Maker(batch_norm),
     Maker(prelu),
     Maker(group_norm),
+    Maker(recurrent),
+    Maker(recurrent),
 )
 """Operators that compute."""

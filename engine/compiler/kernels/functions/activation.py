@@ -37,20 +37,25 @@ _NORMAL_BOUND: Final = 5.222293376922607
 
 def sigmoid(f: Function, x: Value) -> Value:
     """1 / (1 + e**-x) within 3 ulp; 0 below -88.73, where e**-x overflows, as in PyTorch."""
-    return f.fdiv(like(x, 1.0), _one_plus_exp_minus(f, x))
+    return f.fdiv(like(x, 1.0), one_plus_exp_minus(f, x))
 
 
 def silu(f: Function, x: Value) -> Value:
     """x / (1 + e**-x) within 3 ulp; NaN for -inf, as in PyTorch."""
-    return f.fdiv(x, _one_plus_exp_minus(f, x))
+    return f.fdiv(x, one_plus_exp_minus(f, x))
 
 
 def tanh(f: Function, x: Value) -> Value:
     """tanh(x) = e / (e + 2), e = e**2x - 1, within 3 ulp."""
+    return f.fdiv(*tanh_parts(f, x))
+
+
+def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
+    """tanh(x) as numerator and denominator, that other divisions may be joined to; neither is beyond 1e8."""
     twice = between(f, f.fadd(x, x), -18.0, 18.0)
     power, above = expm1_parts(f, twice, doublings=0)
     e = f.fma(power.scale, power.mantissa, above)
-    return f.fdiv(e, f.fadd(e, like(x, 2.0)))
+    return e, f.fadd(e, like(x, 2.0))
 
 
 def erf(f: Function, x: Value) -> Value:
@@ -74,7 +79,7 @@ def gelu_tanh(f: Function, x: Value) -> Value:
     """x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x**3), as x / (1 + e**-2u), within 2e-7 |x|."""
     factor = 2 * math.sqrt(2 / math.pi)
     cubic = f.fma(f.fmul(x, x), like(x, 0.044715 * factor), like(x, factor))
-    return f.fdiv(x, _one_plus_exp_minus(f, f.fmul(x, cubic)))
+    return f.fdiv(x, one_plus_exp_minus(f, f.fmul(x, cubic)))
 
 
 def mish(f: Function, x: Value) -> Value:
@@ -115,7 +120,7 @@ def tanhshrink(f: Function, x: Value) -> Value:
     return f.fsub(x, tanh(f, x))
 
 
-def _one_plus_exp_minus(f: Function, x: Value) -> Value:
-    """1 + e**-x"""
+def one_plus_exp_minus(f: Function, x: Value) -> Value:
+    """1 + e**-x, which sigmoid(x) is the reciprocal of."""
     power = exp_parts(f, between(f, x, -89.0, 87.0), doublings=1, negated=True)
     return f.fma(power.mantissa, power.scale, like(x, 1.0))

@@ -1,0 +1,198 @@
+"""The inner function of a recurrence: some rows of a batch times a panel of units, all gates of them, for one step.
+
+The gates' sums stay in registers: they begin with what the input gives, weights times the state are added, and the
+activations follow at once, while the next panel's weights are already on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
+
+# Elements of the state multiplied in one turn of the loop.
+UNROLL = 4
+
+Totals = list[list[Value]]
+"""For every row the sums of its gates, vector by vector of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCode:
+    """What an inner function is made of.
+
+    Args:
+        cell: None for a projection: the product alone.
+        rows: of the batch.
+        panel: vectors (lanes, units) of units.
+        taps: elements of the state that are multiplied.
+        splits: parts that each sum is made in.
+        source, target: distance of rows of the input's part and of the sequence that is written.
+        pitch: distance of rows of the states.
+        writes: whether a sequence is written.
+    """
+
+    name: str
+    cell: CellKind | None
+    rows: int
+    panel: Panel
+    taps: int
+    splits: int
+    source: int
+    target: int
+    pitch: int
+    writes: bool
+
+    @property
+    def gates(self) -> int:
+        """Sums of a unit."""
+        return 1 if self.cell is None else GATES[self.cell]
+
+    @property
+    def width(self) -> int:
+        """Floats of a gate."""
+        return width_of(self.panel)
+
+
+def emit_block(module: Module, code: BlockCode) -> str:
+    """Write the function; its name.
+
+    Its arguments: weights; the state that is multiplied; the input's part, the state of these units (c of an LSTM,
+    which is written too) and their new state; where the sequence is written. The last four begin at the panel. Then
+    whether weights are read backward, 0 or 1.
+    """
+    names = ("weights", "state", "source", "own", "following", "target")
+    f = module.inner(code.name, [*(("ptr", name) for name in names), ("i64", "backward")])
+    _BlockWriter(code, f, *f.parameters).emit()
+    f.finish()
+    return code.name
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockWriter:
+    """A block being written."""
+
+    code: BlockCode
+    f: Function
+    weights: Value
+    state: Value
+    source: Value
+    own: Value
+    following: Value
+    target: Value
+    backward: Value
+
+    def emit(self) -> None:
+        """Beginning, products, activations."""
+        code, f = self.code, self.f
+        head = code.width if code.cell == "gru" else 0
+        begun = [self._begin(row) for row in range(code.rows)]
+        totals = self._products(f.at(self.weights, head), begun)
+        count = len(code.panel)
+        for row, sums in enumerate(totals):
+            for k in range(count):
+                self._finish(row, k, sums[k::count])
+
+    def _begin(self, row: int) -> list[Value]:
+        """What the sums of a row begin with; a GRU's last gate with the bias that is packed before the weights."""
+        code, f = self.code, self.f
+        sums: list[Value] = []
+        for gate in range(code.gates):
+            is_apart = code.cell == "gru" and gate == 2
+            base = self.weights if is_apart else f.at(self.source, row * code.source + gate * code.width)
+            for (lanes, _), first in zip(code.panel, starts_of(code.panel), strict=True):
+                kind = vector(lanes)
+                sums.append(constant(0.0, kind) if code.cell is None else f.load(kind, f.at(base, first)))
+        return sums
+
+    def _products(self, weights: Value, begun: Totals) -> Totals:
+        """The sums with weights times state added, from the first element on or, backward, from the last."""
+        code, f = self.code, self.f
+        zeros = [[constant(0.0, each.type) for each in sums] for sums in begun]
+        parts = [begun, *[zeros] * (code.splits - 1)]
+        unroll = max(UNROLL, code.splits)
+        whole, floats = code.taps - code.taps % unroll, code.gates * code.width
+        first, step = f.mul(self.backward, code.taps - 1), f.sub(1, f.mul(self.backward, 2))
+        places = [f.at(self.state, first), f.at(weights, f.mul(first, floats))]
+        strides = [step, f.mul(step, floats)]
+
+        def turn(places: list[Value], count: int, parts: list[Totals]) -> list[Value]:
+            for k in range(count):
+                part = k % code.splits
+                parts[part] = self._multiply(places[0], places[1], parts[part])
+                places = [f.at(place, stride) for place, stride in zip(places, strides, strict=True)]
+            return places
+
+        if whole:
+            with f.loop(0, whole, unroll, carry=[*places, *_flat(parts)]) as loop:
+                parts = self._like(parts, loop.carried[2:])
+                loop.carry([*turn(loop.carried[:2], unroll, parts), *_flat(parts)])
+            places, parts = loop.results[:2], self._like(parts, loop.results[2:])
+        turn(places, code.taps - whole, parts)
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [self._sum(*pair) for pair in zip(parts[:half], parts[half:], strict=True)]
+        return parts[0]
+
+    def _multiply(self, state: Value, weights: Value, totals: Totals) -> Totals:
+        """Add one element of every row's state times its weights."""
+        code, f = self.code, self.f
+        values = [f.load("float", f.at(state, row * code.pitch)) for row in range(code.rows)]
+        result: Totals = [[] for _ in totals]
+        for gate in range(code.gates):
+            for (lanes, _), first in zip(code.panel, starts_of(code.panel), strict=True):
+                weight = f.load(vector(lanes), f.at(weights, gate * code.width + first))
+                for value, sums, into in zip(values, totals, result, strict=True):
+                    into.append(f.fma(f.splat(value, lanes), weight, sums[len(into)]))
+        return result
+
+    def _finish(self, row: int, k: int, gates: list[Value]) -> None:
+        """One vector of units: its new state, from its gates."""
+        code, f = self.code, self.f
+        first, (_, real) = starts_of(code.panel)[k], code.panel[k]
+        at = row * code.pitch + first
+        type_ = gates[0].type
+        if code.cell == "lstm":
+            own = f.at(self.own, at)
+            h, c = lstm(f, gates, f.load(type_, own))
+            f.store(c, own)
+        elif code.cell == "gru":
+            input = f.load(type_, f.at(self.source, row * code.source + 2 * code.width + first))
+            h = gru(f, gates, input, f.load(type_, f.at(self.own, at)))
+        else:
+            h = gates[0] if code.cell is None else plain(f, code.cell, gates[0])
+        f.store(h, f.at(self.following, at))
+        if code.writes:
+            f.store_lanes(h, f.at(self.target, row * code.target + first), real)
+
+    def _sum(self, a: Totals, b: Totals) -> Totals:
+        return [[self.f.fadd(x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+
+    def _like(self, parts: Sequence[Totals], values: Sequence[Value]) -> list[Totals]:
+        """Values in the order of ``_flat``."""
+        size = self.code.gates * len(self.code.panel)
+        rows = [list(values[k : k + size]) for k in range(0, len(values), size)]
+        return [rows[k : k + self.code.rows] for k in range(0, len(rows), self.code.rows)]
+
+
+def _flat(parts: Sequence[Totals]) -> list[Value]:
+    return [value for totals in parts for sums in totals for value in sums]
+
+
+def copy_row(f: Function, source: Value, target: Value, count: int, lanes: int, *, pads: bool) -> None:
+    """Copy ``count`` elements that lie side by side.
+
+    Args:
+        pads: whether the last vector is stored whole, zeros behind the elements.
+    """
+    full, rest = divmod(count, lanes)
+    if full:
+        with f.loop(0, full * lanes, lanes) as each:
+            f.store(f.load(vector(lanes), f.at(source, each.index)), f.at(target, each.index))
+    if rest:
+        at: Index = full * lanes
+        value = f.load_lanes(vector(lanes), f.at(source, at), rest)
+        f.store_lanes(value, f.at(target, at), lanes if pads else rest)

@@ -1,0 +1,76 @@
+"""How a step is cut: units whose gates are summed together, and rows of the batch that share their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.channels import vectors_of
+
+# Vectors of units, rows and parts of a sum that are tried.
+MOST_VECTORS = 8
+MOST_ROWS = 8
+SPLITS = (1, 2, 4)
+# In products of two vectors: a vector of weights from the second-level cache, as on Zen 4 and Emerald Rapids; and what
+# a vector of units takes beside its sums.
+FAR = 2.0
+FINISH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """What is held in registers.
+
+    Args:
+        vectors: of units, every gate of them.
+        rows: of the batch.
+        splits: parts that each sum is made in, so that products need not wait for each other.
+    """
+
+    vectors: int
+    rows: int
+    splits: int
+
+
+def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int) -> Blocking:
+    """The blocking with which a step takes least.
+
+    Args:
+        gates: of a unit.
+        taps: products summed for one gate.
+    """
+    count = len(vectors_of(units, host.lanes))
+    best: tuple[float, Blocking] | None = None
+    for rows in range(1, min(batch, MOST_ROWS) + 1):
+        for vectors in range(1, min(count, MOST_VECTORS) + 1):
+            for splits in SPLITS:
+                blocking = Blocking(vectors, rows, splits)
+                if (vectors, rows, splits) != (1, 1, 1) and _registers(gates, blocking) > host.registers:
+                    continue
+                total = _cost(host, blocking, gates=gates, count=count, taps=taps, batch=batch)
+                if best is None or total < best[0]:
+                    best = total, blocking
+    assert best is not None
+    return best[1]
+
+
+def _registers(gates: int, blocking: Blocking) -> int:
+    """Sums, an input value of every row, a vector of weights, and one to spare."""
+    return blocking.rows * (blocking.splits * gates * blocking.vectors + 1) + 2
+
+
+def _cost(host: Host, blocking: Blocking, *, gates: int, count: int, taps: int, batch: int) -> float:
+    """What a step takes, in products: those, the latency of adding to too few sums, loads, or weights from far."""
+    is_far = 4 * gates * count * host.lanes * taps > host.memory.first_bytes // 2
+    total = 0.0
+    for rows, tiles in ((blocking.rows, batch // blocking.rows), (batch % blocking.rows, 1)):
+        for vectors, panels in ((blocking.vectors, count // blocking.vectors), (count % blocking.vectors, 1)):
+            if rows == 0 or vectors == 0:
+                continue
+            sums = rows * gates * vectors
+            loads = 1.1 * (gates * vectors + rows) / host.repeats_a_product
+            far = FAR * gates * vectors if is_far else 0.0
+            tap = max(sums, host.products_in_flight / blocking.splits, loads, far)
+            parts = (blocking.splits - 1) * sums / 2
+            total += tiles * panels * (taps * tap + 40 + 2.5 * sums + parts + FINISH * rows * vectors)
+    return total

@@ -1,0 +1,46 @@
+"""What a step makes of its gates: the new state, and where it is kept.
+
+Source: the formulas are engine.layers.recurrent.cells'.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.kernels.functions.activation import one_plus_exp_minus, sigmoid, tanh, tanh_parts
+from engine.compiler.kernels.functions.pieces import relu
+
+CellKind = Literal["lstm", "gru", "tanh", "relu"]
+"""Gates i, f, g, o; gates r, z, n; a plain recurrence with one of two activations."""
+GATES: Final[dict[CellKind, int]] = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+
+
+def lstm(f: Function, gates: list[Value], c: Value) -> tuple[Value, Value]:
+    """The new h, before a projection, and the new c; a product of two activations takes one division."""
+    i, forget, g, o = gates
+    kept = f.fdiv(c, one_plus_exp_minus(f, forget))
+    c = f.fadd(kept, _sigmoid_times_tanh(f, i, g))
+    return _sigmoid_times_tanh(f, o, c), c
+
+
+def _sigmoid_times_tanh(f: Function, x: Value, y: Value) -> Value:
+    numerator, denominator = tanh_parts(f, y)
+    return f.fdiv(numerator, f.fmul(denominator, one_plus_exp_minus(f, x)))
+
+
+def gru(f: Function, gates: list[Value], input: Value, h: Value) -> Value:
+    """The new h.
+
+    Args:
+        gates: the last is the state's part of n.
+        input: the input's part of it.
+    """
+    r, z, n = gates
+    new = tanh(f, f.fma(sigmoid(f, r), n, input))
+    return f.fma(sigmoid(f, z), f.fsub(h, new), new)
+
+
+def plain(f: Function, kind: CellKind, gate: Value) -> Value:
+    """The new h."""
+    return relu(f, gate) if kind == "relu" else tanh(f, gate)

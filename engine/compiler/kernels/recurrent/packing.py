@@ -1,0 +1,48 @@
+"""Weights in the order the code streams them, and the input's part of the gates in the order it reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.channels import Panel, width_of
+from engine.tensor import Array
+
+
+def gate_rows(panels: Sequence[Panel], gates: int, units: int) -> list[Array]:
+    """For each panel the row of a (gates * units, ...) matrix that belongs in each lane, gate by gate; -1 in gaps."""
+    found, first = [], 0
+    for panel in panels:
+        inside: list[int] = []
+        for lanes, real in panel:
+            inside += [*range(first, first + real), *[-1] * (lanes - real)]
+            first += real
+        unit = np.array(inside)
+        found.append(np.concatenate([np.where(unit < 0, -1, unit + gate * units) for gate in range(gates)]))
+    return found
+
+
+def spread(matrix: Array, rows: Array) -> Array:
+    """Rows of a matrix, or elements of a vector; zeros where the number is -1."""
+    result = np.zeros((len(rows), *matrix.shape[1:]), np.float32)
+    result[rows >= 0] = matrix[rows[rows >= 0]]
+    return result
+
+
+def packed_panels(matrix: Array, rows: Sequence[Array], heads: Sequence[Array] | None = None) -> Array:
+    """(rows, taps) as panels one after the other: a head, if there are heads, then tap by tap.
+
+    All but the last are of one size; the last takes as much as the others.
+    """
+    pieces = []
+    for k, each in enumerate(rows):
+        panel = spread(matrix, each).T.reshape(-1)
+        pieces.append(panel if heads is None else np.concatenate([heads[k], panel]))
+    size = len(pieces[0])
+    return np.concatenate([np.pad(piece, (0, size - len(piece))) for piece in pieces])
+
+
+def widths(panels: Sequence[Panel]) -> int:
+    """Floats of all panels, one after the other."""
+    return sum(map(width_of, panels))

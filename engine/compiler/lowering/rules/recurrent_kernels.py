@@ -1,0 +1,217 @@
+"""A layer of a recurrent network as kernels: the input's product for all steps at once, then the recurrence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from engine.compiler.kernels.channels import Panel, panels_of
+from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.recurrent.blocking import Blocking, choose_blocking
+from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
+from engine.compiler.kernels.recurrent.recurrence import CellWeights, Recurrence, States, Steps
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep
+from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.tensor import Array
+
+# What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
+PIECE_FLOPS = 1_000_000_000
+PIECE_BYTES = 500_000_000
+MOST_PIECES = 32
+
+StepsFirst = Callable[[Array], Array]
+"""Shows (rows, width) as (steps, batch, width)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectionWeights:
+    """Weights of a layer in one direction, gates in the kernel's order.
+
+    Args:
+        input: (gates * units, width).
+        bias: (gates * units,), all that is added to the input's product.
+        cell: what the recurrence multiplies.
+    """
+
+    input: Array
+    bias: Array
+    cell: CellWeights
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentLayer:
+    """A layer to be computed.
+
+    Args:
+        backward: of each direction, whether it begins with the last step.
+        weights: of each direction.
+        initial: h, and c of an LSTM, as (directions, batch, width).
+        sequence: where h of every step goes, as (steps, directions, batch, width); None where nobody wants it.
+        final: where the last states go, like ``initial``; None for what nobody wants.
+    """
+
+    context: Context
+    cell: CellKind
+    backward: Sequence[bool]
+    weights: Sequence[DirectionWeights]
+    initial: Sequence[View]
+    sequence: View | None
+    final: Sequence[View | None]
+
+    @property
+    def batch(self) -> int:
+        """Sequences side by side."""
+        return self.initial[0].shape[1]
+
+    @property
+    def units(self) -> int:
+        """Of a gate."""
+        return len(self.weights[0].cell.hidden) // GATES[self.cell]
+
+    @property
+    def taps(self) -> int:
+        """Width of h."""
+        return int(self.weights[0].cell.hidden.shape[1])
+
+    @cached_property
+    def blocking(self) -> Blocking:
+        """How the recurrence is blocked."""
+        return choose_blocking(
+            self.context.host, gates=GATES[self.cell], units=self.units, taps=self.taps, batch=self.batch
+        )
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel of units."""
+        return panels_of(self.units, self.context.host.lanes, self.blocking.vectors)
+
+    def steps(self, rows: View, steps_first: StepsFirst) -> Iterator[KernelStep]:
+        """The kernels.
+
+        Args:
+            rows: the input, (rows, width).
+        """
+        width = GATES[self.cell] * widths(self.panels)
+        gates = spaced_rows((rows.shape[0], len(self.weights) * width))
+        yield self._input_product(rows, gates)
+        seen = steps_first(gates.phantom)
+        sources = self._turned(gates, [seen[..., d * width : (d + 1) * width] for d in range(len(self.weights))])
+        sequence = self.sequence
+        parts = [] if sequence is None else [sequence.phantom[:, d] for d in range(len(self.weights))]
+        yield from self._recurrences(sources, [] if sequence is None else self._turned(sequence, parts))
+
+    def _turned(self, whole: View, parts: Sequence[Array]) -> list[View]:
+        """For each direction (steps, batch, width), its own first step first."""
+        return [part_of(whole, part[::-1] if back else part) for part, back in zip(parts, self.backward, strict=True)]
+
+    def _input_product(self, rows: View, gates: View) -> KernelStep:
+        """Weights of all directions times the input, plus biases, for all steps."""
+        weight = np.concatenate([self._arranged(each.input) for each in self.weights])[:, :, None, None]
+        bias = np.concatenate([self._arranged(each.bias) for each in self.weights])
+        host, count = self.context.host, rows.shape[0]
+        kernel = Conv(
+            batch=1,
+            rows=1,
+            columns=count,
+            in_channels=weight.shape[1],
+            out_channels=len(weight),
+            groups=1,
+            kernel=(1, 1),
+            stride=(1, 1),
+            dilation=(1, 1),
+            source=Strides(0, 0, rows.strides[0]),
+            target=Strides(0, 0, gates.strides[0]),
+            tile=choose_tile(host, 1, count, len(weight), weight.shape[1]),
+            host=host,
+        )
+        return self.context.step(kernel, rows, constant(kernel.pack(weight, bias)), gates)
+
+    def _arranged(self, matrix: Array) -> Array:
+        """Rows (gates * units, ...) in the order the recurrence reads their products, with zeros in gaps."""
+        rows = gate_rows(self.panels, GATES[self.cell], self.units)
+        return spread(matrix, np.concatenate(rows))
+
+    def _recurrences(self, sources: Sequence[View], sequences: Sequence[View]) -> Iterator[KernelStep]:
+        """The recurrence, in pieces if it takes long: each goes on where the one before has ended."""
+        count = sources[0].shape[0]
+        size = self._piece(count)
+        carried = [row_major((len(sources), self.batch, each.shape[2]), FLOAT32) for each in self.initial]
+        kept: tuple[View, View] | None = None
+        for first in range(0, count, size):
+            end = min(first + size, count)
+            ways, into = ([part_of(each, each.phantom[first:end]) for each in all_] for all_ in (sources, sequences))
+            initial = carried if first else self.initial
+            final: Sequence[View | None] = carried if end < count else self.final
+            kernel = self._kernel(ways, into, initial, final)
+            if kept is None:
+                packed = constant(kernel.pack([each.cell for each in self.weights]))
+                kept = packed, row_major(kernel.scratch_shape, FLOAT32)
+            by_direction = zip(*filter(None, (ways, into)), strict=True)
+            wanted = [each for each in final if each is not None]
+            yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, kept[1], *wanted)
+
+    def _piece(self, steps: int) -> int:
+        """Steps of a kernel."""
+        weights = sum(each.cell.hidden.size for each in self.weights)
+        costs = 2 * weights * self.batch * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
+        return -(-steps // min(MOST_PIECES, max(1, math.ceil(max(costs)))))
+
+    def _kernel(
+        self, source: Sequence[View], sequence: Sequence[View], initial: Sequence[View], final: Sequence[View | None]
+    ) -> Recurrence:
+        return Recurrence(
+            host=self.context.host,
+            cell=self.cell,
+            steps=source[0].shape[0],
+            batch=self.batch,
+            units=self.units,
+            projected=0 if self.weights[0].cell.projection is None else self.taps,
+            source=_steps_of(source),
+            sequence=_steps_of(sequence) if sequence else None,
+            initial=tuple(map(_states_of, initial)),
+            final=tuple(None if each is None else _states_of(each) for each in final),
+            blocking=self.blocking,
+        )
+
+
+def direction_weights(
+    cell: CellKind, input: Array, hidden: Array, input_bias: Array, hidden_bias: Array, projection: Array | None = None
+) -> DirectionWeights:
+    """Gates in the kernel's order. Biases of the state's product are added to the input's, but for a GRU's last."""
+    bias, inner = input_bias + hidden_bias, None
+    if cell == "gru":
+        units = len(hidden) // GATES[cell]
+        bias[2 * units :] = input_bias[2 * units :]
+        inner = hidden_bias[2 * units :]
+    return DirectionWeights(input=input, bias=bias, cell=CellWeights(hidden, inner, projection))
+
+
+def part_of(whole: View, phantom: Array) -> View:
+    """The view that a numpy view of another view's phantom stands for.
+
+    Raises:
+        NotLoweredError: it is a copy, or its last dimension is not contiguous.
+    """
+    part = whole.derive(phantom)
+    if part is None or (part.shape[-1] > 1 and part.strides[-1] != 1):
+        raise NotLoweredError("its operands or results do not lie in rows")
+    return part
+
+
+def _steps_of(views: Sequence[View]) -> Steps:
+    """Where sequences (steps, batch, width) lie, one of each direction."""
+    return Steps(tuple(view.strides[0] for view in views), views[0].strides[1])
+
+
+def _states_of(view: View) -> States:
+    """Where states (directions, batch, width) lie."""
+    return States(view.strides[0], view.strides[1])

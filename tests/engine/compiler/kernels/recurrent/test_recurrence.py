@@ -1,0 +1,236 @@
+"""Recurrences against the formulas written out in float64, between pages that may not be touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.ir import Module
+from engine.compiler.kernels.channels import panels_of
+from engine.compiler.kernels.recurrent.blocking import Blocking, choose_blocking
+from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.packing import gate_rows, spread
+from engine.compiler.kernels.recurrent.recurrence import CellWeights, Recurrence, States, Steps
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+
+CELLS: tuple[CellKind, ...] = ("lstm", "gru", "tanh", "relu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A layer of random weights.
+
+    Args:
+        gap: floats between rows that belong to nobody.
+    """
+
+    cell: CellKind
+    steps: int = 5
+    batch: int = 1
+    units: int = 16
+    backward: tuple[bool, ...] = (False,)
+    projected: int = 0
+    gap: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.projected or self.units
+
+    @property
+    def states(self) -> list[int]:
+        return [self.width, self.units] if self.cell == "lstm" else [self.width]
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def expected(case: Case, gates: Array, weights: CellWeights, states: list[Array]) -> tuple[Array, list[Array]]:
+    """h of every step and the last states, from (steps, batch, gates * units)."""
+    outputs = []
+    for gate in gates:
+        inner = states[0] @ weights.hidden.T.astype(np.float64)
+        if case.cell == "lstm":
+            i, f, g, o = np.split(gate + inner, 4, axis=1)
+            c = sigmoid(f) * states[1] + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            states = [h if weights.projection is None else h @ weights.projection.T.astype(np.float64), c]
+        elif case.cell == "gru":
+            mine, theirs = np.split(gate, 3, axis=1), np.split(inner, 3, axis=1)
+            r, z = sigmoid(mine[0] + theirs[0]), sigmoid(mine[1] + theirs[1])
+            n = np.tanh(mine[2] + r * (theirs[2] + weights.bias))
+            states = [(1 - z) * n + z * states[0]]
+        else:
+            states = [np.tanh(gate + inner) if case.cell == "tanh" else np.maximum(gate + inner, 0)]
+        outputs.append(states[0])
+    return np.stack(outputs), states
+
+
+def numbers(*shape: int, scale: float = 1.0) -> Array:
+    random = np.random.default_rng(sum(shape))
+    return (random.standard_normal(shape) * scale).astype(np.float32)
+
+
+def weights_of(case: Case) -> CellWeights:
+    rows = GATES[case.cell] * case.units
+    return CellWeights(
+        numbers(rows, case.width, scale=case.width**-0.5),
+        numbers(case.units) if case.cell == "gru" else None,
+        numbers(case.projected, case.units, scale=case.units**-0.5) if case.projected else None,
+    )
+
+
+def computed(
+    level: str, case: Case, gates: Array, initial: list[Array], blocking: Blocking | None, at_end: bool
+) -> tuple[Array, list[Array]]:
+    """The kernel's sequence (steps, directions, batch, width) and last states (directions, batch, width)."""
+    host, count = describe(level), len(case.backward)
+    blocking = blocking or choose_blocking(
+        host, gates=GATES[case.cell], units=case.units, taps=case.width, batch=case.batch
+    )
+    rows = np.concatenate(gate_rows(panels_of(case.units, host.lanes, blocking.vectors), GATES[case.cell], case.units))
+    pitch, out = count * len(rows) + case.gap, count * case.width + case.gap
+    source = np.full((case.steps, case.batch, pitch), np.nan, np.float32)
+    for d in range(count):
+        source[..., d * len(rows) : (d + 1) * len(rows)] = np.moveaxis(spread(np.moveaxis(gates[d], 2, 0), rows), 0, 2)
+    ways = [-1 if back else 1 for back in case.backward]
+    starts = [4 * case.batch * (case.steps - 1) * back for back in case.backward]
+    kernel = Recurrence(
+        host=host, cell=case.cell, steps=case.steps, batch=case.batch, units=case.units, projected=case.projected,
+        source=Steps(tuple(way * case.batch * pitch for way in ways), pitch),
+        sequence=Steps(tuple(way * case.batch * out for way in ways), out),
+        initial=tuple(States(case.batch * width, width) for width in case.states),
+        final=tuple(States(case.batch * width, width) for width in case.states),
+        blocking=blocking,
+    )  # fmt: skip
+
+    def guarded(array: Array) -> Array:
+        return guarded_array(array, at_end=at_end)
+
+    whole = guarded(source.reshape(-1)[: source.size - case.gap])
+    sequence = guarded(np.full(case.steps * case.batch * out - case.gap, 7, np.float32))
+    finals = [guarded(np.full((count, case.batch, width), 7, np.float32)) for width in case.states]
+    arguments: list[Array] = []
+    skipped: list[int] = []
+    for d in range(count):
+        arguments += [whole, sequence]
+        skipped += [starts[d] * pitch + 4 * d * len(rows), starts[d] * out + 4 * d * case.width]
+    scratch = guarded(np.full(kernel.scratch_shape, np.nan, np.float32))
+    packed = guarded(kernel.pack([weights_of(case)] * count))
+    run(kernel, level, [*arguments, packed, *map(guarded, initial), scratch, *finals], skipped)
+    result = np.append(sequence, np.full(case.gap, 7, np.float32)).reshape(case.steps, case.batch, out)
+    assert (result[..., count * case.width :] == 7).all()
+    parts = result[..., : count * case.width].reshape(case.steps, case.batch, count, case.width)
+    return np.moveaxis(parts, 2, 1), finals
+
+
+def check(level: str, case: Case, blocking: Blocking | None = None, *, at_end: bool = True) -> None:
+    """Hold the kernel's answer against the formulas."""
+    gates = [numbers(case.steps, case.batch, GATES[case.cell] * case.units) for _ in case.backward]
+    initial = [numbers(len(case.backward), case.batch, width) for width in case.states]
+    found, finals = computed(level, case, np.stack(gates), initial, blocking, at_end)
+    for d, back in enumerate(case.backward):
+        turn = slice(None, None, -1 if back else 1)
+        start = [each[d].astype(np.float64) for each in initial]
+        wanted, last = expected(case, gates[d][turn].astype(np.float64), weights_of(case), start)
+        np.testing.assert_allclose(found[turn, d], wanted, rtol=2e-5, atol=2e-6)
+        for mine, theirs in zip(finals, last, strict=True):
+            np.testing.assert_allclose(mine[d], theirs, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("units", [1, 2, 3, 4, 7, 16, 17, 31, 48, 65, 130])
+def test_any_number_of_units(level: str, cell: CellKind, units: int) -> None:
+    check(level, Case(cell=cell, units=units))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("steps", [1, 2, 101])
+@pytest.mark.parametrize("backward", [(True,), (False, True)])
+def test_any_number_of_steps_in_either_direction(
+    level: str, cell: CellKind, steps: int, backward: tuple[bool, ...]
+) -> None:
+    check(level, Case(cell=cell, steps=steps, units=20, backward=backward, gap=3))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("batch", [2, 3, 5, 8, 19])
+def test_any_batch_in_any_order_of_its_rows(level: str, cell: CellKind, batch: int) -> None:
+    check(level, Case(cell=cell, batch=batch, units=37, backward=(False, True), gap=5))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("units", "projected"), [(2, 1), (20, 5), (40, 33), (70, 64)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_projected_states(level: str, units: int, projected: int, batch: int) -> None:
+    check(level, Case(cell="lstm", units=units, projected=projected, batch=batch, backward=(False, True), gap=2))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "blocking", [Blocking(1, 1, 1), Blocking(2, 1, 4), Blocking(1, 3, 2), Blocking(3, 2, 1)], ids=str
+)
+def test_any_blocking_gives_the_same(level: str, cell: CellKind, blocking: Blocking) -> None:
+    check(level, Case(cell=cell, units=75, batch=4, steps=4, backward=(False, True)), blocking)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_nothing_before_its_memory_is_touched(level: str, cell: CellKind) -> None:
+    check(level, Case(cell=cell, units=21, batch=3, backward=(False, True), gap=1), at_end=False)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30, -1e30])
+def test_what_is_not_finite_ends_where_the_formulas_have_it(cell: CellKind, number: float) -> None:
+    case = Case(cell=cell, units=19, batch=2)
+    gates = numbers(1, 5, 2, GATES[cell] * 19)
+    gates[0, 2, 1, ::5] = number
+    initial = [numbers(1, 2, width) for width in case.states]
+    found, finals = computed(LEVELS[0], case, gates, initial, None, True)
+    with np.errstate(all="ignore"):
+        wanted, last = expected(case, gates[0].astype(np.float64), weights_of(case), [each[0] for each in initial])
+    for mine, theirs in [(found[:, 0], wanted), *((a[0], b) for a, b in zip(finals, last, strict=True))]:
+        usable = np.abs(np.nan_to_num(theirs, nan=0, posinf=0, neginf=0)) < 1e20
+        np.testing.assert_allclose(mine[usable], theirs[usable], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_code_does_not_grow_with_the_sequence(level: str) -> None:
+    def operations(**given: Any) -> int:
+        sizes = {"steps": 3, "batch": 1, "units": 64, **given}
+        state = States(sizes["units"], sizes["units"])
+        kernel = Recurrence(
+            host=describe(level), cell="lstm", source=Steps((512,), 512), sequence=Steps((512,), 512),
+            initial=(state, state), final=(None, None), blocking=Blocking(2, 1, 1), **sizes,
+        )  # fmt: skip
+        kernel.emit(module := Module())
+        return module.operations
+
+    few = operations()
+    for larger in ({"steps": 100_000}, {"batch": 7}, {"units": 1024}):
+        assert operations(**larger) < few + 50
+
+
+def test_many_rows_fall_into_chunks_and_few_stay_together() -> None:
+    def chunks(batch: int, steps: int) -> int:
+        state = States(128, 128)
+        return Recurrence(
+            host=describe(LEVELS[0]), cell="gru", steps=steps, batch=batch, units=128, source=Steps((999, -999), 999),
+            sequence=None, initial=(state,), final=(state,), blocking=Blocking(4, 1, 1),
+        ).chunks  # fmt: skip
+
+    assert chunks(1, 100) == 2
+    assert 4 <= chunks(8, 100) <= 16
+    assert chunks(4, 1) == 2
+    assert chunks(100, 100) <= 16
