@@ -22,8 +22,10 @@ _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 # Bytes of a value as text, in a buffer that grows by doubling; and of one as a Python number in a list.
 _TEXT: Final = 24
 _NUMBER: Final = 48
+# How an array is written: numpy finds out its dtype's name each time it is asked.
+_NAMES: Final[dict[np.dtype[Any], str]] = {}
 # Values that are written at once: everybody waits for the writer, a millisecond for so many, and a MiB at most.
-_SLAB: Final = 1 << 15
+SLAB: Final = 1 << 15
 # Pieces of an answer are put together up to so many bytes.
 _PIECE: Final = 1 << 19
 
@@ -43,9 +45,9 @@ class Slabs:
         Raises:
             DeadlineExceededError: nobody waits for it any more.
         """
-        for start in range(0, self._flat.size, _SLAB):
+        for start in range(0, self._flat.size, SLAB):
             check()
-            text = orjson.dumps(_values(self._flat[start : start + _SLAB], self._is_spelt), option=_OPTIONS)
+            text = orjson.dumps(_values(self._flat[start : start + SLAB], self._is_spelt), option=_OPTIONS)
             yield b"," if start else b"["
             yield text[1:-1]
         yield b"]"
@@ -123,8 +125,10 @@ def as_text(value: object, limit: int = _LONGEST) -> str:
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
     """``{"shape", "dtype", "data"}``, the data flat in row-major order; ``Slabs`` where it is large."""
     flat = portable(array).ravel()
-    data = Slabs(flat) if flat.size > _SLAB else _small(flat)
-    return {"shape": list(array.shape), "dtype": array.dtype.name, "data": data}
+    data = Slabs(flat) if flat.size > SLAB else _small(flat)
+    dtype = array.dtype
+    name = _NAMES.get(dtype) or _NAMES.setdefault(dtype, dtype.name)
+    return {"shape": list(array.shape), "dtype": name, "data": data}
 
 
 def json_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -27,6 +27,10 @@ INLINE_BYTES: Final = 64 * 1024
 # Memory is asked for in steps of this: a body that was announced and never comes holds none.
 _STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19
+# To look for the end of a connection takes a task: nobody does for answers that come sooner.
+_UNWATCHED_S: Final = 0.005
+# Of ASGI's scope.
+_FIRST_HEADERS: Final = "pnnx_serve.first_headers"
 
 
 class _Unread(ServiceError):
@@ -67,13 +71,14 @@ async def read_body(
         InvalidRequestError: the client broke off.
         BodyTooLateError: it did not arrive in time.
     """
-    encoding = request.headers.get("content-encoding", "identity")
+    head = first_headers(request)
+    encoding = head.get(b"content-encoding", b"identity").decode("latin-1")
     if encoding not in ("identity", *encodings):
         expected = " or ".join(encodings) or "none"
         raise UnsupportedMediaTypeError(
             f"Content-Encoding: found '{cut(encoding)}', expected {expected}", found=encoding
         )
-    announced = request.headers.get("content-length", "")
+    announced = head.get(b"content-length", b"").decode("latin-1")
     length = int(announced.lstrip("0")[:_MAX_DIGITS] or 0) if announced.isdigit() else 0
     if length > limit:
         raise _too_large(length, limit)
@@ -88,24 +93,74 @@ async def read_body(
         raise BodyTooLateError("the body did not arrive within the request's time") from None
 
 
-async def until_disconnect(request: Request, answer: asyncio.Task[T]) -> T:
-    """The answer; when the client goes away first, the answer is cancelled, so that queued work is dropped.
+async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:
+    """The answer; when the client goes away first, it is cancelled, so that queued work is dropped.
+
+    Most answers are there before anybody would look.
 
     Raises:
         CancelledError: the client is gone.
     """
-    watcher = asyncio.create_task(_cancel_on_disconnect(request, answer))
+    watch = _Watch(request)
     try:
         return await answer
+    except asyncio.CancelledError:
+        watch.forgive()
+        raise
     finally:
-        watcher.cancel()
+        watch.end()
+
+
+def first_headers(request: Request) -> Mapping[bytes, bytes]:
+    """A request's headers by name, of several of one name the first: made once, whoever asks."""
+    found: Mapping[bytes, bytes] | None = request.scope.get(_FIRST_HEADERS)
+    if found is None:
+        found = request.scope[_FIRST_HEADERS] = dict(reversed([*request.scope["headers"]]))
+    return found
+
+
+class _Watch:
+    """Cancels the task that answers a request when its client goes away; looks from a little later on."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._answering = asyncio.current_task()
+        self._is_gone = False
+        self._looking: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, self._begin)
+
+    def end(self) -> None:
+        """The answer is there, or none will be."""
+        self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def forgive(self) -> None:
+        """The task goes on after it was cancelled: with another request, or to count this one."""
+        if self._is_gone and self._answering is not None:
+            self._answering.uncancel()
+
+    def _begin(self) -> None:
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        if self._answering is not None:
+            self._is_gone = True
+            self._answering.cancel()
 
 
 async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
     body, room = bytearray(), 0
     try:
         allowance.would_fit(announced, arriving=True)
-        async for chunk in request.stream():
+        more = True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk, more = message.get("body", b""), message.get("more_body", False)
             size = len(body) + len(chunk)
             if size > limit:
                 raise _too_large(size, limit)
@@ -119,12 +174,6 @@ async def _collect(request: Request, limit: int, announced: int, allowance: Allo
     except RequestTooLargeError as exc:
         raise BodyTooLargeError(exc.message, **exc.detail) from None
     return body
-
-
-async def _cancel_on_disconnect(request: Request, answer: asyncio.Task[T]) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    answer.cancel()
 
 
 def _too_large(found: int, limit: int) -> BodyTooLargeError:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.datastructures import State
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access.keys import Keys, open_keys
 from app.http.access import Access
+from app.http.direct import Direct
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
@@ -36,7 +38,7 @@ class Service(FastAPI):
     shortcut: what answers them, with the same layers around it.
     """
 
-    shortcut: Starlette
+    shortcut: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the lifespan."""
@@ -71,26 +73,29 @@ def create_app(settings: Settings | None = None) -> Service:
     for router in (health.router, metrics.router, infer.make_router(), models.router, graph.router, pages.router):
         app.include_router(router)
     install_openapi(app)
-    app.shortcut = Starlette(routes=[v2, *infer.ROUTES])
-    app.shortcut.state = app.state
-    for each in (app, app.shortcut):
+    others = Starlette(routes=[v2, *infer.ROUTES])
+    others.state = app.state
+    for each in (app, others):
         install_error_handlers(each)
-        _surround(each, app.state, settings)
+    app.shortcut = Direct(others, app)
+    for layer in _layers(app.state, settings):
+        app.add_middleware(layer.cls, *layer.args, **layer.kwargs)
+        app.shortcut = layer.cls(app.shortcut, *layer.args, **layer.kwargs)
     return app
 
 
-def _surround(app: Starlette, state: State, settings: Settings) -> None:
-    """Put the layers around an app that every request goes through, the innermost first."""
-    app.add_middleware(Access, keys=state.keys)
+def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
+    """What every request goes through, the innermost first."""
+    yield Middleware(Access, keys=state.keys)
     if settings.cors_origins:  # around it: a browser asks what it may send before it sends a key
-        app.add_middleware(
+        yield Middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "traceparent"],
         )
-    app.add_middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log)
+    yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log)
 
 
 @asynccontextmanager

@@ -34,11 +34,16 @@ class Timing:
 
     def as_ms(self) -> dict[str, float]:
         """Milliseconds with three digits after the point, as answers have them."""
-        parts = {name: getattr(self, f"{name}_s") for name in PARTS}
-        return {f"{name}_ms": round(seconds * 1e3, 3) for name, seconds in parts.items()}
+        return {
+            "queue_ms": round(self.queue_s * 1e3, 3),
+            "decode_ms": round(self.decode_s * 1e3, 3),
+            "preprocess_ms": round(self.preprocess_s * 1e3, 3),
+            "infer_ms": round(self.infer_s * 1e3, 3),
+            "postprocess_ms": round(self.postprocess_s * 1e3, 3),
+            "total_ms": round(self.total_s * 1e3, 3),
+        }
 
 
-PARTS = ("queue", "decode", "preprocess", "infer", "postprocess", "total")
 # Batch sizes that are counted by themselves; a client may send any.
 _MAX_SIZES: Final = 64
 # Upper ends of the buckets that times, in seconds, and items of a request are counted in; one more is for the rest.

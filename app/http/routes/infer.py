@@ -5,9 +5,7 @@ The body is read raw: what it is, its Content-Type says, and no framework parses
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,14 +15,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.codec.advice import advised
-from app.codec.answers import dump_json, dump_pieces, json_tensors
+from app.codec.answers import SLAB, dump_json, dump_pieces, json_tensors
 from app.codec.forms import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
-from app.http.body import INLINE_BYTES, read_body, until_disconnect
+from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
 from app.http.openapi.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
@@ -39,6 +37,8 @@ ENDING: Final = "/infer"
 _PATH: Final = ENDING
 _MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
+# PUT is what curl -T does.
+METHODS: Final = ("POST", "PUT")
 # A client that takes anything gets the first.
 _OFFERED: Final = (JSON, NPZ, NPY, PNG)
 
@@ -62,15 +62,14 @@ async def infer_model(request: Request, name: str) -> Response:
     return await _answer(request, name)
 
 
-async def _undressed(request: Request) -> Response:
+async def run(request: Request) -> Response:
+    """Either of them, with the model's name, if any, in the path parameters."""
     return await _answer(request, request.path_params.get("name"))
 
 
 # The same two once more, without FastAPI around them: what it does for a request costs each some 150 us, and there is
 # nothing for it to do here. These answer; the ones above describe them.
-ROUTES: Final = [
-    Route(path, _undressed, methods=["POST", "PUT"], include_in_schema=False) for path in (_PATH, _MODEL_PATH)
-]
+ROUTES: Final = [Route(path, run, methods=[*METHODS], include_in_schema=False) for path in (_PATH, _MODEL_PATH)]
 
 
 async def _answer(request: Request, name: str | None) -> Response:
@@ -87,32 +86,49 @@ async def _answer(request: Request, name: str | None) -> Response:
 async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[list[bytes], str]:
     plane = dataplane(request)
     deadline = plane.deadline()
-    accept = request.headers.get("accept", "")
+    head = first_headers(request)
+    accept = head.get(b"accept", b"").decode("latin-1")
     media_type = choose(accept, _OFFERED)
     query = _query(request)
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
-    message = await _parse(plane, body, request.headers.get("content-type", ""), deadline)
-    message = _merged(message, query, name)
-    media_type = _possible(plane, message, media_type, accept)
+    message = await _parse(plane, body, head.get(b"content-type", b"").decode("latin-1"), deadline)
+    asked = _Asked(message, query, name)
+    media_type = _possible(plane, asked, media_type, accept)
+    if media_type in (NPZ, NPY) and asked.outputs is None:
+        asked.outputs = True
+    decode = message.decode
     if message.is_long_text:
-        name = plane.store.version(message.model, message.version).name
-        message = replace(message, decode=advised(message.decode, name))
-    if media_type in (NPZ, NPY) and message.outputs is None:
-        message = replace(message, outputs=True)
-    work = replace(_request(message), draw=media_type == PNG)
-    answer = asyncio.create_task(plane.infer(message.model, message.version, work, _ENCODERS[media_type], deadline))
+        decode = advised(decode, plane.store.version(asked.model, asked.version).name)
+    work = InferRequest(decode=decode, outputs=asked.outputs, draw=media_type == PNG, parameters=asked.parameters)
+    answer = plane.infer(asked.model, asked.version, work, _ENCODERS[media_type], deadline)
     return await until_disconnect(request, answer), media_type
 
 
-def _possible(plane: DataPlane, message: Message, media_type: str, accept: str) -> str:
+class _Asked:
+    """What a message says together with path and query; the same thing said twice must be the same."""
+
+    __slots__ = ("model", "outputs", "parameters", "version")
+
+    def __init__(self, message: Message, query: Mapping[str, str], name: str | None) -> None:
+        self.model: str | None = _agreed("model", name, query.get("model"), message.model)
+        self.version: int | None = _agreed("version", read_version(query.get("version")), message.version)
+        self.outputs = read_outputs(query["outputs"]) if "outputs" in query else message.outputs
+        self.parameters = message.parameters
+        if query:
+            self.parameters = {
+                **message.parameters, **{key: value for key, value in query.items() if key not in _QUERY}
+            }  # fmt: skip
+
+
+def _possible(plane: DataPlane, asked: _Asked, media_type: str, accept: str) -> str:
     """What the answer will be, once it is known of which model: a picture or a single tensor not all have."""
     offered: Sequence[str] = _OFFERED
-    if media_type == PNG and not plane.can_draw(message.model, message.version):
+    if media_type == PNG and not plane.can_draw(asked.model, asked.version):
         offered = (JSON, NPZ)
     if media_type == NPY:
-        names = plane.output_names(message.model, message.version)
-        wanted = message.outputs if isinstance(message.outputs, tuple) else names
-        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and message.outputs is not False else (JSON, NPZ)
+        names = plane.output_names(asked.model, asked.version)
+        wanted = asked.outputs if isinstance(asked.outputs, tuple) else names
+        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and asked.outputs is not False else (JSON, NPZ)
     return media_type if media_type in offered else choose(accept, offered)
 
 
@@ -123,23 +139,13 @@ async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline:
 
 
 def _query(request: Request) -> Mapping[str, str]:
+    if not request.scope["query_string"]:
+        return {}
     for key in request.query_params:
         if key not in _QUERY and key not in parameter_names():
             near = did_you_mean(key, (*_QUERY, *parameter_names()))
             raise InvalidRequestError(f"unknown query parameter '{cut(key)}'{near}")
     return request.query_params
-
-
-def _merged(message: Message, query: Mapping[str, str], name: str | None) -> Message:
-    """The message with what path and query say; the same thing said twice must be the same."""
-    outputs = read_outputs(query["outputs"]) if "outputs" in query else None
-    return replace(
-        message,
-        model=_agreed("model", name, query.get("model"), message.model),
-        version=_agreed("version", read_version(query.get("version")), message.version),
-        outputs=message.outputs if outputs is None else outputs,
-        parameters={**message.parameters, **{key: value for key, value in query.items() if key not in _QUERY}},
-    )
 
 
 def _agreed(what: str, *said: Any) -> Any:
@@ -150,10 +156,6 @@ def _agreed(what: str, *said: Any) -> Any:
     return values[0] if values else None
 
 
-def _request(message: Message) -> InferRequest:
-    return InferRequest(decode=message.decode, outputs=message.outputs, parameters=message.parameters)
-
-
 def _as_json(answer: Answer) -> list[bytes]:
     result = answer.result
     body: dict[str, Any] = {"model": answer.model, "version": answer.version}
@@ -162,7 +164,8 @@ def _as_json(answer: Answer) -> list[bytes]:
     if result.outputs or result.predictions is None:
         body["outputs"] = json_tensors(result.outputs)
     body["timing"] = result.timing.as_ms()
-    return dump_pieces(body) if result.outputs else [dump_json(body)]
+    is_short = all(array.size <= SLAB for array in result.outputs.values())
+    return [dump_json(body)] if is_short else dump_pieces(body)
 
 
 def _as_npz(answer: Answer) -> list[bytes]:

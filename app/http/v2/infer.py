@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from functools import partial
 from typing import Final
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.http.body import INLINE_BYTES, read_body, until_disconnect
+from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
@@ -26,6 +25,7 @@ from app.settings import Settings
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
+_LENGTH: Final = HEADER_LENGTH.encode()
 
 
 async def infer(request: Request) -> Response:
@@ -62,14 +62,15 @@ async def _encoded(
         encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
         return encoded if packing is None else _packed(encoded, packing)
 
-    answer = asyncio.create_task(plane.infer_version(version, run, write, earlier(deadline, said)))
+    answer = plane.infer_version(version, run, write, earlier(deadline, said))
     return await until_disconnect(request, answer), packing
 
 
 async def _said(request: Request, plane: DataPlane, body: bytearray, deadline: float) -> V2Request:
     """What a body says; a long text is read in a thread."""
-    encoding = request.headers.get("content-encoding", "identity")
-    given = request.headers.get(HEADER_LENGTH)
+    head = first_headers(request)
+    encoding = head.get(b"content-encoding", b"identity").decode("latin-1")
+    given = head[_LENGTH].decode("latin-1") if _LENGTH in head else None
     work = partial(_parsed, body, encoding, given, plane.settings)
     is_short = encoding == "identity" and (read_header_length(given, len(body)) <= INLINE_BYTES)
     return work() if is_short else await plane.offload(work, deadline)
@@ -110,7 +111,7 @@ def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
 
 def _packing(request: Request) -> str | None:
     """What an answer is packed with. Most clients say that they take anything; who names one kind alone means it."""
-    packing = request.headers.get("accept-encoding", "").strip().lower()
+    packing = first_headers(request).get(b"accept-encoding", b"").decode("latin-1").strip().lower()
     return packing if packing in _PACKED else None
 
 
