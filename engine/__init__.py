@@ -42,6 +42,7 @@ from engine.graph import (
     SuspectedLoss,
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
+from engine.limits import asking_for_room
 from engine.options import Options
 from engine.pnnx.sniffing import kind_of_file
 from engine.progress import Progress
@@ -87,6 +88,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "WeightsError",
     "cancelling",
+    "asking_for_room",
     "check",
     "compare",
     "compile_figures",

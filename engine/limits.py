@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final
 
@@ -35,6 +37,34 @@ _UNSHOWN: Final = 8
 # What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
 _SCRATCH: Final = 1 << 28
 _TIMES: Final = 64
+
+
+Room = Callable[[int], None]
+_room: ContextVar[Room | None] = ContextVar("room", default=None)
+
+
+class _Asking:
+    __slots__ = ("_room", "_token")
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def __enter__(self) -> None:
+        self._token = _room.set(self._room)
+
+    def __exit__(self, *exc: object) -> None:
+        _room.reset(self._token)
+
+
+def asking_for_room(room: Room) -> AbstractContextManager[None]:
+    """Call this with the bytes of every tensor whose size is looked at, before it is made, while the block runs.
+
+    Sizes that values decide (padding that is an input, repetitions, ranges) are known to nobody before a run.
+
+    Args:
+        room: raises ShapeError where there is none.
+    """
+    return _Asking(room)
 
 
 @lru_cache(maxsize=1)
@@ -115,6 +145,9 @@ def _is_dimension(dim: object) -> bool:
 def _check_bytes(known: Sequence[int], dtype: DType, most: int, what: str) -> None:
     # Zeros are left out: numpy refuses the product of the other dimensions too.
     size = math.prod(int(dim) for dim in known if dim) * dtype.itemsize
+    room = _room.get()
+    if room is not None:
+        room(size)
     if size > most:
         found = f"{show_shape(known)} {dtype.name}" + (f", {size:,} bytes" if size in INT_RANGE else "")
         raise ShapeError(f"{what} is too large", found=found, expected=f"at most {most:,} bytes")

@@ -16,8 +16,11 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from typing import Final, Self
 
-from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
+import engine
+from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError, ServiceError
 
+# A tensor that turns out larger than was estimated, and what is computed from it.
+_TIMES: Final = 2
 # Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
 _ARRIVING: Final = 1 / 2
 
@@ -220,6 +223,39 @@ class _Charge:
         self._allowance.return_(self._count)
 
 
+class _Run:
+    """Memory for a run: what was estimated, and what values turn out to ask for."""
+
+    __slots__ = ("_allowance", "_asking", "_held", "_refusal")
+
+    def __init__(self, allowance: Allowance, count: int) -> None:
+        self._allowance = allowance
+        self._held = count
+        self._refusal: ServiceError | None = None
+        self._asking = engine.asking_for_room(self._need)
+
+    def __enter__(self) -> None:
+        self._allowance.charge(self._held)
+        self._asking.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._asking.__exit__(None, None, None)
+        self._allowance.return_(self._held)
+        if self._refusal is not None and isinstance(exc[1], engine.EngineError):
+            raise self._refusal from None  # the engine speaks of shapes, and this of what others hold as well
+
+    def _need(self, count: int) -> None:
+        """A tensor, and what is made of it."""
+        more = _TIMES * count - self._held
+        if more > 0:
+            try:
+                self._allowance.charge(more)
+            except ServiceError as refusal:
+                self._refusal = refusal
+                raise engine.ShapeError("there is no memory for it now", found=f"{count:,} bytes") from None
+            self._held += more
+
+
 _NOTHING: Final = nullcontext()
 
 
@@ -258,6 +294,16 @@ def charged(count: int) -> AbstractContextManager[None]:
     """
     allowance = _current.get()
     return _NOTHING if allowance is None else _Charge(allowance, count)
+
+
+def running(count: int) -> AbstractContextManager[None]:
+    """Hold so many bytes for a run, and more where values decide on larger tensors than shapes told of.
+
+    Raises:
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+    """
+    allowance = _current.get()
+    return _NOTHING if allowance is None else _Run(allowance, count)
 
 
 def check() -> None:

@@ -16,7 +16,7 @@ import engine
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.memory.budget import charge, charged, would_fit
+from app.memory.budget import charge, running, would_fit
 from app.models.config import ModelConfig
 from app.models.sessions import open_session
 from app.models.statistics import Timing
@@ -181,7 +181,7 @@ class Model:
             EngineError: the engine refuses the tensors, or fails.
         """
         start = time.perf_counter()
-        with charged(self.session.estimate_bytes(prepared.tensors)):
+        with running(self.session.estimate_bytes(prepared.tensors)):
             result = self.session.run(prepared.tensors, cancelled=cancelled)
             charge(sum(array.nbytes for array in result))
         outputs = dict(zip(result.names, result, strict=True))

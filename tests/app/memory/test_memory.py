@@ -16,11 +16,13 @@ import engine
 from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.memory.budget import MemoryBudget, charge, charged, check
+from app.memory.budget import MemoryBudget, charge, charged, check, running
 from app.memory.machine import budget_bytes
+from engine.limits import check_size
 from tests.app.client import Client, serving
 from tests.app.pictures import encoded, gradient, npy, npz
 from tests.app.sample_models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
+from tests.engine.pnnx.build import members, param
 
 MB = 2**20
 
@@ -222,3 +224,49 @@ def test_a_run_that_is_too_dear_is_refused_before_a_picture_is_decoded(
         assert answer.status_code == 413 and "memory" in answer.text, answer.text
         assert asked == [(count, 3, 30, 40)] and ends_empty(client)
         assert client.post("/models/open/infer", json={"image": picture}).status_code == 200
+
+
+PADDED = [
+    "pnnx.Input in0 0 1 0 #0=(2,2)f32",
+    "pnnx.Input in1 0 1 1 #1=(4)i64",
+    "Pad pad 2 1 0 1 2 mode=constant $input=0 $pads=1",
+    "pnnx.Output out 1 0 2",
+]
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_what_values_ask_for_is_charged_before_it_is_made(backend: str, tmp_path: Path) -> None:
+    """How large the result of a padding is, its amounts say, which come with the request."""
+    folder = tmp_path / "padded" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.pnnx.param").write_bytes(param(PADDED))
+    (folder / "model.pnnx.bin").write_bytes(members({}))
+    with serving(tmp_path, warmup=False, max_bytes_in_flight=20 * MB, backend=backend) as client:
+
+        def status(columns: int) -> int:
+            inputs = {"in0": [[1, 2], [3, 4]], "in1": [0, 0, 0, columns]}
+            answer = client.post("/infer", json={"inputs": inputs, "outputs": []})
+            if answer.status_code == 413:
+                assert "too much memory" in answer.json()["error"]["message"]
+            return answer.status_code
+
+        assert [status(columns) for columns in (10, 10**5, 10**7, 10**9, 10)] == [200, 200, 413, 413, 200]
+        assert client.plane.memory.used == 0
+
+
+def test_a_run_that_turns_out_larger_holds_more_and_gives_all_of_it_back() -> None:
+    budget = MemoryBudget(1000)
+    allowance = budget.open()
+    with allowance:
+        with running(100):
+            check_size((20, 5), np.dtype(np.float32))
+            assert budget.used == 800
+            check_size((10,), np.dtype(np.float32))
+            assert budget.used == 800
+        assert budget.used == 0
+        with pytest.raises(RequestTooLargeError), running(100):
+            check_size((1000,), np.dtype(np.float32))
+        assert budget.used == 0
+        with pytest.raises(ZeroDivisionError), running(100):
+            raise ZeroDivisionError
+    check_size((1000,), np.dtype(np.float32))
