@@ -148,6 +148,9 @@ class Settings(BaseModel):
     tls_client_ca: Path | None = _row(
         None, "file", "Authorities of clients, PEM: who brings no certificate of theirs does not come in."
     )
+    shared_memory: bool = _row(
+        False, "flag", "Clients on the machine may register shared memory for tensors (/v2/systemsharedmemory)."
+    )
     metrics_triton_names: bool = _row(
         False, "flag", "/metrics has the models' figures under Triton's names (nv_inference_*) as well."
     )

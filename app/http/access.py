@@ -22,10 +22,9 @@ from app.http.v2 import errors as v2
 _V2: Final = "/v2/"
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OPEN: Final = frozenset(("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
-# Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models.
-_ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload")
-# Memory that clients and server share is part of running models.
-_MEMORY: Final = ("/register", "/unregister")
+# Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the
+# memory it shares.
+_ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
 
 
 class Access:
@@ -61,8 +60,6 @@ def group_of(method: str, path: str) -> Group | None:
             return Group.INFER
         if path.startswith(_V2) and path.endswith(_ADMIN):
             return Group.ADMIN
-        if path.startswith(_V2) and path.endswith(_MEMORY):
-            return Group.INFER
     if path in _OPEN:
         return None
     return Group.METRICS if path == "/metrics" else Group.METADATA

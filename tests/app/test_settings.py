@@ -450,6 +450,14 @@ def test_setting_max_bytes_in_flight_bounds_what_a_request_may_take(tmp_path: Pa
         assert client.infer("m", [[1, 2, 3]] * 100).status_code == 413
 
 
+def test_setting_shared_memory_lets_clients_register_some(tmp_path: Path) -> None:
+    for is_on in (False, True):
+        with serving(tmp_path, shared_memory=is_on) as client:
+            assert ("system_shared_memory" in client.get("/v2").json()["extensions"]) is is_on
+            answer = client.post("/v2/systemsharedmemory/region/r/register", json={"key": "/none", "byte_size": 1})
+            assert ("not enabled" in answer.json()["error"]) is not is_on
+
+
 def test_every_setting_has_a_test_of_its_effect() -> None:
     others = (test_access, test_connection, test_repository, test_server, test_tls)
     here = [*globals(), *(name for module in others for name in vars(module))]

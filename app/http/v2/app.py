@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.http.v2.errors import HANDLERS
 from app.http.v2.table import PREFIX, ROUTES, Endpoint
+from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
 
@@ -19,11 +20,12 @@ from app.serving.dataplane import DataPlane
 class V2App(BaseRoute):
     """What answers every path below /v2."""
 
-    def __init__(self, plane: DataPlane, changing: ChangingSettings) -> None:
+    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None) -> None:
         self._app = Starlette(routes=_routes(), exception_handlers=HANDLERS)
         self._app.router.redirect_slashes = False
         self._app.state.dataplane = plane
         self._app.state.changing = changing
+        self._app.state.regions = regions
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether a path is the protocol's."""

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.codec.json_text import parse_json
-from app.errors import NotFoundError
 from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import repository_index
+from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
 from app.protocol.v2.settings import ChangingSettings
@@ -72,24 +72,51 @@ async def set_trace(request: Request) -> Response:
 
 
 async def memory_status(request: Request) -> Response:
-    """There are no regions."""
-    if "region" in request.path_params:
-        raise NotFoundError(f"no shared memory region '{cut(request.path_params['region'])}' is registered")
-    return json_response([])
+    """The regions that are registered, or one of them."""
+    regions = _regions(request) or Regions()
+    return json_response(regions.show(request.path_params.get("region")))
 
 
 async def register_memory(request: Request) -> Response:
-    """Memory of other processes is not mapped for whoever asks."""
-    await _object(request)
-    raise RefusedError(
-        f"failed to register shared memory region '{cut(request.path_params['region'])}': not enabled on this server"
-    )
+    """Let tensors be read from, and put into, memory that a client shares."""
+    wanted, name, regions = await _object(request), request.path_params["region"], _regions(request)
+    if regions is None:
+        raise RefusedError(f"failed to register shared memory region '{cut(name)}': not enabled on this server")
+    regions.register(name, wanted)
+    return Response()
 
 
 async def unregister_memory(request: Request) -> Response:
-    """Nothing is registered, so nothing is left to do: clients ask for it before they begin."""
+    """Forget a region, or all of them; those that there are not are forgotten already."""
+    await _object(request)
+    if (regions := _regions(request)) is not None:
+        regions.unregister(request.path_params.get("region"))
+    return Response()
+
+
+async def device_status(request: Request) -> Response:
+    """There are no regions on devices."""
+    return json_response(Regions().show(request.path_params.get("region")))
+
+
+async def register_device(request: Request) -> Response:
+    """There are no devices."""
+    await _object(request)
+    raise RefusedError(
+        f"failed to register CUDA shared memory region: '{cut(request.path_params['region'])}', GPUs not supported"
+    )
+
+
+async def unregister_device(request: Request) -> Response:
+    """There is nothing to forget, and clients ask for it before they begin."""
     await _object(request)
     return Response()
+
+
+def _regions(request: Request) -> Regions | None:
+    regions = request.app.state.regions
+    assert regions is None or isinstance(regions, Regions)
+    return regions
 
 
 def _model(request: Request) -> str | None:

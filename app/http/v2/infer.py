@@ -53,7 +53,7 @@ async def _encoded(
     deadline = plane.deadline()
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance, tuple(_PACKED))
     said = await _said(request, plane, body, deadline)
-    plan, run = prepare(said, model, plane.settings)
+    plan, run = prepare(said, model, plane.settings, request.app.state.regions)
     trace = request.app.state.changing.trace
     packing = _packing(request)
 

@@ -18,9 +18,9 @@ from app.protocol.v2.metadata import model_config, model_metadata, server_metada
 from app.protocol.v2.ports import are_known, wire_ports
 
 
-async def server(_: Request) -> Response:
+async def server(request: Request) -> Response:
     """Name, version, extensions."""
-    return json_response(server_metadata())
+    return json_response(server_metadata(has_memory=request.app.state.regions is not None))
 
 
 async def live(_: Request) -> Response:

@@ -6,7 +6,20 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-from app.http.v2.shapes import ANSWERS, ERROR, INDEX, LOAD, LOGGING, OBJECT, REQUEST, TRACE, UNLOAD, VERSION, Schema
+from app.http.v2.shapes import (
+    ANSWERS,
+    ERROR,
+    INDEX,
+    LOAD,
+    LOGGING,
+    OBJECT,
+    REGISTER,
+    REQUEST,
+    TRACE,
+    UNLOAD,
+    VERSION,
+    Schema,
+)
 from app.http.v2.table import ROUTES
 
 T = TypeVar("T")
@@ -22,6 +35,7 @@ _OF_CHANGES: Final = {403: "from another machine"}
 # What is read of other bodies, by the end of the path.
 _BODIES: Final = (
     ("/index", INDEX),
+    ("/systemsharedmemory/region/{region}/register", REGISTER),
     ("/logging", LOGGING),
     ("/setting", TRACE),
     ("/load", LOAD),
@@ -46,7 +60,7 @@ def _operation(method: str, path: str, text: str) -> dict[str, Any]:
     statuses = {400: "malformed"} | (_OF_MODELS if "{name}" in path else {})
     statuses |= _OF_BODIES if method == "POST" else {}
     statuses |= _OF_RUNS if is_run else {}
-    statuses |= _OF_CHANGES if path.endswith(("/logging", "/setting", "/load", "/unload")) else {}
+    statuses |= _OF_CHANGES if path.endswith(("/logging", "/setting", "/load", "/unload", "register")) else {}
     statuses |= {404: "no such region"} if "{region}" in path else {}
     statuses |= _NOT_READY if path.endswith("/ready") else {}
     operation: dict[str, Any] = {

@@ -61,6 +61,7 @@ REQUEST: Final = _object(
     inputs={**_list(_SENT), "minItems": 1},
     outputs=_list(_WANTED),
 )
+REGISTER: Final = _object("key byte_size", key=_NAME, offset=_COUNT, byte_size={**_COUNT, "minimum": 1})
 INDEX: Final = _object("", ready={"type": ["boolean", "null"]})
 LOGGING: Final = _closed(
     log_file={"type": "string", "const": ""},

@@ -32,12 +32,12 @@ _SERVER: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("POST", "/models/{name}/trace/setting", control.set_trace),
 )
 # Below /systemsharedmemory and /cudasharedmemory.
-_MEMORY: Final[tuple[tuple[str, str, Endpoint], ...]] = (
-    ("GET", "/status", control.memory_status),
-    ("GET", "/region/{region}/status", control.memory_status),
-    ("POST", "/region/{region}/register", control.register_memory),
-    ("POST", "/region/{region}/unregister", control.unregister_memory),
-    ("POST", "/unregister", control.unregister_memory),
+_MEMORY: Final[tuple[tuple[str, str, Endpoint, Endpoint], ...]] = (
+    ("GET", "/status", control.memory_status, control.device_status),
+    ("GET", "/region/{region}/status", control.memory_status, control.device_status),
+    ("POST", "/region/{region}/register", control.register_memory, control.register_device),
+    ("POST", "/region/{region}/unregister", control.unregister_memory, control.unregister_device),
+    ("POST", "/unregister", control.unregister_memory, control.unregister_device),
 )
 # Each of these also as /models/{name}/versions/{version}...
 _MODEL: Final[tuple[tuple[str, str, Endpoint], ...]] = (
@@ -52,9 +52,9 @@ _MODEL: Final[tuple[tuple[str, str, Endpoint], ...]] = (
 def _table() -> Iterator[tuple[str, str, Endpoint]]:
     for method, path, endpoint in _SERVER:
         yield method, PREFIX + path, endpoint
-    for method, path, endpoint in _MEMORY:
-        for kind in ("systemsharedmemory", "cudasharedmemory"):
-            yield method, f"{PREFIX}/{kind}{path}", endpoint
+    for method, path, of_system, of_device in _MEMORY:
+        yield method, f"{PREFIX}/systemsharedmemory{path}", of_system
+        yield method, f"{PREFIX}/cudasharedmemory{path}", of_device
     for method, path, endpoint in _MODEL:
         for model in ("/models/{name}", "/models/{name}/versions/{version}"):
             yield method, PREFIX + model + path, endpoint

@@ -19,7 +19,9 @@ from app.images.survey import format_of
 from app.memory.budget import charge
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.places import Place
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
+from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import Sent, V2Request
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
@@ -33,13 +35,22 @@ class Decoder:
 
     Args:
         model: its name, for messages.
+        regions: of shared memory, where there is any.
     """
 
-    def __init__(self, model: str, ports: WirePorts, signature: Signature, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: str,
+        ports: WirePorts,
+        signature: Signature,
+        settings: Settings,
+        regions: Regions | None = None,
+    ) -> None:
         self._model = model
         self._ports = ports
         self._signature = signature
         self._settings = settings
+        self._regions = regions
 
     def decode(self, request: V2Request) -> Inputs:
         """The inputs by the graph's names.
@@ -63,6 +74,8 @@ class Decoder:
             self._check(item, port)
             if isinstance(item.data, memoryview):
                 inputs[port.own] = self._from_bytes(item, port, item.data)
+            elif item.place is not None:
+                inputs[port.own] = self._from_memory(item, item.place, port)
             elif item.size is None:
                 inputs[port.own] = self._from_json(item, port)
                 advise(self._model, inputs[port.own])
@@ -129,14 +142,23 @@ class Decoder:
         if item.datatype == BYTES:
             raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
         spec = dtype_of(item.datatype)
-        if "shared_memory_region" in item.parameters or spec is None:
-            raise RefusedError(f"input '{port.name}': shared memory is not enabled on this server")
+        assert spec is not None  # only BYTES has none
         key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
         data = item.data["b64"] if key == "b64" else item.data
         _check_filled(data, item.shape, port)
         tensor = {"shape": list(item.shape), "dtype": spec.name, key: data}
         named = dataclasses.replace(port.port, name=port.name)  # messages use the client's word
         return decode_input(tensor, named, self._signature, self._settings)
+
+    def _from_memory(self, item: Sent, place: Place, port: WirePort) -> Input:
+        where = f"input '{port.name}'"
+        if self._regions is None:
+            raise RefusedError(f"{where}: {DISABLED}")
+        self._regions.check(place, where)
+        dtype = dtype_of(item.datatype)
+        if dtype is not None and (needed := math.prod(item.shape) * dtype.itemsize) < place.size:
+            place = dataclasses.replace(place, size=needed)  # what lies behind it is no part of it
+        return self._from_bytes(item, port, self._regions.read(place, where))
 
     def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
         if item.datatype == BYTES:

@@ -26,9 +26,10 @@ _STATES: Final = {
 }  # fmt: skip
 
 
-def server_metadata() -> dict[str, Any]:
-    """Name, version and what of the protocol there is."""
-    return {"name": NAME, "version": program_version(), "extensions": list(EXTENSIONS)}
+def server_metadata(*, has_memory: bool = False) -> dict[str, Any]:
+    """Name, version and what of the protocol there is; has_memory: whether clients may register shared memory."""
+    extensions = [*EXTENSIONS, *(["system_shared_memory"] if has_memory else [])]
+    return {"name": NAME, "version": program_version(), "extensions": extensions}
 
 
 def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:

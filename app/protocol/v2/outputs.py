@@ -18,6 +18,7 @@ from app.memory.budget import charge
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.ports import WirePort, WirePorts
+from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
 from app.wording import brief, cut, quoted
 
@@ -41,11 +42,13 @@ class Plan:
     Args:
         rows: each output with the name it gets, and how it is wanted.
         non_finite: what becomes of NaN and infinities in JSON.
+        regions: of shared memory, where there is any.
     """
 
     request: V2Request
     rows: tuple[tuple[WirePort, str, Wanted], ...]
     non_finite: str
+    regions: Regions | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ class Encoded:
     header_length: int | None
 
 
-def plan_outputs(request: V2Request, ports: WirePorts, model: str) -> Plan:
+def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Regions | None = None) -> Plan:
     """What is wanted, held against what there is.
 
     Raises:
@@ -75,7 +78,9 @@ def plan_outputs(request: V2Request, ports: WirePorts, model: str) -> Plan:
         rows = tuple((port, port.name if named else port.own, Wanted(name=port.name)) for port in ports.outputs)
         return Plan(request=request, rows=rows, non_finite=non_finite)
     rows = tuple((_port(wanted, ports, model), wanted.name, wanted) for wanted in request.outputs)
-    return Plan(request=request, rows=rows, non_finite=non_finite)
+    for wanted in request.outputs:
+        _check_place(wanted, regions)
+    return Plan(request=request, rows=rows, non_finite=non_finite, regions=regions)
 
 
 def _words(request: V2Request, ports: WirePorts) -> bool:
@@ -91,11 +96,21 @@ def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
             f"unexpected inference output '{cut(wanted.name)}' for model '{model}': expected"
             f" {quoted(each.name for each in ports.outputs)}"
         )
-    if "shared_memory_region" in wanted.parameters:
-        raise RefusedError(f"output '{cut(wanted.name)}': shared memory is not enabled on this server")
     if wanted.classes is not None and port.datatype in _HALVES:
         raise RefusedError(f"output '{port.name}': there is no classification of {port.datatype}")
     return port
+
+
+def _check_place(wanted: Wanted, regions: Regions | None) -> None:
+    """Refuse before the model runs what could not be put anywhere then."""
+    if wanted.place is None:
+        return
+    where = f"output '{cut(wanted.name)}'"
+    if regions is None:
+        raise RefusedError(f"{where}: {DISABLED}")
+    if wanted.classes is not None:
+        raise RefusedError(f"{where}: classes are not put into shared memory")
+    regions.check(wanted.place, where)
 
 
 def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None, model: str, version: int) -> Encoded:
@@ -109,7 +124,11 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     for port, name, wanted in plan.rows:
         value = _value(port, wanted, outputs, labels)
         is_binary = plan.request.is_binary if wanted.binary is None else wanted.binary
-        row, tail = _row(name, value, is_binary, plan.non_finite)
+        row, tail = _row(name, value, is_binary or wanted.place is not None, plan.non_finite)
+        if wanted.place is not None and plan.regions is not None:
+            plan.regions.write(wanted.place, tail, f"output '{name}'")
+            del row["parameters"]  # clients take any for a sign of bytes that follow
+            tail = None
         rows.append(row)
         tails += [] if tail is None else [tail]
     head: dict[str, Any] = {} if plan.request.id is None else {"id": plan.request.id}

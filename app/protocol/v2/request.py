@@ -14,6 +14,7 @@ from app.codec.json_text import parse_request_json
 from app.codec.parsed import Parsed
 from app.errors import ServiceError
 from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.places import REGION, Place, read_place
 from app.settings import Settings
 from app.wording import brief, cut
 
@@ -23,7 +24,7 @@ _SMALL: Final = 1 << 16
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
 _MAX_ITEMS: Final = 10_000
-_SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
+_SOURCES: Final = ("data", "binary_data_size", REGION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Sent:
     Args:
         data: what JSON gives, or a view of bytes that came by themselves; unset where they follow the JSON.
         size: of the bytes that follow, None where none do.
+        place: in shared memory, where they lie there.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Sent:
     parameters: Mapping[str, Any]
     data: Any = None
     size: int | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +53,13 @@ class Wanted:
     Args:
         binary: whether as bytes; None for what holds for all.
         classes: as so many classes, best first, in place of the tensor.
+        place: in shared memory, where it is to be put.
     """
 
     name: str
     binary: bool | None = None
     classes: int | None = None
+    place: Place | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -182,18 +187,24 @@ def _sent(item: Mapping[str, Any]) -> Sent:
         parameters=parameters,
         data=item.get("data"),
         size=size,
+        place=read_place(parameters, where),
     )
 
 
 def _wanted(item: Mapping[str, Any]) -> Wanted:
     name = _text(item, "name", "an output")
-    parameters = _parameters(item, f"output '{cut(name)}'")
+    where = f"output '{cut(name)}'"
+    parameters = _parameters(item, where)
     classes = parameters.get("classification")
     if classes is not None and (type(classes) is not int or classes < 0):
         raise RefusedError(f"Unable to parse 'classification' of output '{cut(name)}': found {brief(classes)}, expected"
                            " a whole number")  # fmt: skip
     return Wanted(
-        name=name, binary=read_flag(parameters, "binary_data"), classes=classes or None, parameters=parameters
+        name=name,
+        binary=read_flag(parameters, "binary_data"),
+        classes=classes or None,
+        place=read_place(parameters, where),
+        parameters=parameters,
     )
 
 

@@ -8,20 +8,23 @@ from app.models.model import InferRequest, Model
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
+from app.protocol.v2.regions import Regions
 from app.protocol.v2.request import V2Request, read_count
 from app.scheduling.job import USUAL_PRIORITY
 from app.settings import Settings
 
 
-def prepare(said: V2Request, model: Model, settings: Settings) -> tuple[Plan, InferRequest]:
+def prepare(
+    said: V2Request, model: Model, settings: Settings, regions: Regions | None = None
+) -> tuple[Plan, InferRequest]:
     """What the answer is to hold, and the run that makes it.
 
     Raises:
         RefusedError: an output that there is not, or not in this form.
     """
     ports = wire_ports(model)
-    plan = plan_outputs(said, ports, model.name)
-    decoder = Decoder(model.name, ports, model.signature, settings)
+    plan = plan_outputs(said, ports, model.name, regions)
+    decoder = Decoder(model.name, ports, model.signature, settings, regions)
     return plan, InferRequest(
         decode=lambda _: decoder.decode(said),
         outputs=plan.names,

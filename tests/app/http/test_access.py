@@ -27,7 +27,7 @@ X = tensor("in0", "FP32", np.ones((1, 3), np.float32))
 REQUESTS = [
     (Group.INFER, "POST", "/infer", {"inputs": [[1, 1, 1]]}),
     (Group.INFER, "PUT", "/models/one/infer", {"inputs": [[1, 1, 1]]}),
-    (Group.INFER, "POST", "/v2/systemsharedmemory/unregister", None),
+    (Group.ADMIN, "POST", "/v2/systemsharedmemory/unregister", None),
     (Group.METADATA, "GET", "/models", None),
     (Group.METADATA, "GET", "/graph", None),
     (Group.METADATA, "GET", "/", None),
@@ -213,8 +213,8 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
     memory = [f"/v2/{kind}sharedmemory" for kind in ("system", "cuda")]
     assert writing == {
         **dict.fromkeys(("/infer", "/models/{name}/infer", "/v2/models/{name}/infer", versions), Group.INFER),
-        **dict.fromkeys([f"{each}/unregister" for each in memory], Group.INFER),
-        **dict.fromkeys([f"{each}/region/{{region}}/{v}register" for each in memory for v in ("", "un")], Group.INFER),
+        **dict.fromkeys([f"{each}/unregister" for each in memory], Group.ADMIN),
+        **dict.fromkeys([f"{each}/region/{{region}}/{v}register" for each in memory for v in ("", "un")], Group.ADMIN),
         **dict.fromkeys(("/v2/logging", "/v2/trace/setting", "/v2/models/{name}/trace/setting"), Group.ADMIN),
         **dict.fromkeys([f"/v2/repository/models/{{name}}/{verb}load" for verb in ("", "un")], Group.ADMIN),
         "/v2/repository/index": Group.METADATA,

@@ -15,6 +15,7 @@ from tests.app.http.v2.messages import refused, send, tensor
 TRACE = {
     "trace_file": "", "trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0",
 }  # fmt: skip
+PLACE = {"shared_memory_region": "r", "shared_memory_byte_size": 64}
 ROW = tensor("INPUT0", "FP32", np.ones((1, 16), np.float32))
 
 
@@ -86,18 +87,18 @@ def test_settings_are_changed_from_this_machine_only(v2: Client, path: str) -> N
     assert "machine" in refused(v2.run(far()), 403)
 
 
-@pytest.mark.parametrize("kind", ["system", "cuda"])
-def test_shared_memory_is_not_registered_and_asking_to_forget_it_is_no_mistake(v2: Client, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "why"), [("system", "not enabled"), ("cuda", "GPUs not supported")])
+def test_shared_memory_is_not_registered_and_asking_to_forget_it_is_no_mistake(v2: Client, kind: str, why: str) -> None:
     base = f"/v2/{kind}sharedmemory"
     assert v2.get(f"{base}/status").json() == []
     refused(v2.get(f"{base}/region/r/status"), 404)
     region = {"key": "/r", "offset": 0, "byte_size": 64}
-    assert "not enabled" in refused(v2.post(f"{base}/region/r/register", json=region))
+    assert why in refused(v2.post(f"{base}/region/r/register", json=region))
     for path in (f"{base}/unregister", f"{base}/region/r/unregister"):
         assert v2.post(path).status_code == 200
-    in_memory = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "parameters": {"shared_memory_region": "r"}}
+    in_memory = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "parameters": PLACE}
     assert "not enabled" in refused(send(v2, "simple", {"inputs": [in_memory]}))
-    out = [{"name": "OUTPUT0", "parameters": {"shared_memory_region": "r"}}]
+    out = [{"name": "OUTPUT0", "parameters": PLACE}]
     assert "not enabled" in refused(send(v2, "simple", {"inputs": [ROW], "outputs": out}))
 
 
