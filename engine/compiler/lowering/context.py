@@ -142,14 +142,15 @@ class Context:
         """What these steps make: the first result."""
         return Made(views={self.op.outputs[0].name: result}, steps=steps)
 
-    def fuse(self, image_of: ImageOf, *, is_image: bool) -> Result:
+    def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0) -> Result:
         """The result with the element-wise operators that join the kernel, and memory for it.
 
         Args:
             image_of: shows an array of the result's shape as (n, c, h, w), as the kernel counts.
             is_image: whether it shall lie channels-last.
+            index: number of the result.
         """
-        fused = absorb(self.lowering, alone(self.op), image_of)
+        fused = absorb(self.lowering, alone(self.op, index), image_of)
         target = self.lowering.placement.place(fused.operand, is_image)
         result = Result.seen(fused, target, image_of, self.lowering.alarm)
         if result.image.strides[1] > 1:

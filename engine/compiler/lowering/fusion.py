@@ -42,9 +42,9 @@ class Fused:
     fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def alone(op: RuntimeOperator) -> Fused:
-    """The result of an operator as its kernel computes it."""
-    return Fused(op.outputs[0], Operand(0), (), (op.name,))
+def alone(op: RuntimeOperator, index: int = 0) -> Fused:
+    """A result of an operator as its kernel computes it."""
+    return Fused(op.outputs[index], Operand(0), (), (op.name,))
 
 
 def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category, promote_types
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
+
+ATTENDED: Final = "attended"
+WEIGHTS: Final = "weights"
 
 
 @register("nn.MultiheadAttention",
@@ -71,8 +74,8 @@ class MultiheadAttention(Layer):
         dtype = promote_types(operands[sequences[0]].dtype, given["out_proj_weight"].dtype)
         added = ("bias_k" in given) + self.add_zero_attn
         shapes = [
-            self._weights_shape(query, key, added, arrangement) if each is _WEIGHTS else query
-            for each in self._kinds(arrangement)
+            self._weights_shape(query, key, added, arrangement) if each is WEIGHTS else query
+            for each in self.kinds(arrangement)
         ]
         specs = tuple(TensorSpec(shape, dtype) for shape in shapes)
         return specs[0] if len(specs) == 1 else specs
@@ -91,29 +94,45 @@ class MultiheadAttention(Layer):
         bias_v: Array | None = None,
     ) -> Any:
         specs = [TensorSpec(operand.shape, operand.dtype) for operand in operands]
-        arrangement = self._arrangement(specs)
-        sequences = self._sequences(specs, arrangement)
-        masks = self._masks(specs, sequences, arrangement)
+        arrangement, sequences, masks = self.roles(specs)
         dtype = promote_types(specs[sequences[0]].dtype, out_proj_weight.dtype)
         working = working_dtype(dtype)
         separate = [each for each in (q_proj_weight, k_proj_weight, v_proj_weight) if each is not None]
         heads = Heads(
             arrangement=arrangement,
-            inputs=_projections(separate if in_proj_weight is None else [in_proj_weight], in_proj_bias, working),
+            inputs=projections(separate if in_proj_weight is None else [in_proj_weight], in_proj_bias, working),
             output=(cast(out_proj_weight, working), None if out_proj_bias is None else cast(out_proj_bias, working)),
             added=self._added(bias_k, bias_v, working),
         )
-        kinds = self._kinds(arrangement)
+        kinds = self.kinds(arrangement)
         with np.errstate(all="ignore"):
             attended, weights = heads.attend(
                 [cast(operands[index], working) for index in sequences],
                 None if masks.attention is None else operands[masks.attention],
                 None if masks.padding is None else operands[masks.padding],
-                wants_weights=_WEIGHTS in kinds,
+                wants_weights=WEIGHTS in kinds,
             )
-            results = [self._averaged(weights, arrangement) if each is _WEIGHTS else attended for each in kinds]
+            results = [self._averaged(weights, arrangement) if each is WEIGHTS else attended for each in kinds]
         finished = tuple(cast(result, dtype) for result in results)
         return finished[0] if len(finished) == 1 else finished
+
+    def roles(self, specs: Sequence[TensorSpec]) -> tuple[Arrangement, Sequences, Masks]:
+        """How sequences are laid out, and what each operand is.
+
+        Raises:
+            ShapeError: they do not fit, or it cannot be told.
+            ParameterError: the file shows that a mask was lost.
+        """
+        arrangement = self._arrangement(specs)
+        sequences = self._sequences(specs, arrangement)
+        return arrangement, sequences, self._masks(specs, sequences, arrangement)
+
+    def kinds(self, arrangement: Arrangement) -> tuple[str, ...]:
+        """What each output is: ``attended`` or ``weights``."""
+        first = self.annotations.outputs[0]
+        if first is None or self._is_attended(first, arrangement):
+            return (ATTENDED, WEIGHTS)[: len(self.annotations.outputs)]
+        return (WEIGHTS, ATTENDED)[: len(self.annotations.outputs)]
 
     def flops(self, output: Any, *operands: object) -> int:
         specs = [spec for spec in operands if isinstance(spec, TensorSpec)]
@@ -205,13 +224,6 @@ class MultiheadAttention(Layer):
             expected="[L, S] or [B, S], L not B; exported with --opt-level 1, attention is written out",
         )
 
-    def _kinds(self, arrangement: Arrangement) -> tuple[str, ...]:
-        """What each output is."""
-        first = self.annotations.outputs[0]
-        if first is None or self._is_attended(first, arrangement):
-            return (_ATTENDED, _WEIGHTS)[: len(self.annotations.outputs)]
-        return (_WEIGHTS, _ATTENDED)[: len(self.annotations.outputs)]
-
     def _is_attended(self, spec: TensorSpec, arrangement: Arrangement) -> bool:
         annotated = self._annotated
         if spec.rank != arrangement.rank or spec.shape[-1] != self.embed_dim or annotated is None:
@@ -227,7 +239,7 @@ class MultiheadAttention(Layer):
 
     def _averages(self, arrangement: Arrangement) -> bool:
         """Whether the weights are wanted as their mean over the heads."""
-        spec = self.annotations.outputs[self._kinds(arrangement).index(_WEIGHTS)]
+        spec = self.annotations.outputs[self.kinds(arrangement).index(WEIGHTS)]
         return spec is None or spec.rank == arrangement.rank
 
     def _averaged(self, weights: Array, arrangement: Arrangement) -> Array:
@@ -240,11 +252,7 @@ class MultiheadAttention(Layer):
         return [*added, (zeros, zeros)] if self.add_zero_attn else added
 
 
-_ATTENDED = "attended"
-_WEIGHTS = "weights"
-
-
-def _projections(weights: Sequence[Array], bias: Array | None, working: DType) -> list[tuple[Array, Array | None]]:
+def projections(weights: Sequence[Array], bias: Array | None, working: DType) -> list[tuple[Array, Array | None]]:
     """Weight and bias for each of query, key and value; one weight holds all three."""
     parts = np.split(weights[0], 3) if len(weights) == 1 else weights
     biases: Sequence[Array | None] = [None] * 3 if bias is None else np.split(cast(bias, working), 3)

@@ -6,10 +6,11 @@ import numpy as np
 
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_kernels import direct
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, constant
 from engine.layers.linear.linear import Linear
 from engine.tensor import Array
@@ -24,16 +25,21 @@ def lower_linear(context: Context) -> Made:
     return linear(context, context.tensor(0), weight, bias)
 
 
-def linear(context: Context, x: View, weight: Array, bias: Array | None) -> Made:
-    """x @ weight.T + bias as a 1x1 convolution of a row of pixels, for a weight (O, I) and a bias (O,)."""
+def linear(context: Context, x: View, weight: Array, bias: Array | None, index: int = 0) -> Made:
+    """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number."""
     rows, copies = context.rows(x)
-    result = context.fuse(_rows_as_image, is_image=False)
+    result = context.fuse(rows_as_image, is_image=False, index=index)
+    return result.made(*copies, linear_step(context, result, rows, weight, bias))
+
+
+def linear_step(context: Context, result: Result, rows: View, weight: Array, bias: Array | None) -> KernelStep:
+    """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image()."""
     filters = weight[:, :, None, None]
     source = Strides(0, 0, rows.strides[0])
     kernel = direct(context, result, ConvParameters(kernel=(1, 1)), filters, source, dense_strides(result.image))
-    return result.made(*copies, result.step(kernel, [rows, constant(kernel.pack(filters, bias))]))
+    return result.step(kernel, [rows, constant(kernel.pack(filters, bias))])
 
 
-def _rows_as_image(array: Array) -> Array:
+def rows_as_image(array: Array) -> Array:
     """(..., O) as (1, O, 1, rows)."""
     return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, None, :]
