@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.compiler.builder import Builder
@@ -24,8 +24,8 @@ from engine.progress import Progress, silent
 from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
-# Beyond this what a run writes comes from memory, or from a cache that others use too, when it is read.
-FAR_BYTES = 16 << 20
+# Of the last-level cache: what a run writes beyond it comes from memory, or from what others use too, when it is read.
+FAR_SHARE: Final = 1 / 2
 
 
 class CompiledGraph:
@@ -131,7 +131,8 @@ class CompiledGraph:
         plan = program.blueprint
         weights = plan.constants.nbytes
         images = sum(step.bytes for step in plan.steps) - weights
-        return parts * plan.arena_bytes > FAR_BYTES and images > weights / 2
+        far = FAR_SHARE * self.builder.host.memory.last_bytes
+        return parts * plan.arena_bytes > far and images > weights / 2
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]

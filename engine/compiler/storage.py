@@ -18,7 +18,8 @@ from engine.compiler.blueprint import Home
 from engine.errors import CompileError
 from engine.tensor import Array, DType
 
-# Neighbouring pixels or rows a multiple of this apart fall into few sets of the first-level cache.
+# Neighbouring pixels or rows a multiple of this apart fall into few sets of a first-level cache, which takes its sets
+# from the bits of an address within a page, whatever the processor.
 ALIASING_BYTES = 1024
 ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)

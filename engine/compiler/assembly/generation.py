@@ -38,7 +38,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
-    memory = plan_memory(lowering.steps, kept)
+    memory = plan_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
     code = tuple(make_objects(steps, lowering.host, progress))
     constants, places = _constants(steps)

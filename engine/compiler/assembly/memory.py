@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.compiler.blueprint import Home
+from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
 
-# Images with borders of so many bytes share their memory with anything.
-SHARED_BYTES = 256 * 1024
+# Of the second-level cache: larger images with borders share their memory with anything.
+SHARED_SHARE = 1 / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,17 @@ class MemoryPlan:
     unclean: frozenset[Storage]
 
 
-def plan_memory(steps: Sequence[Step], kept: Iterable[View]) -> MemoryPlan:
+def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
     """Lay out the arena.
 
     Args:
         kept: views that are read after the last step.
+        caches: of the processor it is laid out for.
     """
     lifetimes = _lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
-    end = _place_apart([each for each in lifetimes if _is_apart(each)], lifetimes, offsets)
+    shared_bytes = SHARED_SHARE * caches.second_bytes
+    end = _place_apart([each for each in lifetimes if _is_apart(each, shared_bytes)], lifetimes, offsets)
     placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
@@ -95,9 +98,9 @@ def storages_of(step: Step) -> list[Storage]:
     return [view.storage for view in (*step.inputs, *step.outputs) if view is not None]
 
 
-def _is_apart(storage: Storage) -> bool:
+def _is_apart(storage: Storage, shared_bytes: float) -> bool:
     """Whether a storage shares memory with its like only."""
-    return storage.is_zeroed and (storage.frame is None or storage.bytes < SHARED_BYTES)
+    return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
 def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:

@@ -54,7 +54,7 @@ def check(seed: int, pools: Sequence[Sequence[Any]], special: Sequence[float] = 
     for mode in MODES:
         session = engine.Session(graph, backend="auto", cache=None, **mode)
         # Graphs this small would hardly ever share the memory of images with borders.
-        with patch.object(memory, "SHARED_BYTES", memory.SHARED_BYTES if seed % 3 == 0 else 0):
+        with patch.object(memory, "SHARED_SHARE", memory.SHARED_SHARE if seed % 3 == 0 else 0):
             session.prepare()
         for _ in range(2):
             with np.errstate(all="ignore"):

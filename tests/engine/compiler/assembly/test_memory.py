@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 import engine
 from engine.compiler import CompiledGraph
-from engine.compiler.assembly import memory
 from engine.compiler.assembly.memory import MemoryPlan, plan_memory
-from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.host import Memory, describe
 from engine.compiler.kernels.border import Border
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
@@ -73,12 +72,8 @@ def run(plan: MemoryPlan, arena: Array, last: int) -> None:
 
 @given(programs(), st.data())
 def test_borders_are_zero_wherever_the_run_before_ended(steps: list[Step], data: st.DataObject) -> None:
-    shared = memory.SHARED_BYTES
-    try:
-        memory.SHARED_BYTES = data.draw(st.sampled_from([0, 200, shared]))
-        plan = plan_memory(steps, [])
-    finally:
-        memory.SHARED_BYTES = shared
+    second_bytes = data.draw(st.sampled_from([0, 800, Memory().second_bytes]))
+    plan = plan_memory(steps, [], Memory(second_bytes=second_bytes))
     arena = np.zeros(plan.bytes // 4, np.int64)
     for last in [*data.draw(st.lists(st.integers(0, len(steps)), max_size=3)), len(steps)]:
         run(plan, arena, last)
@@ -86,7 +81,7 @@ def test_borders_are_zero_wherever_the_run_before_ended(steps: list[Step], data:
 
 @given(programs())
 def test_what_is_alive_at_one_time_shares_no_byte(steps: list[Step]) -> None:
-    plan = plan_memory(steps, [])
+    plan = plan_memory(steps, [], Memory())
     ranges = [
         (plan.offsets[storage], plan.offsets[storage] + storage.bytes, life) for storage, life in plan.lifetimes.items()
     ]
@@ -97,7 +92,7 @@ def test_what_is_alive_at_one_time_shares_no_byte(steps: list[Step]) -> None:
 
 def test_the_alarm_is_nobody_elses() -> None:
     word, *others = alarm(), *(row_major((16,), np.dtype(np.float32)) for _ in range(3))
-    plan = plan_memory([step(others[0]), step(word), *map(step, others[1:])], [])
+    plan = plan_memory([step(others[0]), step(word), *map(step, others[1:])], [], Memory())
     assert plan.offsets[word.storage] not in [plan.offsets[each.storage] for each in others]
 
 
