@@ -12,7 +12,9 @@ RUN python -m venv --without-pip /opt/venv
 
 # Dependencies first: this layer is built again only when pyproject.toml changes. Wheels only, so that no compiler is needed.
 COPY pyproject.toml ./
-RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' >requirements.txt \
+# EXTRAS, for example "grpc", are those of what is run: --build-arg EXTRAS=grpc
+ARG EXTRAS
+RUN python -c 'import os, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(r for e in os.environ.get("EXTRAS", "").split() for r in p["optional-dependencies"][e]), sep="\n")' >requirements.txt \
  && python -m pip --python /opt/venv/bin/python install --only-binary :all: --requirement requirements.txt
 
 COPY README.md LICENSE ./

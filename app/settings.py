@@ -31,6 +31,12 @@ class Settings(BaseModel):
     store: Path = _row(Path("model_store"), "folder", "Folder of the models to serve.")
     host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
+    grpc_port: int | None = _row(
+        None, "port", "Port for gRPC, 0 lets the system choose; needs the extra [grpc]; unset: no gRPC.", ge=0, le=65535
+    )
+    grpc_max_calls: int = _row(
+        256, "calls", "gRPC calls open in a process, half of them streams at most; one more: RESOURCE_EXHAUSTED.", ge=2
+    )
     workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
     default_model: str | None = _row(
         None, "name", "Model for requests that name none; a store of one needs no default."

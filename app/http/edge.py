@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -25,15 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InternalError
-from app.http.trace_context import TraceContext
 from app.log import request_id, trace_id
 from app.models.account import Account, account
-from app.models.statistics import Timing
+from app.tracing.context import TraceContext
+from app.tracing.told import id_of, server_timing
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
 
-_HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _ALWAYS: Final = (b"x-content-type-options", b"nosniff")
 # An SVG is a document, and could bring programs along; /docs, which needs them, is HTML.
 _DRAWING: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
@@ -102,7 +99,7 @@ class _Exchange:
             elif key == b"traceparent":
                 traces += 1
                 self.trace = TraceContext.of(value) if traces == 1 else None  # of two, none is to be believed
-        self.id = given.decode() if _HARMLESS.fullmatch(given) else secrets.token_hex(8)
+        self.id = id_of(given)
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
 
     async def receive(self) -> Message:
@@ -151,13 +148,3 @@ class _Exchange:
             **self.account.fields(),
         }
         access.info("%s %s %d", self._method, self.scope["path"], self.status, extra=fields)
-
-
-def server_timing(timing: Timing) -> bytes:
-    """Where an answer's time went, in milliseconds; decoding is preprocessing."""
-    return b"queue;dur=%.3f, pre;dur=%.3f, infer;dur=%.3f, post;dur=%.3f" % (
-        timing.queue_s * 1e3,
-        (timing.decode_s + timing.preprocess_s) * 1e3,
-        timing.infer_s * 1e3,
-        timing.postprocess_s * 1e3,
-    )

@@ -58,6 +58,8 @@ _ROWS: Final = (
            "When a request was last answered; absent before the first.", is_most=True),
     Family("pnnx_serve_http_responses_total", Kind.COUNTER, ("status",),
            "Answers of all routes by status; 499: the client went away before its answer."),
+    Family("pnnx_serve_grpc_responses_total", Kind.COUNTER, ("code",),
+           "Answers over gRPC by status code; CANCELLED: the client went away, or its deadline passed, before one."),
     Family("pnnx_serve_connection_refusals_total", Kind.COUNTER, ("code",),
            "Requests that were refused before they reached a route, by the code of the error."),
     Family("pnnx_serve_build_info", Kind.GAUGE, ("version", "python"),

@@ -38,6 +38,7 @@ class Meter:
 
     Attributes:
         statuses: answers by status; written by whoever sees all of them, on the event loop.
+        codes: calls over gRPC by its name of how they ended; written on the event loop, too.
         refusals: requests that were answered by nobody else but their connection, by code.
         connections: counts those that are open.
     """
@@ -49,6 +50,7 @@ class Meter:
         self._board: Board | None = None
         self._before: Snapshot = {}
         self.statuses: Counter[int] = Counter()
+        self.codes: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.connections: Callable[[], int] = lambda: 0
         GARBAGE.watch()
@@ -81,6 +83,7 @@ class Meter:
             **read_models(plane.store),
             **read_process(self._worker),
             "pnnx_serve_http_responses_total": {(str(status),): count for status, count in self.statuses.items()},
+            "pnnx_serve_grpc_responses_total": {(code,): count for code, count in self.codes.items()},
             "pnnx_serve_connection_refusals_total": {(code,): count for code, count in self.refusals.items()},
             "pnnx_serve_ready": {labels: float(plane.unready_reason() is None)},
             "pnnx_serve_uptime_seconds": {labels: time.monotonic() - self._start},

@@ -32,6 +32,7 @@ from app.metrics.meter import Meter
 from app.models.repository import find_models
 from app.process.banner import banner
 from app.process.board import Board
+from app.process.calls import Calls, make_calls, reserve_port, stop_calls
 from app.process.descriptors import raise_file_limit
 from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
@@ -62,8 +63,12 @@ class Server(uvicorn.Server):
         url: str | None,
         meter: Meter,
         standby: tuple[Readiness, int] | None = None,
+        calls: Calls | None = None,
+        calls_port: int = 0,
     ) -> None:
         super().__init__(config)
+        self.calls = calls
+        self.calls_port = calls_port
         self._meter = meter
         self._standby = standby
         self.plane = plane
@@ -85,8 +90,29 @@ class Server(uvicorn.Server):
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
         if self._standby is not None:
             self._publishing = asyncio.create_task(self._publish())
+        if self.calls is not None and self._standby is None:
+            await self._take_calls(self.calls)
+        elif self.calls is not None:
+            self._calling = asyncio.create_task(self._take_calls(self.calls))
         self._announcement = asyncio.create_task(self._announce())
         self._settling = asyncio.create_task(self._set_aside())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close both ports, and let what is in flight on them finish, before the models go."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if self.calls is not None:
+            grace_s = self.plane.settings.shutdown_timeout_s
+            await stop_calls(self.calls, grace_s, lambda: self.force_exit)
+        await super().shutdown(sockets)
+
+    async def _take_calls(self, calls: Calls) -> None:
+        """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
+        if self._standby is not None:
+            await self.plane.loaded.wait()
+        self.calls_port = await calls.start(self.calls_port, is_shared=self._standby is not None)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
@@ -157,7 +183,7 @@ class Server(uvicorn.Server):
         with suppress(TimeoutError):
             await asyncio.wait_for(self._settle(), ANNOUNCE_S)
         if self._url is not None and not self.plane.is_draining:
-            print(banner(self.plane, self._url), flush=True)
+            print(banner(self.plane, self._url, self.calls_port if self.calls is not None else None), flush=True)
 
     async def _settle(self) -> None:
         """Until the models are loaded here, and no worker that still loads its own takes connections."""
@@ -186,8 +212,13 @@ def serve(settings: Settings) -> int:
     open_keys(settings)
     scheme = "http" if tls_context(settings) is None else "https"
     listener = _listen(settings)
+    held = reserve_port(settings)
+    if held is not None:  # it may be one that the system chose
+        settings = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
     url = _url(scheme, settings.host, listener.getsockname()[1])
     if settings.workers == 1:
+        if held is not None:
+            held.close()
         return run(settings, listener, url)
 
     exchange = engine.Exchange()
@@ -247,6 +278,7 @@ def build(
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
     meter: Meter = app.state.meter
+    calls = make_calls(settings, app.state, meter.codes)
     door = Door(Limits.of(settings))
     meter.connections, meter.refusals = door.__len__, door.refusals
     if standby is not None and board is not None:
@@ -265,7 +297,7 @@ def build(
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return Server(config, plane, url, meter, standby)
+    return Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0)
 
 
 def _work(

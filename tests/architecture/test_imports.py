@@ -76,8 +76,21 @@ ALLOWED: dict[str, set[str]] = {
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.signature"},
+    "app.tracing": {"app.models.statistics"},
+    "app.grpc": BASICS
+    | {
+        "app.access",
+        "app.codec",
+        "app.log",
+        "app.memory",
+        "app.models",
+        "app.protocol",
+        "app.serving",
+        "app.tracing",
+    },
     "app.http": BASICS
     | {
+        "app.tracing",
         "app.access",
         "app.protocol",
         "app.codec",
@@ -93,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
     | {
         "app.access",
         "app.codec",
+        "app.grpc",
         "app.http",
         "app.log",
         "app.memory",
@@ -116,6 +130,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
     "prometheus_client": ("app.metrics.exposition",),
+    "grpc": ("app.grpc",),
+    "google": ("app.grpc.methods", "app.protocol.grpc"),
     "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec", "app.protocol"),
 }
 

@@ -144,13 +144,17 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
 def encode_apart(
     plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None
 ) -> Iterator[tuple[dict[str, Any], bytes | memoryview]]:
-    """Each output's entry and its bytes, for what carries both by themselves.
+    """Each output's entry and its bytes, for what carries both by themselves; none of what is put into shared memory.
 
     Raises:
         InvalidRequestError: a dtype that the protocol has no word for.
     """
     for port, name, wanted in plan.rows:
-        yield _row(name, _value(port, wanted, outputs, labels), True, plan.non_finite)
+        row, tail = _row(name, _value(port, wanted, outputs, labels), True, plan.non_finite)
+        if wanted.place is not None and plan.regions is not None:
+            plan.regions.write(wanted.place, tail, f"output '{name}'")
+            tail = b""
+        yield row, tail
 
 
 def _value(port: WirePort, wanted: Wanted, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:

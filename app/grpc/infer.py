@@ -1,0 +1,126 @@
+"""ModelInfer, and ModelStreamInfer, which answers one message after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, Final
+
+from app.codec.message import read_version
+from app.errors import InternalError, ServiceError
+from app.grpc.call import Call
+from app.grpc.status import details_of
+from app.memory.budget import Allowance
+from app.models.account import Account, account
+from app.protocol.grpc.infer import read_infer, read_names, write_answer
+from app.protocol.grpc.schema import message_class
+from app.protocol.grpc.wire import Piece, field
+from app.protocol.v2.lookup import find
+from app.protocol.v2.ports import are_known, wire_ports
+from app.protocol.v2.regions import Regions
+from app.protocol.v2.run import earlier, prepare
+from app.protocol.v2.settings import ChangingSettings
+from app.serving.dataplane import Answer, DataPlane
+
+log = logging.getLogger(__name__)
+
+# Smaller messages are read where they arrive: a thread costs more.
+_INLINE: Final = 1 << 16
+_STREAMED: Final = message_class("ModelStreamInferResponse")
+_INFER_RESPONSE: Final = 2
+
+
+class Inference:
+    """Runs models.
+
+    Args:
+        changing: says which requests are traced.
+        regions: of shared memory, where there is any.
+    """
+
+    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None) -> None:
+        self._plane = plane
+        self._changing = changing
+        self._regions = regions
+
+    async def one(self, call: Call) -> bytes:
+        """ModelInfer."""
+        data = await call.read_one(self._plane.settings.max_body_bytes)
+        allowance = self._plane.memory.open()
+        try:
+            answer = await self._run(call, data, allowance)
+        except BaseException:
+            allowance.close()
+            raise
+        self._until_sent(call, allowance, len(answer))
+        return answer
+
+    async def stream(self, call: Call) -> bytes:
+        """ModelStreamInfer. What is wrong with a message is told in its answer, and the stream goes on."""
+        while (data := await call.read(self._plane.settings.max_body_bytes, None)) is not None:
+            allowance = self._plane.memory.open()
+            account.set(Account())
+            try:
+                try:
+                    answer = await self._run(call, data, allowance, streamed=True)
+                except ServiceError as error:
+                    answer = _failed(data, error)
+                except Exception:
+                    log.exception("a message of a stream")
+                    answer = _failed(data, InternalError(f"internal error; request id {call.id}"))
+                del data
+                call.sent += len(answer)
+                async with asyncio.timeout(self._plane.settings.answer_timeout_s):
+                    await call.context.write(answer)
+            finally:
+                allowance.close()
+        return b""
+
+    def _until_sent(self, call: Call, allowance: Allowance, size: int) -> None:
+        """What a request holds is held until its answer is on its way; a client that does not take it is left."""
+        task = asyncio.current_task()
+        timer = None
+        if size > _INLINE and task is not None:
+            timer = asyncio.get_running_loop().call_later(self._plane.settings.answer_timeout_s, task.cancel)
+
+        def sent(_: Any) -> None:
+            if timer is not None:
+                timer.cancel()
+            allowance.close()
+
+        call.context.add_done_callback(sent)
+
+    async def _run(self, call: Call, data: bytes, allowance: Allowance, *, streamed: bool = False) -> bytes:
+        """The bytes of an answer."""
+        plane = self._plane
+        deadline = call.deadline(plane.deadline())
+        with allowance:
+            allowance.charge(len(data), arriving=True)
+            allowance.arrived()
+            work = partial(read_infer, data)
+            message = work() if len(data) <= _INLINE else await plane.offload(work, deadline)
+            del data, work
+            _, version, model = find(plane.store, message.model, read_version(message.version))
+            if not are_known(model):  # never on the event loop: finding out may run the model
+                await plane.offload(partial(wire_ports, model), deadline)
+            plan, run = prepare(message.said, model, plane.settings, self._regions)
+
+            def write(answer: Answer) -> bytes:
+                self._changing.trace.saw(answer.model, answer.version, message.said.id, answer.result.timing)
+                served = answer.model, answer.version
+                pieces = write_answer(message, plan, answer.result.outputs, model.labels, served)
+                return _joined(pieces, streamed)
+
+            return await plane.infer_version(version, run, write, earlier(deadline, message.said))
+
+
+def _joined(pieces: list[Piece], streamed: bool) -> bytes:
+    return b"".join(field(_INFER_RESPONSE, pieces) if streamed else pieces)
+
+
+def _failed(data: bytes, error: ServiceError) -> bytes:
+    """The answer to a message that was refused, with its id where it has one that can be read."""
+    model, request = read_names(data)
+    answer = _STREAMED(error_message=details_of(error), infer_response={"model_name": model, "id": request})
+    return bytes(answer.SerializeToString())

@@ -1,0 +1,149 @@
+"""What every call goes through, whatever it asks for: app/http/access.py and app/http/edge.py for gRPC.
+
+Calls are handlers of streams, for one message too: so a call is let through, or not, before its message is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+
+from app.access.decision import refusal
+from app.access.groups import Group
+from app.access.keys import Keys
+from app.errors import InternalError, QueueFullError, ServiceError
+from app.grpc.call import Call
+from app.grpc.status import code_of, details_of, metadata_of
+from app.log import request_id, trace_id
+from app.models.account import account
+from app.settings import Settings
+from app.tracing.told import server_timing
+
+log = logging.getLogger(__name__)
+access = logging.getLogger("app.access")
+
+# Streams may stay open for as long as their clients like: they leave the other calls so much room.
+_STREAMS: Final = 1 / 2
+
+Answer = Callable[[Call], Awaitable[bytes]]
+
+
+class Reception:
+    """Wraps the methods.
+
+    Args:
+        keys: None where there are none.
+        codes: calls are counted in it by their code.
+    """
+
+    def __init__(self, settings: Settings, keys: Keys | None, codes: Counter[str]) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._codes = codes
+        self._open = self._streams = 0
+
+    @property
+    def open(self) -> int:
+        """Calls that are being answered."""
+        return self._open
+
+    def handler(self, path: str, groups: Sequence[Group], answer: Answer, *, is_stream: bool = False) -> Any:
+        """What gRPC calls for a method.
+
+        Args:
+            groups: what its callers must be allowed to do, one of these; none for what everybody is told.
+            answer: gives the bytes of the one answer; of a stream it writes all of them.
+        """
+
+        async def handle(_: Any, context: Any) -> bytes:
+            return await self._handle(path, groups, answer, is_stream, context)
+
+        make = grpc.stream_stream_rpc_method_handler if is_stream else grpc.stream_unary_rpc_method_handler
+        return make(handle)
+
+    def check(self, call: Call, *groups: Group) -> None:
+        """Go on only if a call may do one of these things, if there are any.
+
+        Raises:
+            UnauthorizedError, ForbiddenError: it may not.
+        """
+        found = None
+        for group in groups:
+            is_local = group is Group.ADMIN and self._keys is None and call.is_local
+            found = refusal(self._keys, group, None if self._keys is None else call.key, is_local=is_local)
+            if found is None:
+                return
+        if found is not None:
+            raise found
+
+    async def _handle(self, path: str, groups: Sequence[Group], answer: Answer, is_stream: bool, context: Any) -> bytes:
+        call = Call(context, self._settings)
+        # A call runs in a task, and so in a context, of its own.
+        request_id.set(call.id)
+        account.set(call.account)
+        trace_id.set("-" if call.trace is None else call.trace.trace)
+        code, answered = grpc.StatusCode.CANCELLED, b""
+        self._open += 1
+        self._streams += is_stream
+        try:
+            self._admit(bool(groups), is_stream)
+            self.check(call, *groups)
+            answered = await answer(call)
+            call.sent += len(answered)
+            code = _close(call, None)
+        except ServiceError as error:
+            code = _close(call, error)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("%s", path)
+            said = f"internal error; the server's log has the details under request id {call.id}"
+            code = _close(call, InternalError(said))
+        finally:
+            self._open -= 1
+            self._streams -= is_stream
+            self._codes[code.name] += 1
+            if self._settings.access_log:
+                access.info("gRPC %s %s", path, code.name, extra=call.fields())
+        return answered
+
+    def _admit(self, is_bounded: bool, is_stream: bool) -> None:
+        """Let a call in, where there is room; a probe is always let in.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        limit = self._settings.grpc_max_calls
+        if is_bounded and self._open > limit:
+            raise self._full(self._open - 1, "calls", limit)
+        if is_stream and self._streams > max(1, int(limit * _STREAMS)):
+            raise self._full(self._streams - 1, "streams", max(1, int(limit * _STREAMS)))
+
+    def _full(self, found: int, what: str, limit: int) -> QueueFullError:
+        return QueueFullError(
+            f"the server is busy: {found} {what} are open, at most {limit} may be",
+            retry_after_s=self._settings.retry_after_s,
+            limit=limit,
+        )
+
+
+def _close(call: Call, error: ServiceError | None) -> Any:
+    """Say how a call ended; its code."""
+    metadata = [("x-request-id", call.id)]
+    if call.trace is not None:
+        metadata.append(("traceparent", call.trace.header().decode()))
+    if call.account.timing is not None:
+        metadata.append(("server-timing", server_timing(call.account.timing).decode()))
+    code = grpc.StatusCode.OK
+    if error is not None:
+        code = code_of(error)
+        call.context.set_code(code)
+        call.context.set_details(details_of(error))
+        metadata += metadata_of(error)
+    call.context.set_trailing_metadata(tuple(metadata))
+    return code

@@ -1,0 +1,135 @@
+"""A gRPC server's life: its port, its limits, its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from typing import Any, Final
+
+# Else it writes lines of its own kind to stderr, of every client that goes away. Read when grpc is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc.aio
+
+from app.access.groups import Group
+from app.access.keys import Keys
+from app.grpc.credentials import server_credentials
+from app.grpc.health import Health
+from app.grpc.infer import Inference
+from app.grpc.methods import Methods
+from app.grpc.reception import Reception
+from app.protocol.grpc.schema import HEALTH, SERVICE, methods
+from app.protocol.v2.regions import Regions
+from app.protocol.v2.settings import ChangingSettings
+from app.serving.dataplane import DataPlane
+from app.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+_LARGEST: Final = 2**31 - 1
+# What a message has beside its tensors, so that one that is a little too large is told so by us.
+_ENVELOPE: Final = 1 << 16
+# Of one connection. How many calls are answered is bounded elsewhere, in words; this resets them without any.
+_STREAMS: Final = 128
+# A connection without calls is ended; a client comes again by itself, and does not notice.
+_IDLE_MS: Final = 300_000
+# A peer that is silent is asked whether it still is there.
+_PING_MS: Final = 60_000
+_PONG_MS: Final = 20_000
+
+
+class GrpcServer:
+    """Answers the protocol's calls on the running event loop; made before it, started and stopped on it.
+
+    Args:
+        keys: None where there are none.
+        changing: settings that clients may change, the same as HTTP's.
+        regions: of shared memory, the same as HTTP's; None where there are none.
+        codes: calls are counted in it by their code.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        keys: Keys | None,
+        changing: ChangingSettings,
+        regions: Regions | None,
+        codes: Counter[str],
+    ) -> None:
+        self._settings = plane.settings
+        self.reception = Reception(plane.settings, keys, codes)
+        self._handlers = _handlers(plane, changing, regions, self.reception)
+        self._server: Any = None
+
+    async def start(self, port: int, *, is_shared: bool = False) -> int:
+        """Listen; the port, where 0 lets the system choose one.
+
+        Args:
+            is_shared: with other processes, each of which gets some of the connections.
+
+        Raises:
+            SettingsError: the port is taken.
+        """
+        server = grpc.aio.server(options=_options(self._settings, is_shared))
+        server.add_generic_rpc_handlers(self._handlers)
+        host = self._settings.host
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        credentials = server_credentials(self._settings)
+        try:
+            bound = (
+                server.add_insecure_port(address)
+                if credentials is None
+                else server.add_secure_port(address, credentials)
+            )
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise SettingsError(f"cannot listen on {host} port {port} (grpc_port)")
+        await server.start()
+        self._server = server
+        return int(bound)
+
+    async def stop(self, grace_s: float | None) -> None:
+        """Take no more calls; those that are open have so much time, and then are cancelled."""
+        if self._server is not None:
+            await self._server.stop(grace_s)
+
+
+def _handlers(
+    plane: DataPlane, changing: ChangingSettings, regions: Regions | None, reception: Reception
+) -> tuple[Any, ...]:
+    inference = Inference(plane, changing, regions)
+    others = Methods(plane, changing, regions, reception.check)
+
+    def handler(name: str, classes: tuple[Any, Any]) -> Any:
+        path = f"/{SERVICE}/{name}"
+        if name == "ModelInfer":
+            return reception.handler(path, [Group.INFER], inference.one)
+        if name == "ModelStreamInfer":
+            return reception.handler(path, [Group.INFER], inference.stream, is_stream=True)
+        return reception.handler(path, others.rows[name][0], others.answer(name, classes))
+
+    table = {name: handler(name, classes) for name, classes in methods(SERVICE).items()}
+    health = Health(plane, reception.check)
+    check = reception.handler(f"/{HEALTH}/Check", [], health.check)
+    return (
+        grpc.method_handlers_generic_handler(SERVICE, table),
+        grpc.method_handlers_generic_handler(HEALTH, {"Check": check}),
+    )
+
+
+def _options(settings: Settings, is_shared: bool) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", int(is_shared)),
+        ("grpc.max_receive_message_length", min(settings.max_body_bytes + _ENVELOPE, _LARGEST)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", max(_STREAMS, 2 * settings.grpc_max_calls)),
+        ("grpc.max_metadata_size", settings.max_header_bytes),
+        ("grpc.absolute_max_metadata_size", settings.max_header_bytes),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.server_handshake_timeout_ms", int(settings.header_timeout_s * 1e3)),
+        ("grpc.max_connection_idle_ms", _IDLE_MS),
+        ("grpc.keepalive_time_ms", _PING_MS),
+        ("grpc.keepalive_timeout_ms", _PONG_MS),
+    ]

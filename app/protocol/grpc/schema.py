@@ -1,0 +1,56 @@
+"""Classes of the protocol's messages.
+
+They live in a pool of descriptors of their own: a process may hold other files that define the package ``inference``,
+those of a client for example, and the pool that all share takes each name once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from app.protocol.grpc.definition import read_definition
+from app.protocol.v2.errors import RefusedError
+
+SERVICE: Final = "inference.GRPCInferenceService"
+HEALTH: Final = "grpc.health.v1.Health"
+
+
+def _pool() -> Any:
+    pool = DescriptorPool()
+    for name in ("inference.proto", "health.proto"):
+        text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+        pool.AddSerializedFile(read_definition(name, text).SerializeToString())
+    return pool
+
+
+POOL: Final = _pool()
+
+
+def message_class(name: str) -> Any:
+    """A message's class, ``ModelInferRequest`` for example."""
+    return GetMessageClass(POOL.FindMessageTypeByName(f"inference.{name}"))
+
+
+def methods(service: str) -> dict[str, tuple[Any, Any]]:
+    """The classes of what each method of a service takes and gives."""
+    return {
+        method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
+        for method in POOL.FindServiceByName(service).methods
+    }
+
+
+def parse(cls: Any, data: bytes | memoryview) -> Any:
+    """A message from its bytes.
+
+    Raises:
+        RefusedError: they are none.
+    """
+    try:
+        return cls.FromString(bytes(data))
+    except DecodeError:
+        raise RefusedError(f"the message is no {cls.DESCRIPTOR.name}: {len(data)} bytes that cannot be read") from None
