@@ -63,6 +63,8 @@ def create_app(settings: Settings | None = None) -> Service:
         description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,
+        docs_url=None,  # its page loads its script from another host; ours is app/http/routes/pages.py
+        redoc_url=None,
     )
     app.state.settings = settings
     app.state.keys = open_keys(settings)

@@ -1,0 +1,73 @@
+"""Pages for people: they work where there is no internet, and may ask nobody but this server."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+from app.http.routes import pages
+from tests.app.client import Client
+
+STATIC = Path(pages.__file__).parents[2] / "static"
+PAGES = ("/", "/docs")
+
+
+def parts(zoo: Client, page: str) -> set[str]:
+    """What a page loads by itself."""
+    text = zoo.get(page).text
+    found = re.findall(r"<(?:script|img|iframe)[^>]* src=\"([^\"]+)\"|<link[^>]* href=\"([^\"]+)\"", text)
+    return {urljoin(page, one or other) for one, other in found if not (one or other).startswith("data:")}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_names_another_host(zoo: Client, page: str) -> None:
+    ours = [zoo.get(page).text, (STATIC / "docs.js").read_text()]
+    assert [text for text in ours if re.search(r"//[a-z0-9-]+\.", text) or "http:" in text or "https:" in text] == []
+    for part in parts(zoo, page):
+        assert part.startswith("/") and zoo.get(part).status_code == 200
+
+
+def test_docs_is_made_of_what_the_server_has(zoo: Client) -> None:
+    assert parts(zoo, "/docs") == {"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/start.js"}
+    assert "SwaggerUIBundle" in zoo.get("/docs/swagger-ui-bundle.js").text
+    assert '"openapi.json"' in zoo.get("/docs/start.js").text and "validatorUrl: null" in zoo.get("/docs/start.js").text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_may_load_nothing_from_elsewhere_and_run_no_script_that_stands_in_them(zoo: Client, page: str) -> None:
+    answer = zoo.get(page)
+    policy = dict(each.split(" ", 1) for each in answer.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'" and "unsafe" not in str(policy) and "http" not in str(policy)
+    assert policy.get("script-src", "'none'") in ("'none'", "'self'")
+    assert not re.search(r"<script(?![^>]* src=)|\son\w+=|javascript:", answer.text)
+    styles = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert bool(styles) == ("sha256-" in policy["style-src"])
+
+
+def test_parts_are_sent_packed_where_they_may_be_and_once(zoo: Client) -> None:
+    for name in ("swagger-ui-bundle.js", "swagger-ui.css", "start.js"):
+        packed = zoo.get(f"/docs/{name}", headers={"accept-encoding": "gzip"})
+        plain = zoo.get(f"/docs/{name}", headers={"accept-encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+        assert packed.content == plain.content and packed.headers["content-type"] == plain.headers["content-type"]
+        again = zoo.get(f"/docs/{name}", headers={"if-none-match": plain.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_swagger_ui_is_the_release_that_is_pinned() -> None:
+    folder = STATIC / "swagger-ui"
+    rows = dict(reversed(line.split()) for line in (folder / "checksums.txt").read_text().splitlines())
+    packed = {path.stem: gzip.decompress(path.read_bytes()) for path in folder.glob("*.gz")}
+    assert rows == {name: hashlib.sha256(data).hexdigest() for name, data in packed.items()}
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    assert all((folder / name).read_text() for name in ("NOTICE", "swagger-ui-bundle.js.LICENSE.txt"))
+
+
+@pytest.mark.parametrize("path", ["/redoc", "/docs/oauth2-redirect", "/docs/", "/docs/../docs.html"])
+def test_there_are_no_other_pages(zoo: Client, path: str) -> None:
+    assert zoo.get(path).status_code == 404
