@@ -124,6 +124,28 @@ class Executor:
         for compiled in graphs:
             compiled.close()
 
+    def wish(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
+        """These shapes were met: if that happens again, code for them is made in the background."""
+        if self.compiles:
+            try:
+                self._compiled(graph).instances.begin(specs)
+            except CompileError:  # the reference goes on answering
+                return
+
+    def note(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
+        """What was kept of a graph that was compiled; None if nothing was."""
+        found = self._find(graph)
+        return None if found is None else found.builder.note(specs, self._subject(found, subject))
+
+    def keep(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
+        """Keep something of it."""
+        found = self._find(graph)
+        if found is not None:
+            found.builder.keep(specs, self._subject(found, subject), content)
+
+    def _subject(self, compiled: CompiledGraph, subject: str) -> str:
+        return f"{subject} {compiled.threads} threads"
+
     def discard(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
         """Give back what was compiled for these shapes."""
         found = self._find(graph)

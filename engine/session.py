@@ -223,6 +223,28 @@ class Session:
         graph, specs, _, _ = self._known(inputs)
         return self._executor.holds(graph, specs)
 
+    def wish(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> None:
+        """Have code made in the background for inputs of these shapes, if they are met more than once.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        graph, specs, _, _ = self._known(inputs)
+        self._executor.wish(graph, specs)
+
+    def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
+        """What ``keep`` kept, in this process or an earlier one, of this graph run in this way on such a machine."""
+        return self._executor.note(self.graph, specs, subject)
+
+    def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
+        """Keep something that was found out, in the cache of what is compiled; nothing where there is none.
+
+        Args:
+            specs: of the inputs it is about.
+            content: at most 64 kB.
+        """
+        self._executor.keep(self.graph, specs, subject, content)
+
     def discard(self, specs: Sequence[TensorSpec]) -> None:
         """Give back the memory of what was compiled for inputs of these shapes; those of the file stay.
 

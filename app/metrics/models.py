@@ -36,6 +36,8 @@ def _of_version(version: Version) -> Iterator[tuple[str, Value, *tuple[str, ...]
     yield "running_requests", version.lane.running
     if version.model is not None:
         yield "model_load_seconds", version.load_s
+    for reason, count in version.lane.reasons.items():
+        yield "batches_total", count, reason
     yield from _of_requests(version.statistics)
 
 
@@ -50,5 +52,6 @@ def _of_requests(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, 
     yield "stage_seconds", [sums.infer_s, *buckets.infer], "inference"
     yield "stage_seconds", [sums.postprocess_s, *buckets.postprocess], "postprocess"
     yield "request_items", [float(figures.items), *buckets.items]
+    yield "batch_items", [float(figures.batch_items), *buckets.batch]
     if figures.last_request_at is not None:
         yield "model_last_request_timestamp_seconds", figures.last_request_at

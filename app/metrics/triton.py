@@ -42,9 +42,10 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[str, Labels, float]]:
         count = _number(value)
         yield "nv_inference_request_success", labels[:2], count if is_ok else 0
         yield "nv_inference_request_failure", labels[:2], 0 if is_ok else count
-        yield "nv_inference_exec_count", labels[:2], count if is_ok else 0
     for labels, value in snapshot.get("pnnx_serve_request_items", {}).items():
         yield "nv_inference_count", labels, _number(value)
+    for labels, value in snapshot.get("pnnx_serve_batch_items", {}).items():
+        yield "nv_inference_exec_count", labels, sum(value[1:]) if isinstance(value, list) else value
     for labels, value in snapshot.get("pnnx_serve_queued_requests", {}).items():
         yield "nv_inference_pending_request_count", labels, _number(value)
     for labels, value in snapshot.get("pnnx_serve_request_seconds", {}).items():

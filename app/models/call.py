@@ -39,8 +39,11 @@ class Call(Generic[T]):
         self._ran = self._model.run(self.prepared, cancelled)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
-        """Never: requests have no groups."""
-        raise NotImplementedError
+        """Compute it and others in one run."""
+        calls = [self, *others]
+        ran = self._model.run_together([call.prepared for call in calls], cancelled)
+        for call, each in zip(calls, ran, strict=True):
+            call._ran = each
 
     def finish(self, queue_s: float) -> tuple[T, InferResult]:
         """Predict, and encode the answer."""

@@ -42,7 +42,7 @@ def details(entry: Entry, store: Store) -> dict[str, Any]:
         "outputs": _ports(current, "outputs"),
         "labels": None if entry.files.labels is None else list(entry.files.labels),
         "preprocess": _preprocess(current),
-        "batching": {"enabled": False},
+        "batching": _batching(current),
         "versions": [_long(version) for version in entry.versions],
     }
 
@@ -65,9 +65,27 @@ def _long(version: Version) -> dict[str, Any]:
             "load_ms": round(version.load_s * 1e3, 1),
             "running": version.lane.running,
             "queued": version.lane.queued,
+            "batching": _batching(version),
             "statistics": version.statistics.as_dict(),
         }
     return row
+
+
+def _batching(version: Version | None) -> dict[str, Any]:
+    """Whether requests share runs, why, what was measured, and what kept those runs from being larger."""
+    if version is None or version.model is None:
+        return {"enabled": False}
+    batcher = version.model.batcher
+    return {
+        "enabled": batcher.verdict.enabled,
+        "reason": batcher.verdict.reason,
+        "is_final": batcher.verdict.is_final,
+        "max_batch_size": batcher.config.most,
+        "batch_sizes": list(batcher.sizes),
+        "max_queue_delay_us": batcher.config.max_queue_delay_us,
+        "latency_ms": {str(size): round(seconds * 1e3, 4) for size, seconds in batcher.verdict.latency_s.items()},
+        "limits": dict(version.lane.reasons),
+    }
 
 
 def _ports(version: Version | None, side: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from app.errors import ConfigError
 from app.images.config import PreprocessConfig
 from app.models.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.reading import read_text
+from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
@@ -108,6 +109,7 @@ class ModelConfig(Section):
         default=None,
         description="Refuse the model when it contradicts its file or shows a loss; default: the server's strict.",
     )
+    batching: BatchingConfig = Field(default=BatchingConfig(), description="How requests share runs.")
     preprocess: PreprocessConfig | None = Field(
         default=None, description="How pictures become the input; default: as usual, if it looks like pictures."
     )
@@ -220,6 +222,7 @@ def _keys() -> Set[str]:
     """The names of all tables and of their keys."""
     tables: list[type[Section]] = [
         config_type(),
+        BatchingConfig,
         VersionPolicy,
         PreprocessConfig,
         *(task.CONFIG for task in TASKS.values()),

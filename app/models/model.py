@@ -16,9 +16,11 @@ import engine
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.memory.budget import charge, running, would_fit
+from app.memory.budget import would_fit
+from app.models.batcher import Batcher
 from app.models.config import ModelConfig
 from app.models.sessions import open_session
+from app.models.sizing import settle
 from app.models.statistics import Timing
 from app.scheduling.job import USUAL_PRIORITY, Demand
 from app.settings import Settings
@@ -52,6 +54,7 @@ class InferResult:
     """What came out: the raw outputs asked for, what was found for each item, and where the time went.
 
     drawing: the PNG, where it was asked for.
+    batch, is_first: as ``Ran`` has them.
     """
 
     outputs: dict[str, NDArray[Any]]
@@ -59,6 +62,8 @@ class InferResult:
     items: int
     timing: Timing
     drawing: bytes | None = None
+    batch: int = 1
+    is_first: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,14 +94,23 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run gave: every raw output by name, and how long it took."""
+    """What a run gave: every raw output by name, and how long it took.
+
+    batch: items that were run together.
+    is_first: whether it stands for the run, of all requests that shared it.
+    """
 
     outputs: dict[str, NDArray[Any]]
     infer_s: float
+    batch: int
+    is_first: bool = True
 
 
 class Model:
     """Runs requests; many threads may call it at once.
+
+    Attributes:
+        run_s: what a run of one item took when it was warmed up; None where it was not.
 
     Args:
         name, graph, config, labels: what the store found.
@@ -121,6 +135,8 @@ class Model:
         self.config = config
         self.labels = labels
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
+        self.batcher = Batcher(self.session, config.batching)
+        self.run_s: float | None = None
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -171,7 +187,7 @@ class Model:
         Raises:
             EngineError: the tensors do not fit the graph.
         """
-        return Demand(items=prepared.items, is_slow=not self.session.is_compiled(prepared.tensors))
+        return self.batcher.demand(prepared.tensors, prepared.items)
 
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs; of the request it needs the tensors only.
@@ -180,12 +196,22 @@ class Model:
             ServiceError: there is no memory for it.
             EngineError: the engine refuses the tensors, or fails.
         """
-        start = time.perf_counter()
-        with running(self.session.estimate_bytes(prepared.tensors)):
-            result = self.session.run(prepared.tensors, cancelled=cancelled)
-            charge(sum(array.nbytes for array in result))
-        outputs = dict(zip(result.names, result, strict=True))
-        return Ran(outputs=outputs, infer_s=time.perf_counter() - start)
+        start, items = time.perf_counter(), prepared.items
+        outputs = self.batcher.run(prepared.tensors, items, cancelled)
+        return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
+
+    def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
+        """Compute the outputs of several requests in one run.
+
+        Raises:
+            ServiceError, EngineError: as ``run`` says; of which of them, nobody knows.
+        """
+        start, items = time.perf_counter(), [each.items for each in prepared]
+        found = self.batcher.run_together([each.tensors for each in prepared], items, cancelled)
+        seconds, total = time.perf_counter() - start, sum(items)
+        return [
+            Ran(outputs=outputs, infer_s=seconds, batch=total, is_first=at == 0) for at, outputs in enumerate(found)
+        ]
 
     def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
         """Predict and draw.
@@ -213,6 +239,8 @@ class Model:
             items=prepared.items,
             timing=timing,
             drawing=drawing,
+            batch=ran.batch,
+            is_first=ran.is_first,
         )
 
     @property
@@ -276,10 +304,16 @@ class Model:
             return False
         self._check_memory(inputs)
         self.compile(progress=progress, cancelled=cancelled)
-        self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
+        result = self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
+        self.run_s = result.timing.infer_s
         if cancelled is None or not cancelled():
-            _ = self.session.batching
+            self.batcher.learn(inputs)
         return True
+
+    def settle_batching(self) -> None:
+        """Find out, beside the requests, in which sizes it is run best; where it was warmed up, which tells of what."""
+        if self.run_s is not None and not self.batcher.verdict.is_final:
+            settle(self.batcher, self.run_s)
 
     def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)

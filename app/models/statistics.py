@@ -55,7 +55,8 @@ ITEM_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(slots=True)
 class Buckets:
-    """How many answers took so long, stage by stage, and how many had so many items.
+    """How many answers took so long, stage by stage, and how many had so many items; and how many
+    runs had so many.
 
     Sums are kept elsewhere: here is what they do not tell. Preprocessing is decoding as well.
     """
@@ -66,6 +67,7 @@ class Buckets:
     postprocess: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
     total: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
     items: list[int] = field(default_factory=lambda: [0] * (len(ITEM_BOUNDS) + 1))
+    batch: list[int] = field(default_factory=lambda: [0] * (len(ITEM_BOUNDS) + 1))
 
     def add(self, timing: Timing, items: int) -> None:
         """Count an answer."""
@@ -81,7 +83,7 @@ class Buckets:
 
 @dataclass(slots=True)
 class Batches:
-    """How many requests had so many items, and where their time went."""
+    """How many runs had so many items, and where the time of one request of each went."""
 
     count: int = 0
     sums: Timing = field(default_factory=Timing)
@@ -91,12 +93,14 @@ class Batches:
 class Statistics:
     """Counts and sums since the version was loaded.
 
-    requests that were answered and items (pictures or rows of a batch) in them; failures by error code, and the time
-    they took; batches by their size, of those that came first.
+    requests that were answered, items (pictures or rows of a batch) in them, and runs that they shared; failures by
+    error code, and the time they took; batches by the items of a run, of those sizes that came first.
     """
 
     requests: int = 0
     items: int = 0
+    runs: int = 0
+    batch_items: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     failed_s: float = 0.0
     batches: dict[int, Batches] = field(default_factory=dict)
@@ -104,15 +108,27 @@ class Statistics:
     buckets: Buckets = field(default_factory=Buckets)
     last_request_at: float | None = None
 
-    def succeeded(self, timing: Timing, items: int) -> None:
-        """Count an answer."""
+    def succeeded(self, timing: Timing, items: int, batch: int, *, is_first: bool = True) -> None:
+        """Count an answer.
+
+        Args:
+            batch: items of the run that made it.
+            is_first: whether it stands for the run.
+        """
         self.requests += 1
         self.items += items
         self.last_request_at = time.time()
         self.sums.add(timing)
         self.buckets.add(timing, items)
-        if items in self.batches or len(self.batches) < _MAX_SIZES:
-            batches = self.batches.setdefault(items, Batches())
+        if is_first:
+            self._ran(timing, batch)
+
+    def _ran(self, timing: Timing, batch: int) -> None:
+        self.runs += 1
+        self.buckets.batch[bisect_left(ITEM_BOUNDS, batch)] += 1
+        self.batch_items += batch
+        if batch in self.batches or len(self.batches) < _MAX_SIZES:
+            batches = self.batches.setdefault(batch, Batches())
             batches.count += 1
             batches.sums.add(timing)
 
@@ -126,6 +142,7 @@ class Statistics:
         return {
             "requests": self.requests,
             "items": self.items,
+            "runs": self.runs,
             "failures": dict(self.failures),
             "sums": self.sums.as_ms(),
             "last_request_at": self.last_request_at,

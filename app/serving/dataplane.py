@@ -190,7 +190,7 @@ class DataPlane:
             return version.lane.run(Call(model, request, answered), deadline, request.priority)
 
         encoded, result = await self._run(version, start)
-        version.statistics.succeeded(result.timing, result.items)
+        version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
         if (asked := account.get()) is not None:
             asked.items, asked.timing = result.items, result.timing
         return encoded

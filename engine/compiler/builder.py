@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
+from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
@@ -75,6 +77,18 @@ class Builder:
         METER.made(time_s, is_cached=is_cached)
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
+
+    def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
+        """What was kept of the program for inputs of these shapes; None if nothing was."""
+        return None if self._cache is None else read_note(self._cache.folder, self._note_key(specs, subject))
+
+    def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
+        """Keep something of it, found again by whoever would run the same code."""
+        if self._cache is not None and is_unchanged():
+            write_note(self._cache.folder, self._note_key(specs, subject), content)
+
+    def _note_key(self, specs: Sequence[TensorSpec], subject: str) -> str:
+        return hashlib.sha256(f"{self._key(specs)} {subject}".encode()).hexdigest()
 
     def _obtain(self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress) -> tuple[Blueprint, bool, int]:
         """A blueprint, whether it was in the cache, and how many bytes it takes there."""

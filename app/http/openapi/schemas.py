@@ -82,7 +82,7 @@ class ModelDetails(ModelRow):
     outputs: list[PortRow]
     labels: list[str] | None
     preprocess: dict[str, Any] | None
-    batching: dict[str, Any]
+    batching: dict[str, Any] = Field(description="Whether requests share runs, why, and what was measured.")
 
 
 class TensorBody(Body):

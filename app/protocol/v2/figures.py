@@ -16,7 +16,7 @@ def model_stats(entry: Entry, version: Version) -> dict[str, Any]:
         "version": str(version.number),
         "last_inference": 0 if figures.last_request_at is None else int(figures.last_request_at * 1e3),
         "inference_count": figures.items,
-        "execution_count": figures.requests,
+        "execution_count": figures.runs,
         "inference_stats": _inference(figures),
         "response_stats": {},
         "batch_stats": [_batch(size, batches) for size, batches in sorted(figures.batches.items())],

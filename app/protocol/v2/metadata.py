@@ -58,7 +58,21 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "input": [_configured(port, ports.takes_batches) for port in ports.inputs],
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
         "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
+        **_batching(model),
         "parameters": _parameters(entry),
+    }
+
+
+def _batching(model: Model) -> dict[str, Any]:
+    """Only where requests share runs: a client takes it for a promise."""
+    batcher = model.batcher
+    if not batcher.verdict.enabled:
+        return {}
+    return {
+        "dynamic_batching": {
+            "preferred_batch_size": [size for size in batcher.sizes if size > 1],
+            "max_queue_delay_microseconds": batcher.config.max_queue_delay_us,
+        }
     }
 
 

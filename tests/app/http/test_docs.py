@@ -35,7 +35,7 @@ def test_every_setting_has_its_row_with_default_unit_and_help() -> None:
 def test_every_key_of_a_models_config_is_described() -> None:
     whole = config_type()
     sections = [whole, PreprocessConfig, *(type(value) for _, value in whole() if isinstance(value, Section))]
-    assert len(sections) == 6
+    assert len(sections) == 8
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
     assert missing == []

@@ -28,7 +28,10 @@ def test_a_model_tells_what_it_takes_and_gives(zoo: Client) -> None:
     assert row["inputs"] == [{"name": "in0", "shape": [1, 1, 2, 2], "dtype": "float32"}]
     assert row["outputs"] == [{"name": "out0", "shape": [1, 3], "dtype": "float32"}]
     assert row["labels"] == ["left", "right", "below"]
-    assert row["batching"] == {"enabled": False}
+    assert row["batching"].keys() == {
+        "enabled", "reason", "is_final", "max_batch_size", "batch_sizes", "max_queue_delay_us", "latency_ms", "limits"
+    }  # fmt: skip
+    assert row["batching"]["max_batch_size"] == 8 and row["versions"][0]["batching"] == row["batching"]
     assert (row["preprocess"]["size"], row["preprocess"]["color"]) == ([2, 2], "grey")
 
 

@@ -1,0 +1,199 @@
+"""Batches of a model: run in sizes that there is code for, one request's or those of several together.
+
+It knows one kind of inputs, those of the model's example: there is code for them, and it was tried whether the items of
+a batch keep apart. Requests of other shapes are run as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import engine
+from app.memory.budget import charge, running
+from app.scheduling.config import BatchingConfig
+from app.scheduling.job import Batches, Demand
+from app.scheduling.share import parts
+
+Tensors: TypeAlias = Mapping[str, NDArray[Any]]
+Cancelled: TypeAlias = Callable[[], bool] | None
+
+
+# A batch of more parts than these may be worth code of its own.
+FEW_PARTS: Final = 3
+
+
+class NotApartError(Exception):
+    """Outputs cannot be told apart by the items they belong to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether requests share runs, and why.
+
+    Args:
+        latency_s: of a run, by its items, as measured.
+        is_final: whether nothing is left to find out.
+    """
+
+    enabled: bool
+    reason: str
+    latency_s: Mapping[int, float] = field(default_factory=dict)
+    is_final: bool = True
+
+
+class Batcher:
+    """Runs a session on batches; many threads may call it at once.
+
+    Attributes:
+        sizes: that there is code for, rising; none where batches are left to the session.
+        verdict: whether requests share runs.
+    """
+
+    def __init__(self, session: engine.Session, config: BatchingConfig) -> None:
+        self.config = config
+        self.session = session
+        self.sizes: tuple[int, ...] = ()
+        self.verdict = Verdict(enabled=False, reason="not tried yet", is_final=False)
+        self._batches: Batches | None = None
+        self._kind: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...] = ()
+
+    def learn(self, example: Tensors) -> bool:
+        """Take the shapes of an example of one item as those that batches are made of; whether they can be."""
+        batching = self.session.batching
+        problem = _problem(batching, example)
+        if problem is not None:
+            self.verdict = Verdict(enabled=False, reason=problem)
+            return False
+        self._kind = tuple((name, array.shape[1:], array.dtype) for name, array in example.items())
+        is_one = all(array.shape[0] == 1 for array in example.values())
+        if is_one and batching.outputs is not None and self.session.is_compiled(example):
+            self.sizes = (1,)  # that items keep apart was tried when it was decided how batches run
+        return True
+
+    def specs(self, items: int) -> list[engine.TensorSpec]:
+        """Of a batch's inputs."""
+        return [engine.TensorSpec((items, *tail), dtype) for _, tail, dtype in self._kind]
+
+    def example(self, items: int) -> dict[str, NDArray[Any]]:
+        """Inputs of no meaning, the same every time: items that differ, numbers that every model takes."""
+        random = np.random.default_rng(0)
+        return {name: _random((items, *tail), dtype, random) for name, tail, dtype in self._kind}
+
+    def offer(self, size: int) -> None:
+        """There is code for a size from now on, and its items keep apart."""
+        self.sizes = tuple(sorted({*self.sizes, size}))
+
+    def decide(self, verdict: Verdict) -> None:
+        """Have requests share runs of the sizes there are, or not."""
+        self.verdict = verdict
+        has_sizes = len(self.sizes) > 1
+        delay_s = self.config.max_queue_delay_us / 1e6
+        self._batches = Batches(self.sizes, delay_s) if verdict.enabled and has_sizes else None
+
+    def demand(self, tensors: Tensors, items: int) -> Demand:
+        """What a run on these inputs takes.
+
+        Raises:
+            EngineError: they do not fit the graph.
+        """
+        if self.sizes and self._is_known(tensors, items):
+            batches = self._batches
+            return Demand(items) if batches is None else Demand(items, id(self), batches)
+        return Demand(items, is_slow=not self.session.is_compiled(tensors))
+
+    def run(self, tensors: Tensors, items: int, cancelled: Cancelled = None) -> dict[str, NDArray[Any]]:
+        """The outputs by name; in parts where there is no code for the whole batch, but for those.
+
+        Where they are many, there will be code for the whole if it comes again.
+
+        Raises:
+            ServiceError: there is no memory for it.
+            EngineError: the engine refuses the inputs, or fails.
+        """
+        if items > 1 and self._needs_parts(tensors, items):
+            of = parts(items, self.sizes)
+            if len(of) > FEW_PARTS and self.config.allowed_batch_sizes is None:
+                self.session.wish(tensors)
+            try:
+                return self._run_parts(tensors, of, cancelled)
+            except NotApartError:
+                self.sizes, self._batches = (), None
+        with running(self.session.estimate_bytes(tensors)):
+            result = self.session.run(tensors, cancelled=cancelled)
+            charge(sum(array.nbytes for array in result))
+        return dict(zip(result.names, result, strict=True))
+
+    def run_together(
+        self, requests: Sequence[Tensors], items: Sequence[int], cancelled: Cancelled = None
+    ) -> list[dict[str, NDArray[Any]]]:
+        """The outputs of several requests, run as one batch: views of what it gave.
+
+        Raises:
+            NotApartError: it did not give so many items.
+            ServiceError, EngineError: as ``run`` says.
+        """
+        total = sum(items)
+        joined = {name: np.concatenate([each[name] for each in requests]) for name, *_ in self._kind}
+        outputs = self.run(joined, total, cancelled)
+        _check_items(outputs, total)
+        ends = np.cumsum(items).tolist()
+        return [
+            {name: array[end - count : end] for name, array in outputs.items()}
+            for end, count in zip(ends, items, strict=True)
+        ]
+
+    def _run_parts(self, tensors: Tensors, sizes: Sequence[int], cancelled: Cancelled) -> dict[str, NDArray[Any]]:
+        found: list[dict[str, NDArray[Any]]] = []
+        at = 0
+        for size in sizes:
+            part = {name: array[at : at + size] for name, array in tensors.items()}
+            with running(self.session.estimate_bytes(part)):
+                result = self.session.run(part, cancelled=cancelled)
+                charge(2 * sum(array.nbytes for array in result))  # once more where they are joined
+            found.append(dict(zip(result.names, result, strict=True)))
+            _check_items(found[-1], size)
+            at += size
+        return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+
+    def _needs_parts(self, tensors: Tensors, items: int) -> bool:
+        if not self.sizes or items in self.sizes or not self._is_known(tensors, items):
+            return False
+        return not self.session.is_compiled(tensors)
+
+    def _is_known(self, tensors: Tensors, items: int) -> bool:
+        """Whether these are a batch of the kind it knows."""
+        if not items or len(tensors) != len(self._kind):
+            return False
+        for name, tail, dtype in self._kind:
+            array = tensors.get(name)
+            if array is None or array.shape != (items, *tail) or array.dtype != dtype:
+                return False
+        return True
+
+
+def _problem(batching: Any, example: Tensors) -> str | None:
+    """Why requests of a model can share no run."""
+    if batching.mode != "any":
+        return f"the model takes no batch as one: {batching.reason}"
+    if any(batching.inputs) or any(axis != 0 for axis in batching.outputs or ()):
+        return "the batch does not lie along the first dimension of all inputs and outputs"
+    if not example or any(array.ndim == 0 for array in example.values()):
+        return "an input has no batch"
+    return None
+
+
+def _check_items(outputs: Tensors, items: int) -> None:
+    if any(array.shape[:1] != (items,) for array in outputs.values()):
+        raise NotApartError("the outputs are not of as many items as the inputs")
+
+
+def _random(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+    if dtype.kind in "fc":
+        return random.standard_normal(shape).astype(dtype)
+    # Where numbers stand for rows of a table there are two of them, at least.
+    return random.integers(0, 2, shape).astype(dtype)

@@ -1,0 +1,204 @@
+"""Whether requests of a model should share runs: its runs of several items are made, compared and timed.
+
+A step at a time, in the thread that compiles beside those who answer. What was found is kept with what was compiled, so
+that a server that starts once more knows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+import engine
+from app.models.batcher import Batcher, Verdict
+
+log = logging.getLogger(__name__)
+
+# An item must cost less than so much of what it does in the next smaller batch, or it may as well run by itself.
+GAIN: Final = 0.9
+# A model whose run takes longer is not tried: a batch would make those wait who come next.
+LONG_S: Final = 0.25
+# Runs of each size that are timed, and time after which no more are.
+_ROUNDS: Final = 9
+_FEWEST: Final = 3
+_SPENT_S: Final = 0.2
+_SUBJECT: Final = "batching"
+
+
+def settle(batcher: Batcher, run_s: float) -> None:
+    """Find out, in the background, in which sizes a model is run best.
+
+    Args:
+        run_s: what a run of one item takes, about.
+    """
+    config = batcher.config
+    if not batcher.sizes and batcher.session.backend != "compiled" and config.enabled is not True:
+        batcher.decide(Verdict(enabled=False, reason="the model runs on the reference, which no batch makes faster"))
+    elif config.enabled is False:
+        batcher.decide(Verdict(enabled=False, reason="batching.enabled is false"))
+    elif config.most == 1:
+        batcher.decide(Verdict(enabled=False, reason="at most 1 item may run at once"))
+    elif run_s > LONG_S and config.enabled is not True:
+        reason = f"a run takes {run_s:.2g} s, at most {LONG_S:g} is tried: others would wait too long"
+        batcher.decide(Verdict(enabled=False, reason=reason, latency_s={1: run_s}))
+    elif not engine.in_background(Trial(batcher)):
+        batcher.decide(Verdict(enabled=False, reason="there is no compiler"))
+
+
+class Trial:
+    """Tries one size after the other; an errand of the compile queue."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._session = batcher.session
+        self._progress: engine.Progress | None = None
+        self._steps = self._go()
+        self._times: dict[int, float] = {}
+
+    def __call__(self, progress: engine.Progress) -> bool:
+        """Make a step; whether there is more to do."""
+        self._progress = progress
+        try:
+            return next(self._steps, False)
+        except engine.RunCancelledError:
+            raise
+        except engine.EngineError as error:
+            self._refuse(f"a batch of no meaning does not run: {error.problem}")
+        except MemoryError:
+            self._refuse("there is no memory for a batch")
+        return False
+
+    def _go(self) -> Iterator[bool]:
+        known = self._kept()
+        if known is None:
+            yield from self._try_all()
+            self._keep()
+            return
+        sizes, verdict = known
+        for size in sizes:
+            self._prepare(size)
+            self._batcher.offer(size)
+            yield True
+        self._batcher.decide(verdict)
+
+    def _try_all(self) -> Iterator[bool]:
+        for size in self._batcher.config.sizes:
+            self._prepare(size)
+            if not self._is_worth(size):
+                self._session.discard(self._batcher.specs(size))
+                break
+            self._batcher.offer(size)
+            yield True
+        if not self._batcher.verdict.is_final:
+            self._decide()
+
+    def _prepare(self, size: int) -> None:
+        self._session.prepare(specs=self._batcher.specs(size), progress=self._progress)
+
+    def _is_worth(self, size: int) -> bool:
+        """Whether a size is faster than the one before it, and gives the same."""
+        if size == 1:
+            self._times[1] = self._time(1)
+            return True
+        if not self._agrees(size):
+            self._refuse("a batch gives other results than its items by themselves")
+            return False
+        last = max(self._times)
+        self._times[size] = self._time(size, beside=last)
+        is_faster = self._times[size] / size < GAIN * self._times[last] / last
+        return is_faster or self._batcher.config.enabled is True
+
+    def _time(self, size: int, beside: int | None = None) -> float:
+        """The shortest of some runs of a size, in turns with another one, whose time may become shorter by it."""
+        inputs = {each: self._batcher.example(each) for each in (size, beside) if each is not None}
+        best = float("inf")
+        began = time.perf_counter()
+        for done in range(_ROUNDS):
+            if done >= _FEWEST and time.perf_counter() - began > _SPENT_S:
+                break
+            if beside is not None:
+                self._times[beside] = min(self._times[beside], self._run_s(inputs[beside]))
+            best = min(best, self._run_s(inputs[size]))
+        return best
+
+    def _run_s(self, inputs: Mapping[str, NDArray[Any]]) -> float:
+        start = time.perf_counter()
+        self._session.run(inputs)
+        return time.perf_counter() - start
+
+    def _agrees(self, size: int) -> bool:
+        """Whether the first and the last item of a batch get what they get by themselves."""
+        inputs = self._batcher.example(size)
+        together = self._session.run(inputs)
+        if any(array.shape[:1] != (size,) for array in together):
+            return False
+        for at in {0, size - 1}:
+            alone = self._session.run({name: array[at : at + 1] for name, array in inputs.items()})
+            if not all(_is_close(a[at : at + 1], b) for a, b in zip(together, alone, strict=True)):
+                return False
+        return True
+
+    def _decide(self) -> None:
+        batcher = self._batcher
+        is_on = len(batcher.sizes) > 1
+        batcher.decide(Verdict(enabled=is_on, reason=_reason(self._times, is_on, batcher), latency_s=dict(self._times)))
+
+    def _refuse(self, reason: str) -> None:
+        """Its batches are no good; those that clients send are left to the session, but for parts known to be right."""
+        self._batcher.sizes = (1,) if self._session.batching.outputs is not None and self._batcher.sizes else ()
+        self._batcher.decide(Verdict(enabled=False, reason=reason, latency_s=dict(self._times)))
+
+    def _keep(self) -> None:
+        verdict, sizes = self._batcher.verdict, self._batcher.sizes
+        times = {str(size): seconds for size, seconds in verdict.latency_s.items()}
+        told = {"sizes": sizes, "enabled": verdict.enabled, "reason": verdict.reason, "latency_s": times}
+        self._session.keep(self._batcher.specs(1), self._subject, orjson.dumps(told))
+
+    def _kept(self) -> tuple[tuple[int, ...], Verdict] | None:
+        """The sizes, and what was decided, where that was found out before for what the config says now."""
+        try:
+            found = orjson.loads(self._session.note(self._batcher.specs(1), self._subject) or b"")
+            sizes = tuple(map(int, found["sizes"]))
+            times = {int(size): float(seconds) for size, seconds in found["latency_s"].items()}
+            verdict = Verdict(enabled=bool(found["enabled"]), reason=str(found["reason"]), latency_s=times)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return (sizes, verdict) if set(sizes) <= set(self._batcher.config.sizes) else None
+
+    @property
+    def _subject(self) -> str:
+        config = self._batcher.config
+        return f"{_SUBJECT} {config.enabled} {config.sizes}"
+
+
+def _reason(times: Mapping[int, float], is_on: bool, batcher: Batcher) -> str:
+    """Why requests share runs, or why not."""
+    if batcher.config.enabled is True:
+        return "batching.enabled is true"
+    size = max(times)
+    if size == 1:
+        return "there is no other size"
+    if is_on:
+        best = batcher.sizes[-1]
+        return f"an item takes {times[best] / best / times[1]:.2f} of its time in a run of {best}"
+    return (
+        f"an item takes {times[size] / size / times[1]:.2f} of its time in a run of {size}, at most {GAIN} is worth it"
+    )
+
+
+def _is_close(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Equal up to what another order of sums makes of them; the docs state these numbers."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    first, second = a.astype(wide), b.astype(wide)
+    scale = float(np.max(np.abs(np.nan_to_num(second, posinf=0, neginf=0)), initial=1e-30))
+    return bool(np.allclose(first, second, rtol=1e-3, atol=1e-4 * scale, equal_nan=True))

@@ -1,0 +1,68 @@
+"""Small things that were found out about a program, and need not be found out again: kept beside the blueprints.
+
+What is wrong with a note is no error: then it is as if there were none.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from engine.compiler.cache import folder
+from engine.files import open_regular
+
+SUFFIX: Final = ".note"
+MAX_BYTES: Final = 1 << 16
+# So many stay; those that were not read for longest go.
+MAX_NOTES: Final = 1024
+
+
+def read_note(place: Path, key: str) -> bytes | None:
+    """What was kept; None if nothing was, or somebody else may have written it."""
+    try:
+        with folder.opened(place, make=False) as opened:
+            name = f"{key}{SUFFIX}"
+            descriptor = open_regular(name, follow=False, folder=opened)
+            try:
+                folder.check_entry(os.fstat(descriptor))
+                content = os.read(descriptor, MAX_BYTES + 1)
+            finally:
+                os.close(descriptor)
+            with suppress(OSError):
+                os.utime(name, dir_fd=opened, follow_symlinks=False)
+            return content if len(content) <= MAX_BYTES else None
+    except OSError:
+        return None
+
+
+def write_note(place: Path, key: str, content: bytes) -> None:
+    """Keep something, as far as that can be done."""
+    if len(content) > MAX_BYTES:
+        return
+    unfinished = f"{key}.{os.getpid()}-{secrets.token_hex(4)}.unfinished"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError), folder.opened(place, make=True) as opened:
+        try:
+            with open(os.open(unfinished, flags, 0o644, dir_fd=opened), "wb") as file:
+                file.write(content)
+            os.replace(unfinished, f"{key}{SUFFIX}", src_dir_fd=opened, dst_dir_fd=opened)
+        except OSError:
+            os.unlink(unfinished, dir_fd=opened)
+            raise
+        _make_room(opened)
+
+
+def _make_room(opened: int) -> None:
+    names = [name for name in os.listdir(opened) if name.endswith(SUFFIX)]
+    if len(names) <= MAX_NOTES:
+        return
+    used: list[tuple[float, str]] = []
+    for name in names:
+        with suppress(OSError):
+            used.append((os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime, name))
+    for _, name in sorted(used)[: max(0, len(used) - MAX_NOTES)]:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=opened)

@@ -1,0 +1,51 @@
+"""What is kept of a program is found again, and nothing that may happen to it is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine.compiler.cache import notes
+from engine.compiler.cache.notes import read_note, write_note
+from tests.engine.compiler.cache.keeping import X, convolution
+
+
+def test_a_note_is_found_again_by_the_same_program_and_by_no_other(tmp_path: Path) -> None:
+    specs = [engine.TensorSpec(X.shape, X.dtype)]
+    first = engine.Session(convolution(), cache=tmp_path)
+    first.run([X])
+    first.keep(specs, "a", b"found")
+    again = engine.Session(convolution(), cache=tmp_path)
+    assert again.note(specs, "a") is None  # what was not compiled has none
+    again.run([X])
+    assert again.note(specs, "a") == b"found"
+    assert again.note(specs, "b") is None
+    assert again.note([engine.TensorSpec((2, *X.shape[1:]), np.dtype(np.float32))], "a") is None
+
+
+def test_what_cannot_be_kept_is_not(tmp_path: Path) -> None:
+    write_note(tmp_path, "large", bytes(notes.MAX_BYTES + 1))
+    assert read_note(tmp_path, "large") is None
+    (tmp_path / f"long{notes.SUFFIX}").write_bytes(bytes(notes.MAX_BYTES + 1))
+    assert read_note(tmp_path, "long") is None
+    (tmp_path / "file").write_text("no folder")
+    write_note(tmp_path / "file", "key", b"x")
+    assert read_note(tmp_path / "file", "key") is None
+    assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
+
+
+def test_a_note_that_others_may_have_written_is_not_read(tmp_path: Path) -> None:
+    write_note(tmp_path, "key", b"x")
+    (tmp_path / f"key{notes.SUFFIX}").chmod(0o666)
+    assert read_note(tmp_path, "key") is None
+
+
+def test_notes_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "MAX_NOTES", 3)
+    for number in range(6):
+        write_note(tmp_path, str(number), b"x")
+    assert len(list(tmp_path.glob(f"*{notes.SUFFIX}"))) == 3
+    assert read_note(tmp_path, "5") == b"x"
