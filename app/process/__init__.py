@@ -1,4 +1,5 @@
 """The process around the app: ``server`` runs it with a banner and a drain, ``workers`` several of it on one socket.
 
-standby says which worker takes connections, descriptors lifts limits of the system, tls reads certificates.
+porch answers until the server is there, standby says which worker takes connections, descriptors lifts limits of the
+system, tls reads certificates.
 """

@@ -34,11 +34,12 @@ from app.process.banner import banner
 from app.process.board import Board
 from app.process.calls import Calls, make_calls, reserve_port, stop_calls
 from app.process.descriptors import raise_file_limit
+from app.process.porch import Porch
 from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
 from app.process.workers import detach, supervise
 from app.serving.dataplane import DataPlane
-from app.settings import Settings, SettingsError
+from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Server(uvicorn.Server):
         calls_port: int = 0,
     ) -> None:
         super().__init__(config)
+        self.porch: Porch | None = None
         self.calls = calls
         self.calls_port = calls_port
         self._meter = meter
@@ -84,6 +86,8 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
+            if self.porch is not None:  # it has answered until now
+                await asyncio.to_thread(self.porch.close)
             if self._standby is None:
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
@@ -198,12 +202,12 @@ class Server(uvicorn.Server):
             readiness.set(index, self._standing())
 
 
-def serve(settings: Settings) -> int:
-    """Serve until told to stop; the exit status.
+def serve(settings: Settings, porch: Porch) -> int:
+    """Serve until told to stop, from the porch on; the exit status.
 
     Raises:
         ConfigError: there is no such store.
-        SettingsError: the address cannot be listened on; keys or certificates cannot be read.
+        SettingsError: keys or certificates cannot be read; the address for gRPC cannot be listened on.
     """
     find_models(settings.store)
     configure_logging(settings.log_level, settings.log_format)
@@ -211,7 +215,7 @@ def serve(settings: Settings) -> int:
     # What is wrong with their files is told once, and not by every worker.
     open_keys(settings)
     scheme = "http" if tls_context(settings) is None else "https"
-    listener = _listen(settings)
+    listener = porch.listener
     held = reserve_port(settings)
     if held is not None:  # it may be one that the system chose
         settings = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
@@ -219,8 +223,9 @@ def serve(settings: Settings) -> int:
     if settings.workers == 1:
         if held is not None:
             held.close()
-        return run(settings, listener, url)
+        return run(settings, listener, url, porch=porch)
 
+    porch.close()
     exchange = engine.Exchange()
     readiness, board = Readiness(settings.workers), Board(settings.workers)
 
@@ -248,10 +253,12 @@ def run(
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
     board: Board | None = None,
+    porch: Porch | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
     server = build(settings, url, standby, board)
+    server.porch = porch
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -312,18 +319,6 @@ def _work(
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
     sys.exit(run(settings, listener, url, standby, board))
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-    except OSError as exc:
-        # socket.create_server adds the address to strerror, which is in the message already.
-        reason = exc.strerror if isinstance(exc, socket.gaierror) else os.strerror(exc.errno or 0)
-        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
-    listener.set_inheritable(True)
-    return listener
 
 
 def _url(scheme: str, host: str, port: int) -> str:

@@ -295,8 +295,8 @@ def test_blas_threads_are_settled_before_numpy_is_imported(store: Path) -> None:
     code = (
         "import os, sys; from app.cli import main; from app import settings;"
         "sys.modules['app.process.server'] = fake = type(sys)('app.process.server');"
-        "fake.serve = lambda settings: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules) or 0;"
-        "sys.exit(main(['serve']))"
+        "fake.serve = lambda *_: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules) or 0;"
+        "sys.exit(main(['serve', '--port', '0']))"
     )
     environ = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
     environ |= {"PNNX_SERVE_THREADS": "1", "PYTHONPATH": str(ROOT)}

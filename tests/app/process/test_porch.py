@@ -1,0 +1,117 @@
+"""What a process that is still being imported says, to whom, and for how long."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import ModelNotReadyError
+from app.process.porch import Porch, answer, porch
+from app.settings import Settings, SettingsError
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def entrance() -> Iterator[Porch]:
+    with porch(Settings(host="127.0.0.1", port=0, retry_after_s=3)) as found:
+        yield found
+
+
+def connect(entrance: Porch) -> socket.socket:
+    return socket.create_connection(entrance.listener.getsockname(), timeout=PATIENCE_S)
+
+
+def ask(entrance: Porch, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, Any, Any]:
+    host, port = entrance.listener.getsockname()
+    with closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
+        connection.request(method, path, body)
+        response = connection.getresponse()
+        text = response.read()
+        return response.status, json.loads(text) if text else None, response.headers
+
+
+NOT_READY = ModelNotReadyError("not ready: the server is starting", retry_after_s=3).body()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/health/live", 200, {"live": True}),
+        ("/v2/health/live?x=1", 200, {"live": True}),
+        ("/health/ready", 503, {"ready": False, **NOT_READY}),
+        ("/models", 503, NOT_READY),
+        ("/v2/health/ready", 503, {"error": "not ready: the server is starting"}),
+    ],
+)
+def test_a_process_that_starts_lives_and_is_not_ready(entrance: Porch, path: str, status: int, body: object) -> None:
+    found, said, headers = ask(entrance, path)
+    assert (found, said) == (status, body)
+    assert headers["retry-after"] == (None if status == 200 else "3")
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_who_sends_much_gets_an_answer_and_head_gets_none_with_it(entrance: Porch) -> None:
+    assert ask(entrance, "/infer", "POST", bytes(3_000_000))[:2] == (503, NOT_READY)
+    assert ask(entrance, "/health/live", "HEAD")[:2] == (200, None)
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"\r\n\r\n", b"GET /\r\n\r\n", b"\xff" * 100 + b"\r\n\r\n", b"GET /a b HTTP/1.1\r\n"]
+)
+def test_what_is_no_request_is_told_so(head: bytes) -> None:
+    assert answer(head, 1).startswith(b"HTTP/1.1 400 ")
+
+
+def test_who_sends_too_long_a_head_or_goes_away_or_says_nothing_keeps_nobody_waiting(entrance: Porch) -> None:
+    silent = [connect(entrance) for _ in range(40)]
+    endless = connect(entrance)
+    endless.sendall(b"GET /health/live HTTP/1.1\r\n")
+    with connect(entrance) as gone:
+        gone.sendall(b"GET /health")
+    assert ask(entrance, "/health/live")[0] == 200
+    with pytest.raises(OSError):
+        while True:
+            endless.sendall(b"x: y\r\n" * 1000)
+    for each in (*silent, endless):
+        each.close()
+    assert ask(entrance, "/health/live")[0] == 200
+
+
+def test_once_it_is_closed_connections_are_somebody_elses(entrance: Porch) -> None:
+    begun = connect(entrance)
+    begun.sendall(b"GET /health/live HTTP/1.1\r\n")
+    assert ask(entrance, "/health/live")[0] == 200  # so the one that has begun was let in before
+    entrance.close()
+    entrance.close()
+    with connect(entrance) as client:
+        accepted, peer = entrance.listener.accept()
+        assert peer == client.getsockname()
+        accepted.close()
+    begun.sendall(b"\r\n")
+    assert begun.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
+    begun.close()
+
+
+def test_an_address_that_is_taken_is_told(entrance: Porch) -> None:
+    host, port = entrance.listener.getsockname()
+    with (
+        pytest.raises(SettingsError, match=f"cannot listen on {host} port {port}"),
+        porch(Settings(host=host, port=port)),
+    ):
+        pass
+
+
+def test_it_needs_nothing_that_takes_long_to_import() -> None:
+    code = "import sys, app.cli.serve; print(*{name.partition('.')[0] for name in sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert not {"numpy", "fastapi", "uvicorn", "PIL", "engine", "llvmlite"} & set(found.stdout.split())
