@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-import llvmlite
-import llvmlite.binding as llvm
 import numpy as np
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -25,10 +24,16 @@ def hash_sources(root: Path) -> str:
 
 _SOURCES: Final = hash_sources(_ROOT)
 
-GENERATOR: Final = (
-    f"sources {_SOURCES}, llvmlite {llvmlite.__version__}, "
-    f"LLVM {'.'.join(map(str, llvm.llvm_version_info))}, numpy {np.__version__}"
-)
+
+def _llvmlite() -> str:
+    """Its version, which says whose LLVM it has; it is not imported to be asked, for that takes a tenth of a second."""
+    try:
+        return version("llvmlite")
+    except PackageNotFoundError:
+        return "none"
+
+
+GENERATOR: Final = f"sources {_SOURCES}, llvmlite {_llvmlite()}, numpy {np.__version__}"
 """Names the generator."""
 
 

@@ -8,9 +8,11 @@ machine.
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
-
-import llvmlite.binding as llvm
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from engine.errors import CompileError
 
@@ -106,19 +108,52 @@ def detect() -> Host:
     """
     machine = platform.machine().lower()
     if machine in ("aarch64", "arm64"):
-        return describe("neon", cpu=cpu_name())
+        return describe("neon", cpu=str(import_llvm().get_host_cpu_name()))
     if machine not in ("x86_64", "amd64"):
         raise CompileError("no code generator for this processor", found=machine, expected="x86_64 or aarch64")
-    has = llvm.get_host_cpu_features()
+    has = _features()
     for name, needed in _NEEDS.items():
         if all(has.get(feature) for feature in needed):
             return describe(name)
     raise CompileError("the processor lacks SSE 4.2", found=cpu_name())
 
 
+def import_llvm() -> Any:
+    """LLVM.
+
+    Raises:
+        CompileError: llvmlite cannot be imported.
+    """
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as exc:
+        raise CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc)) from exc
+    return llvm
+
+
+def _features() -> Mapping[str, bool]:
+    """What the processor can do, and the system lets it, by LLVM's names."""
+    flags = _cpu_info().get("flags")
+    if flags is None:
+        found: Mapping[str, bool] = import_llvm().get_host_cpu_features()
+        return found
+    return dict.fromkeys(flags.replace("sse4_2", "sse4.2").split(), True)
+
+
 def cpu_name() -> str:
-    """The processor as LLVM calls it: znver4, sapphirerapids."""
-    return str(llvm.get_host_cpu_name())
+    """The processor as its maker calls it, or else as LLVM does."""
+    return _cpu_info().get("model name") or str(import_llvm().get_host_cpu_name())
+
+
+@lru_cache(maxsize=1)
+def _cpu_info() -> Mapping[str, str]:
+    """What Linux says of the first processor; nothing elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return {}
+    rows = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in rows}
 
 
 def describe(name: str, cpu: str | None = None) -> Host:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
-import llvmlite.binding as llvm
-
-from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.host import Host, import_llvm
+from engine.compiler.codegen.loading import Block, UnknownFormError
 from engine.errors import CompileError
 
 # Of object code that is kept for modules of the same text, in bytes: graphs share kernels, and every program its team.
@@ -20,19 +19,21 @@ _ready = threading.Lock()
 _is_ready = False
 
 
-def _initialize() -> None:
+def _llvm() -> Any:
+    """LLVM, ready to make code; imported when the first code is made, for what is in the cache needs none of it."""
     global _is_ready
+    llvm = import_llvm()
     with _ready:
         if not _is_ready:
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
             _is_ready = True
+    return llvm
 
 
 def target_machine(host: Host) -> Any:
     """LLVM's code generator for a host."""
-    _initialize()
-    target = llvm.Target.from_triple(host.triple)
+    target = _llvm().Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
 
 
@@ -93,6 +94,7 @@ def assembly(text: str, host: Host) -> str:
 
 def _parse(text: str, host: Host, machine: Any) -> Any:
     """IR text as LLVM's module, verified. None of its optimisation passes is run: generators write what they mean."""
+    llvm = _llvm()
     try:
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=llvm.create_context())
         module.verify()
@@ -104,10 +106,21 @@ def _parse(text: str, host: Host, machine: Any) -> Any:
 
 
 class Code:
-    """Object code made callable; keeps the memory alive as long as it lives."""
+    """Object code made callable; keeps the memory alive as long as it lives.
 
-    def __init__(self, objects: Iterable[bytes], host: Host) -> None:
-        _initialize()
+    Raises:
+        CompileError: it is damaged, calls what there is not, or there is no memory.
+    """
+
+    def __init__(self, objects: Sequence[bytes], host: Host) -> None:
+        self._block: Block | None = None
+        try:
+            self._block = Block(objects)
+        except UnknownFormError:
+            self._load(objects, host)
+
+    def _load(self, objects: Sequence[bytes], host: Host) -> None:
+        llvm = _llvm()
         backing = llvm.parse_assembly(f'target triple = "{host.triple}"')
         self._engine = llvm.create_mcjit_compiler(backing, target_machine(host))
         for each in objects:
@@ -116,7 +129,7 @@ class Code:
 
     def address(self, name: str) -> int:
         """Where a function begins."""
-        found = int(self._engine.get_function_address(name))
+        found = self._block.address(name) if self._block else int(self._engine.get_function_address(name))
         if not found:
             raise CompileError("no such function in the object code", found=name)
         return found

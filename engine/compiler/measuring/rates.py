@@ -40,6 +40,7 @@ class Rates:
         second, last, memory: bytes read from the second-level and the last-level cache, and from memory.
         memory_shared: bytes from memory where all cores read at once.
         is_quiet: whether hardly anything else ran meanwhile.
+        times: how often it was measured.
     """
 
     caches: Caches
@@ -52,12 +53,13 @@ class Rates:
     memory: float
     memory_shared: float
     is_quiet: bool = True
+    times: int = 1
 
     def best_with(self, other: Rates) -> Rates:
         """The higher one of each rate: a machine looks slower than it is, never faster."""
         names = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
         higher = {name: max(getattr(self, name), getattr(other, name)) for name in names}
-        return replace(self, **higher, is_quiet=self.is_quiet or other.is_quiet)
+        return replace(self, **higher, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:

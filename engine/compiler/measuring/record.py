@@ -27,6 +27,8 @@ from engine.resources import available_cores
 
 SUFFIX: Final = ".host"
 _UNFINISHED: Final = ".unfinished"
+# How often a machine is measured that is never quiet.
+_ENOUGH: Final = 3
 # How long another process may take to measure; one that was stopped meanwhile is not waited for.
 _PATIENCE_S: Final = 5.0
 _MOST_BYTES: Final = 1 << 16
@@ -81,7 +83,7 @@ def _obtain(host: Host, caches: Caches, place: Path, *, again: bool) -> Rates:
     """What the file has, else what is measured now, which it has then."""
     name = _name(host, caches)
     rates = None if again else _read(place, name, caches)
-    if rates is None or not rates.is_quiet:
+    if rates is None or not (rates.is_quiet or rates.times >= _ENOUGH):
         rates = _measured(host, caches, rates, again=again)
         _write(place, name, rates)
     return rates
@@ -148,4 +150,10 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     least, most = _BELIEVABLE
     if not all(least <= each <= most for each in numbers.values()):
         raise ValueError("no machine is so slow or so fast")
-    return Rates(caches=caches, threads=int(found["threads"]), is_quiet=found["is_quiet"] is True, **numbers)
+    return Rates(
+        caches=caches,
+        threads=int(found["threads"]),
+        is_quiet=found["is_quiet"] is True,
+        times=int(found["times"]),
+        **numbers,
+    )

@@ -70,6 +70,16 @@ def test_a_machine_that_was_busy_is_measured_again_at_the_next_start_and_the_bes
     assert record.rates_of(detect(), tmp_path) == second and measured.count == 2
 
 
+def test_a_machine_that_is_never_quiet_is_measured_a_few_times(
+    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured.result = dataclasses.replace(rates(), is_quiet=False)
+    for _ in range(10):
+        restarted(monkeypatch)
+        record.rates_of(detect(), tmp_path)
+    assert measured.count == 3
+
+
 def test_who_asks_for_it_has_it_measured_again(measured: Measured, tmp_path: Path) -> None:
     record.rates_of(detect(), tmp_path)
     measured.result = rates(memory=40e9)

@@ -1,0 +1,142 @@
+"""Object code put into memory and joined, without LLVM: what was compiled before runs without importing it.
+
+Generated code needs little: functions that call each other, constants beside them, and a few functions of the C library
+(team.py). All of it lies in one block, so that every address is a distance; the block is written, and then made
+executable and never writable again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from engine.compiler.codegen.elf import X86_64, ObjectFile, Relocation
+from engine.errors import CompileError
+
+# A distance of 32 bits from the place itself: of data, and of a function that is called.
+_NEAR: Final = frozenset({2, 4})
+# jmp through the address that follows.
+_STUB: Final = struct.Struct("<6s2xQ")
+_JUMP: Final = b"\xff\x25\x02\x00\x00\x00"
+_DISTANCE: Final = struct.Struct("<i")
+_LARGEST: Final = 1 << 30
+
+
+class UnknownFormError(Exception):
+    """Object code of a kind that only LLVM can load."""
+
+
+class Block:
+    """Object code that is ready to be called; it stays in memory as long as this lives.
+
+    Raises:
+        UnknownFormError: LLVM has to load it.
+        CompileError: a function of the C library is missing, there is no memory, or the files are damaged.
+    """
+
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        self._files = [ObjectFile(each) for each in objects]
+        self._places: dict[tuple[int, int], int] = {}
+        self._end = 0
+        try:
+            self._check()
+            self._lay_out()
+            self._stubs = self._lay_out_stubs()
+            if self._end > _LARGEST:
+                raise UnknownFormError("code beyond the reach of a distance")
+            self._memory = mmap.mmap(-1, max(1, self._end), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+            self._functions = self._defined()
+            self._write()
+        except (LookupError, ValueError, OverflowError, struct.error) as error:
+            raise CompileError("an object file is damaged", found=f"{type(error).__name__}: {error}") from None
+        self._protect()
+
+    def address(self, name: str) -> int | None:
+        """Where a function begins; None where there is none of that name."""
+        found = self._functions.get(name)
+        return None if found is None else self._begin + found
+
+    def _check(self) -> None:
+        for file in self._files:
+            if file.machine != X86_64 or not all(each.kind in _NEAR for each in file.relocations):
+                raise UnknownFormError("another processor, or places that hold no distance")
+
+    def _lay_out(self) -> None:
+        """Give every section its place."""
+        for number, file in enumerate(self._files):
+            for index, section in enumerate(file.sections):
+                if section.is_loaded:
+                    if section.align > mmap.PAGESIZE:
+                        raise UnknownFormError("memory that begins on more than a page")
+                    self._end += -self._end % section.align
+                    self._places[number, index] = self._end
+                    self._end += section.size
+
+    def _lay_out_stubs(self) -> dict[str, int]:
+        """Places for jumps to functions of the C library, which may lie farther away than a distance can say."""
+        defined = self._names()
+        self._end += -self._end % _STUB.size
+        stubs: dict[str, int] = {}
+        for file in self._files:
+            for relocation in file.relocations:
+                symbol = file.symbols[relocation.symbol]
+                if symbol.section is None and symbol.name not in defined and symbol.name not in stubs:
+                    stubs[symbol.name] = self._end
+                    self._end += _STUB.size
+        return stubs
+
+    def _names(self) -> frozenset[str]:
+        symbols = (each for file in self._files for each in file.symbols)
+        return frozenset(each.name for each in symbols if each.is_global and each.section is not None)
+
+    def _defined(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, file in enumerate(self._files):
+            for symbol in file.symbols:
+                if symbol.is_global and symbol.section is not None and (number, symbol.section) in self._places:
+                    found[symbol.name] = self._places[number, symbol.section] + symbol.value
+        return found
+
+    def _write(self) -> None:
+        for (number, index), place in self._places.items():
+            file = self._files[number]
+            content = file.content(file.sections[index])
+            self._memory[place : place + len(content)] = content
+        for name, place in self._stubs.items():
+            self._memory[place : place + _STUB.size] = _STUB.pack(_JUMP, _of_c(name))
+        for number, file in enumerate(self._files):
+            for relocation in file.relocations:
+                self._point(number, file, relocation)
+
+    def _point(self, number: int, file: ObjectFile, relocation: Relocation) -> None:
+        symbol = file.symbols[relocation.symbol]
+        if symbol.section is not None:
+            target = self._places[number, symbol.section] + symbol.value
+        else:
+            target = self._functions.get(symbol.name, self._stubs.get(symbol.name, -1))
+        place = self._places[number, relocation.section] + relocation.offset
+        if target < 0 or place + _DISTANCE.size > self._end:
+            raise CompileError("an object file is damaged", found=f"a place that means '{symbol.name}'")
+        _DISTANCE.pack_into(self._memory, place, target + relocation.addend - place)
+
+    def _protect(self) -> None:
+        """From now on it is executed, and written no more."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        size = ctypes.c_size_t(-(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE)
+        if libc.mprotect(ctypes.c_void_p(self._begin), size, mmap.PROT_READ | mmap.PROT_EXEC):
+            raise UnknownFormError(f"the system does not let it run: error {ctypes.get_errno()}")
+
+
+def _of_c(name: str) -> int:
+    """Where the C library has a function."""
+    try:
+        found = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+    except AttributeError:
+        found = None
+    if not found:
+        raise CompileError("generated code calls what there is not", found=name)
+    return found
