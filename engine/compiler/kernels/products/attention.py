@@ -2,8 +2,8 @@
 
 The scores of a tile of queries with a block of keys are all that is ever in memory, on the stack of a thread. Where
 there are several blocks, what was summed before is scaled down whenever a larger score is met (Milakov and Gimelshein
-2018, Dao et al. 2022). Keys and values of a block are packed once for all queries of a chunk. Tiles that would hang
-over the last query are shifted back, and have sums of their own.
+2018, Dao et al. 2022). Keys that lie in rows are packed into columns by every chunk; for many queries they should lie
+in columns. Tiles that would hang over the last query are shifted back, and have sums of their own.
 
 A row of which every key is left out gives zeros, or NaN if asked for. Of causal attention, blocks and keys that no
 query of a tile sees are not looked at.
@@ -28,10 +28,10 @@ from engine.compiler.kernels.products.attention_tiles import TileFunctions
 from engine.compiler.kernels.products.matrix import Matrix, indices_of
 from engine.compiler.kernels.products.packing import Packing, each_of
 
-# Of the second-level cache, what packed keys and values of a block may take; and a block's keys at most.
+# Of the second-level cache, what keys and values of a block may take; and a block's keys at most.
 BLOCK_SHARE = 3 / 8
 MOST_KEYS = 512
-# Queries of a chunk, for which a block of keys and values is packed once; and what may be summed on the stack.
+# Queries of a chunk that meet a block of keys while it is near; and what may be summed on the stack.
 WANTED_QUERIES = 96
 SUM_BYTES = 128 * 1024
 
@@ -43,7 +43,7 @@ class Attention(Kernel):
     Args:
         batch: sizes of the dimensions in front.
         queries, keys, width, values: rows of the query, of key and value; columns of query and key, and of the value.
-        query, key, value, target: where they lie; one of the two distances of key and of value is 1.
+        query, key, value, target: where they lie. The value lies in rows, the key in rows or in columns.
         masks: what is done to the scores, in their order.
         scale: of the scores.
         is_causal: query l sees the keys 0 to l.
@@ -142,6 +142,7 @@ class Attention(Kernel):
             is_causal=self.is_causal,
             has_blocks=self.has_blocks,
             is_zero=self.is_zero,
+            scale=self.scale,
         )
 
     @property
@@ -150,14 +151,14 @@ class Attention(Kernel):
         return self.host.lanes * self.vectors[0]
 
     def packed_keys(self, keys: int) -> Packing:
-        """Keys of a block as columns; they carry the scale."""
+        """Keys of a block as columns."""
         turned = Matrix((), self.key.column, self.key.row)
-        panels = panels_of(keys, self.host.lanes, self.vectors[0])
-        return Packing(source=turned, rows=self.width, panels=panels, factor=self.scale)
+        return Packing(source=turned, rows=self.width, panels=panels_of(keys, self.host.lanes, self.vectors[0]))
 
-    def packed_values(self, keys: int) -> Packing:
-        """Values of a block."""
-        return Packing(source=self.value, rows=keys, panels=self.value_panels)
+    @property
+    def packs_keys(self) -> bool:
+        """Whether keys lie in rows."""
+        return self.keys > 1 and self.key.row != 1
 
     def emit(self, module: Module) -> None:
         f, (query, key, value, target, *masks), chunk = start(module, self, 4 + len(self.masks))
@@ -165,8 +166,7 @@ class Attention(Kernel):
         room = self.grid.block[0] * self.rows if self.has_blocks else self.rows
         states = f.reserve(room * RowCode.STATE)
         scratch = _Scratch(
-            keys=f.reserve(self.packed_keys(self.block).floats),
-            values=f.reserve(self.packed_values(self.block).floats),
+            keys=f.reserve(self.packed_keys(self.block).floats) if self.packs_keys else states,
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
@@ -179,6 +179,8 @@ class Attention(Kernel):
             target=self.target,
             rows=self.row_code,
             sum_width=self.value_width,
+            key_line=None if self.packs_keys else self.key.column,
+            value_line=self.value.row,
             memory=self.host.memory,
         )
         with f.loop(*stack) as each:
@@ -196,19 +198,21 @@ class Attention(Kernel):
         f.finish()
 
 
-def choose_rows(host: Host, queries: int, keys: int, width: int) -> tuple[int, tuple[int, int]]:
+def choose_rows(
+    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False
+) -> tuple[int, tuple[int, int]]:
     """Queries of a tile, and vectors of a panel of keys and of values."""
-    tile = choose_tile(host, 1, queries, keys, width)
+    # The fewer queries a causal tile has, the fewer keys it meets that only its last ones see.
+    tile = choose_tile(host, 1, min(queries, host.lanes) if is_causal else queries, keys, width)
     spare = 1 if host.repeats_from_memory else 2
     return tile.columns, (tile.vectors, max(1, (host.registers - spare) // (tile.columns + 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scratch:
-    """Memory of a thread: packed keys and values, the scores of a tile, what is summed, and what is known of rows."""
+    """Memory of a thread: packed keys, the scores of a tile, what is summed, and what is known of rows."""
 
     keys: Value
-    values: Value
     scores: Value
     sums: Value
     states: Value
@@ -286,31 +290,33 @@ class _Writer:
     def _block(self, first_key: Index, count: int) -> None:
         """All tiles with a block of keys."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        most = self._seen(f.sub(self.tiles[1], 1), first_key, count)
-        keys, values = kernel.packed_keys(count), kernel.packed_values(count)
-        keys.emit(f, f.at(self.at.key, f.mul(first_key, kernel.key.row)), scratch.keys, most)
-        values.emit(f, f.at(self.at.value, f.mul(first_key, kernel.value.row)), scratch.values, kernel.values, most)
+        packing = kernel.packed_keys(count)
+        keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
+        if kernel.packs_keys:
+            packing.emit(f, keys, scratch.keys, self._seen(f.sub(self.tiles[1], 1), first_key, count))
+            keys = scratch.keys
+        values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
             if isinstance(seen, int) or not kernel.has_blocks:
-                self._tile(tile.index, first_key, seen, (keys, values))
+                self._tile(tile.index, first_key, seen, packing, (keys, values))
             else:
                 with f.when(f.less(0, seen)):
-                    self._tile(tile.index, first_key, seen, (keys, values))
+                    self._tile(tile.index, first_key, seen, packing, (keys, values))
 
-    def _tile(self, tile: Index, first_key: Index, seen: Index, packed: tuple[Packing, Packing]) -> None:
-        """A tile of queries with the keys of a block that its last query sees."""
+    def _tile(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
+        """A tile of queries with the keys of a block that its last query sees; ``block`` is its keys and values."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        (keys, values), row = packed, self._first_query(tile)
+        row = self._first_query(tile)
         query = f.at(self.at.query, f.mul(row, kernel.query.row))
         wanted, _ = f.divmod(f.add(seen, kernel.key_width - 1), kernel.key_width)
+        step = packing.panel_floats if kernel.packs_keys else kernel.key_width
 
         def score(panel: Panel, number: Index) -> None:
-            packed = f.at(scratch.keys, f.mul(number, keys.panel_floats))
             target = f.at(scratch.scores, f.mul(number, kernel.key_width))
-            f.call(self.functions.scores(panel), [query, packed, target])
+            f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
 
-        each_of(f, wanted, keys.panels, score)
+        each_of(f, wanted, packing.panels, score)
         local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
         states = f.at(scratch.states, f.mul(local, RowCode.STATE))
         masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]
@@ -320,12 +326,12 @@ class _Writer:
         sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
 
         def add(panel: Panel, number: Index) -> None:
-            packed = f.at(scratch.values, f.mul(number, values.panel_floats))
             first = f.mul(number, width_of(kernel.value_panels[0]))
             at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
-            f.call(self.functions.values(panel, seen), [scratch.scores, packed, states, at, as_value(seen)])
+            arguments = [scratch.scores, f.at(block[1], first), states, at, as_value(seen)]
+            f.call(self.functions.values(panel, seen), arguments)
 
-        each_of(f, len(values.panels), values.panels, add)
+        each_of(f, len(kernel.value_panels), kernel.value_panels, add)
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
         f, mask = self.f, self.kernel.masks[index]

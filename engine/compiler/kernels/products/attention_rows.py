@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from engine.compiler.codegen.ir import Function, Index, Value, constant, mangled, vector
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
+from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.functions.exponential import exp_down
 from engine.compiler.kernels.products.matrix import Matrix
 
@@ -44,6 +45,7 @@ class RowCode:
         is_causal: row r sees one key more than the row before it.
         has_blocks: whether keys come in several blocks.
         is_zero: whether a row without a key gives zeros; else NaN.
+        scale: of the scores.
     """
 
     STATE: ClassVar[int] = 3
@@ -54,6 +56,12 @@ class RowCode:
     is_causal: bool
     has_blocks: bool
     is_zero: bool
+    scale: float
+
+    @property
+    def is_scaled_late(self) -> bool:
+        """Whether scores are scaled where exponentials are taken, for nothing; else when they are first read."""
+        return not self.masks and self.scale > 0
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -114,7 +122,7 @@ class RowCode:
             with f.loop(0, full, self.lanes, carry=[carried]) as loop:
                 at = f.at(line, loop.index)
                 value = self._masked(f, f.load(type_, at), masks, loop.index, None)
-                if self.masks:
+                if not self.is_scaled_late:
                     f.store(value, at)
                 loop.carry([largest_number(f, [value, loop.carried[0]])])
             carried = loop.results[0]
@@ -127,7 +135,8 @@ class RowCode:
                 f.store(value, at)
                 loop.carry([largest_number(f, [value, loop.carried[0]])])
             carried = loop.results[0]
-        return fold_lanes(f, carried, largest_number)
+        highest = fold_lanes(f, carried, largest_number)
+        return f.fmul(highest, constant(self.scale, "float")) if self.is_scaled_late else highest
 
     def _below(self, f: Function, count: Index) -> Value:
         """The mask that is on for so many lanes, none or more than there are, too."""
@@ -140,6 +149,7 @@ class RowCode:
         return f.compare("slt", numbers, counts)
 
     def _masked(self, f: Function, value: Value, masks: Sequence[Value], column: Index, within: Value | None) -> Value:
+        value = value if self.is_scaled_late else f.fmul(value, constant(self.scale, value.type))
         for mask, base in zip(self.masks, masks, strict=True):
             step = mask.matrix.column
             at = f.at(base, f.mul(column, step), mask.size)
@@ -178,10 +188,11 @@ class RowCode:
     def _exponentials(self, f: Function, line: Value, highest: Value, end: Index) -> Value:
         """Of a row, kept in place of the scores; their sum."""
         type_ = vector(self.lanes)
-        shift = f.splat(self._finite(f, highest), self.lanes)
+        shift = negative(f, f.splat(self._finite(f, highest), self.lanes))
+        scale = constant(self.scale if self.is_scaled_late else 1.0, type_)
         with f.loop(0, end, self.lanes, carry=[constant(0.0, type_)]) as loop:
             at = f.at(line, loop.index)
-            value = exp_down(f, f.fsub(f.load(type_, at), shift))
+            value = exp_down(f, f.fma(f.load(type_, at), scale, shift))
             f.store(value, at)
             loop.carry([f.fadd(loop.carried[0], value)])
         return fold_lanes(f, loop.results[0], total)

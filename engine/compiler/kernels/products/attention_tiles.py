@@ -23,6 +23,8 @@ class TileFunctions:
         query, target: where they lie.
         rows: how scores become weights, and where they lie meanwhile.
         sum_width: floats from row to row of what several blocks are summed in.
+        key_line: floats from column to column of the keys; None where they are packed.
+        value_line: floats from value to value.
     """
 
     module: Module
@@ -32,15 +34,17 @@ class TileFunctions:
     target: Matrix
     rows: RowCode
     sum_width: int
+    key_line: int | None
+    value_line: int
     memory: Memory
 
     def scores(self, panel: Panel) -> str:
-        """(queries, packed keys, scores): all products of a tile with a panel."""
+        """(queries, keys, scores): all products of a tile with a panel."""
         name = f"{self.name}_scores_{_named(panel)}"
         if name not in self.module.functions:
             f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores")])
             queries, keys, scores = f.parameters
-            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.memory)
+            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.memory, self.key_line)
             totals = tile.multiply(f, queries, keys, self.width, tile.zeros())
             for row, line in enumerate(tile.lines(totals)):
                 for value, first in zip(line, starts_of(panel), strict=True):
@@ -57,13 +61,13 @@ class TileFunctions:
         return name
 
     def values(self, panel: Panel, keys: Index) -> str:
-        """(weights, packed values, states, target or sums, keys): the values of a panel, weighed and summed."""
+        """(weights, values, states, target or sums, keys): the values of a panel, weighed and summed."""
         name = f"{self.name}_values_{_named(panel)}_{_count(keys)}"
         if name not in self.module.functions:
             parameters = [("ptr", "weights"), ("ptr", "values"), ("ptr", "states"), ("ptr", "target"), ("i64", "keys")]
             f = self.module.inner(name, parameters)
             weights, values, states, target, count = f.parameters
-            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.memory)
+            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.memory, self.value_line)
             first = self._sums(f, panel, states, target) if self.rows.has_blocks else tile.zeros()
             totals = tile.multiply(f, weights, values, keys if isinstance(keys, int) else count, first)
             for row, line in enumerate(tile.lines(totals)):

@@ -22,13 +22,11 @@ class Packing:
         source: where its elements lie; one of its two distances is 1, or there is one row or one column.
         rows: of the matrix, and of every panel.
         panels: vectors (lanes, columns) of every panel; only the last may differ from the others.
-        factor: all elements are multiplied by it.
     """
 
     source: Matrix
     rows: int
     panels: tuple[Panel, ...]
-    factor: float = 1.0
 
     @property
     def panel_floats(self) -> int:
@@ -64,7 +62,7 @@ class Packing:
             values = load_panel(f, f.at(source, f.mul(row.index, self.source.row)), panel)
             at = f.at(target, f.mul(row.index, width_of(panel)))
             for value, first in zip(values, starts_of(panel), strict=True):
-                f.store(self._scaled(f, value), f.at(at, first))
+                f.store(value, f.at(at, first))
 
     def _transpose(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
         """Blocks of as many rows as a vector has columns."""
@@ -74,7 +72,7 @@ class Packing:
             if lanes < PART:
                 with f.loop(0, rows) as row:
                     value = f.load("float", f.at(begin, row.index))
-                    f.store(self._scaled(f, value), f.at(end, f.mul(row.index, width_of(panel))))
+                    f.store(value, f.at(end, f.mul(row.index, width_of(panel))))
             else:
                 self._transpose_blocks(f, (begin, end), lanes, real, width_of(panel))
             column += real
@@ -88,16 +86,13 @@ class Packing:
             lines = [f.load_lanes(type_, f.at(begin, k * self.source.column), height) for k in range(real)]
             lines += [constant(0.0, type_)] * (lanes - real)
             for k, line in enumerate(transpose_block(f, lines)[:height]):
-                f.store(self._scaled(f, line), f.at(end, k * pitch))
+                f.store(line, f.at(end, k * pitch))
 
         if whole:
             with f.loop(0, whole, lanes) as row:
                 block(row.index, lanes)
         if whole < self.rows:
             block(whole, self.rows - whole)
-
-    def _scaled(self, f: Function, value: Value) -> Value:
-        return value if self.factor == 1 else f.fmul(value, constant(self.factor, value.type))
 
 
 def each_of(f: Function, wanted: Index, panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]) -> None:

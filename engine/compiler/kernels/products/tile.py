@@ -87,10 +87,12 @@ class Tile:
         return result
 
     def _vectors(self, f: Function, line: Value, term: int) -> list[Value]:
-        """A line of the right factor; what follows it in memory is fetched ahead, line after line."""
-        if self.line is not None:
-            return load_panel(f, line, self.panel)
+        """A line of the right factor; what is read next is fetched ahead, cache line after cache line."""
         floats = self.memory.line_floats
+        if self.line is not None:
+            for first in range(0, width_of(self.panel), floats):
+                f.prefetch(f.at(line, AHEAD_LINES * self.line + first))
+            return load_panel(f, line, self.panel)
         for (lanes, _), first in zip(self.panel, starts_of(self.panel), strict=True):
             if (term * self.pitch + first) % floats < lanes:
                 f.prefetch(f.at(line, first + AHEAD_LINES * floats))

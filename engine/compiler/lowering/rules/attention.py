@@ -16,7 +16,7 @@ from engine.compiler.lowering.heads import place_in_order
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.stacks import derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, row_major, spaced_rows
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.tensor import Array
 
@@ -99,18 +99,19 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     """
     steps: list[KernelStep] = []
     query, target = attended.query, attended.target
-    key, value = (_packable(context, each, steps) for each in (attended.key, attended.value))
-    keys = key.shape[-2]
+    (queries, width), keys = query.shape[-2:], attended.key.shape[-2]
+    rows, vectors = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal)
+    key = _key(context, attended.key, steps, is_shared=rows < queries)
+    value = _in_rows(context, attended.value, steps)
     masks = [_in_lines(context, mask, steps) for mask in attended.masks]
     views = [query, key, value, target, *masks]
     batch, matrices = stacked(target.shape[:-2], views)
-    rows, vectors = choose_rows(context.host, query.shape[-2], keys, query.shape[-1])
     kinds = [mask.kind for mask in attended.masks]
     kernel = Attention(
         batch=batch,
-        queries=query.shape[-2],
+        queries=queries,
         keys=keys,
-        width=query.shape[-1],
+        width=width,
         values=value.shape[-1],
         query=matrices[0],
         key=matrices[1],
@@ -127,13 +128,23 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     return [*steps, context.step(kernel, *views)]
 
 
-def _packable(context: Context, view: View, steps: list[KernelStep]) -> View:
-    """A matrix whose rows or whose columns lie without gaps; the copy this may take is added to the steps."""
-    (rows, columns), (row, column) = view.shape[-2:], view.strides[-2:]
-    if 1 in (rows, columns, row, column):
-        return view
-    copied = row_major(view.shape, FLOAT32)
-    steps.append(context.copy(view, copied))
+def _key(context: Context, key: View, steps: list[KernelStep], *, is_shared: bool) -> View:
+    """Keys in columns where several tiles of queries share them, else in columns or in rows; and the copy it takes."""
+    (keys, width), (row, column) = key.shape[-2:], key.strides[-2:]
+    if row == 1 or keys == 1 or (not is_shared and (column == 1 or width == 1)):
+        return key
+    turned = spaced_rows((*key.shape[:-2], width, keys))
+    columns = derived(turned, turned.phantom.swapaxes(-1, -2))
+    steps.append(context.copy(key, columns))
+    return columns
+
+
+def _in_rows(context: Context, value: View, steps: list[KernelStep]) -> View:
+    """Values side by side in rows, and the copy this may take."""
+    if value.strides[-1] == 1 or value.shape[-1] == 1:
+        return value
+    copied = row_major(value.shape, FLOAT32)
+    steps.append(context.copy(value, copied))
     return copied
 
 
