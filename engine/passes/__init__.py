@@ -9,6 +9,16 @@ graph, reports = optimise(graph, off=["expression_fusion"])
 from __future__ import annotations
 
 from engine.passes.optimiser import PASSES, Pass, optimise
-from engine.passes.report import ACTIVATIONS, JOINS, LOWERING_PASSES, RESIDUALS, PassReport
+from engine.passes.report import ACTIVATIONS, ATTENTION, JOINS, LOWERING_PASSES, RESIDUALS, PassReport
 
-__all__ = ["ACTIVATIONS", "JOINS", "LOWERING_PASSES", "PASSES", "RESIDUALS", "Pass", "PassReport", "optimise"]
+__all__ = [
+    "ACTIVATIONS",
+    "ATTENTION",
+    "JOINS",
+    "LOWERING_PASSES",
+    "PASSES",
+    "RESIDUALS",
+    "Pass",
+    "PassReport",
+    "optimise",
+]

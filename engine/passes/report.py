@@ -11,10 +11,11 @@ from engine import pnnx
 ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
 JOINS: Final = "join_in_place"
-LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS)
+ATTENTION: Final = "attention_in_one"
+LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION)
 """What the compiler does while it lowers a graph, reported and left out like a pass: element-wise operators become part
 of the kernel that makes their operand, alone or together with another tensor; parts of a concatenation are computed in
-their place."""
+their place; products, masks and softmax that spell out attention become one kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,10 @@ class Context:
 
     def tensor(self, index: int) -> View:
         """A float32 tensor argument, in memory."""
-        value = self.argument(index)
+        return self.stored(self.argument(index))
+
+    def stored(self, value: View | object) -> View:
+        """A float32 tensor in memory, that of a constant too."""
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
         if not isinstance(value, View):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import Step
@@ -14,7 +15,7 @@ from engine.compiler.storage import View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.options import Options
-from engine.passes import JOINS
+from engine.passes import ATTENTION, JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
 
@@ -31,6 +32,7 @@ class Lowering:
 
     Attributes:
         placement: where results shall lie.
+        chains: attention that the graph spells out, by the name of its last operator.
         alarm: where kernels say that they met what is not finite.
         steps: what was lowered so far.
         views: where operands lie.
@@ -50,6 +52,7 @@ class Lowering:
     alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     placement: Placement = field(init=False)
+    chains: Mapping[str, Chain] = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
@@ -63,6 +66,8 @@ class Lowering:
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         self.placement = look_ahead(self.operators, self.outputs, self.spec, self.term, joins)
+        chains = () if ATTENTION in self.options.passes_off else find_chains(self)
+        self.chains = {chain.last.name: chain for chain in chains}
 
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         """Shape and dtype of an operand that can lie in memory."""

@@ -13,9 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.compiler.blueprint import Home
+from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rules.attention import lower_chain
 from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError, check_spatial_rank
 from engine.compiler.lowering.steps import Made, ReferenceStep
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
@@ -40,12 +42,31 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     Args:
         before_each: called with the number of every operator; what it raises ends the walk.
     """
+    waiting = {op.name for chain in lowering.chains.values() for op in chain.inner}
     for number, op in enumerate(lowering.operators):
         if before_each is not None:
             before_each(number)
-        if op.name not in lowering.absorbed:
+        if op.name in lowering.chains:
+            _lower_chain(lowering, lowering.chains[op.name])
+        elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
+
+
+def _lower_chain(lowering: Lowering, chain: Chain) -> None:
+    """Attention that is spelled out, as one kernel; or its operators one by one, which have waited until now."""
+    op = chain.last
+    assert op.layer is not None
+    try:
+        _commit(lowering, lower_chain(Context(op, op.layer, lowering), chain))
+        return
+    except (NotLoweredError, EngineError):
+        pass
+    except Exception as exc:  # a defect of the rule costs speed, not the answer
+        _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
+    for each in (*chain.inner, op):
+        if each.name not in lowering.absorbed:
+            _lower(lowering, each)
 
 
 def _lower(lowering: Lowering, op: RuntimeOperator) -> None:

@@ -21,10 +21,12 @@ class Mask:
     Args:
         matrix: where they lie, from query to query and from key to key; 1 or 0 from key to key.
         kind: what they do: numbers are added, bytes that are not 0 keep a score, or drop it.
+        fill: what stands in place of a score that is dropped.
     """
 
     matrix: Matrix
     kind: Literal["add", "keep", "drop"]
+    fill: float = -math.inf
 
     @property
     def size(self) -> int:
@@ -158,7 +160,7 @@ class RowCode:
                 continue
             byte = self._loaded(f, at, "i8", step, within)
             is_on = f.compare("ne", byte, constant(0, byte.type))
-            nothing = constant(-math.inf, value.type)
+            nothing = constant(mask.fill, value.type)
             value = f.select(is_on, value, nothing) if mask.kind == "keep" else f.select(is_on, nothing, value)
         return value
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from engine.compiler.kernels.products.attention import Attention, choose_rows
 from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.heads import place_in_order
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
@@ -18,6 +19,7 @@ from engine.compiler.lowering.stacks import derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major, spaced_rows
 from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.passes import ATTENTION
 from engine.tensor import Array
 
 BOOL = np.dtype(np.bool_)
@@ -25,10 +27,11 @@ BOOL = np.dtype(np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class MaskView:
-    """A mask that broadcasts to the scores, and what it does to them."""
+    """A mask that broadcasts to the scores, and what it does to them; ``fill`` stands for what is not kept."""
 
     view: View
     kind: Literal["add", "keep", "drop"]
+    fill: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,34 @@ def lower_attention(context: Context) -> Made:
     return context.made(target, *attention_steps(context, attended))
 
 
+def lower_chain(context: Context, chain: Chain) -> Made:
+    """The attention that a graph spells out, as the last of its operators."""
+    lowering = context.lowering
+    masks = []
+    for mask in chain.masks:
+        value = mask.source if isinstance(mask.source, np.ndarray) else lowering.value(mask.source)
+        found = mask_of(context, value, "keep" if mask.kind == "keep" else "drop")
+        if found is None or (found.kind == "add") != (mask.kind == "add"):
+            raise NotLoweredError("its mask is of another dtype")
+        masks.append(replace(found, fill=mask.fill))
+    columns = context.stored(lowering.value(chain.columns))
+    target = place_in_order(context, context.op.outputs[0])
+    attended = Attended(
+        query=context.stored(lowering.value(chain.query)),
+        key=derived(columns, columns.phantom.swapaxes(-1, -2)),
+        value=context.stored(lowering.value(chain.value)),
+        target=target,
+        masks=masks,
+        scale=chain.scale,
+        is_zero=False,
+    )
+    *copies, step = attention_steps(context, attended)
+    steps = [*copies, replace(step, operators=chain.names)]
+    return Made(
+        views={context.op.outputs[0].name: target}, steps=steps, fusions={ATTENTION: [op.name for op in chain.inner]}
+    )
+
+
 def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
     """An argument that is a mask, or None; ``kind`` is what booleans do.
 
@@ -106,7 +137,6 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     masks = [_in_lines(context, mask, steps) for mask in attended.masks]
     views = [query, key, value, target, *masks]
     batch, matrices = stacked(target.shape[:-2], views)
-    kinds = [mask.kind for mask in attended.masks]
     kernel = Attention(
         batch=batch,
         queries=queries,
@@ -117,7 +147,9 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         key=matrices[1],
         value=matrices[2],
         target=matrices[3],
-        masks=tuple(Mask(matrix, kind) for matrix, kind in zip(matrices[4:], kinds, strict=True)),
+        masks=tuple(
+            Mask(matrix, mask.kind, mask.fill) for matrix, mask in zip(matrices[4:], attended.masks, strict=True)
+        ),
         scale=attended.scale,
         is_causal=attended.is_causal,
         is_zero=attended.is_zero,

@@ -1,0 +1,208 @@
+"""Attention that a graph spells out: a product, a scale, masks, softmax, and another product.
+
+Found before the walk: nothing in between is computed by itself, so that no matrix of scores comes to be. What the chain
+reads must not be needed before its end; every step in between has one user, the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
+from engine.layers.indexing.masking import MaskedFill, Where
+from engine.layers.linear.matmul import Matmul
+from engine.layers.normalisation.softmax import Softmax
+from engine.passes.support.facts import trains
+from engine.tensor import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering.lowering import Lowering
+
+# Operators between the two products.
+MOST_STEPS = 8
+BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMask:
+    """What is done to the scores: an operand or constant is added, or keeps or drops them where it is True.
+
+    Args:
+        fill: what stands in place of a score that is not kept.
+    """
+
+    source: RuntimeOperand | Array
+    kind: Literal["add", "keep", "drop"]
+    fill: float = -np.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """softmax(query @ columns * scale + masks) @ value.
+
+    Args:
+        inner: all operators but the last, in execution order.
+        last: the product with the value.
+        query, columns, value: operands; columns is the key with its last dimensions exchanged.
+    """
+
+    inner: tuple[RuntimeOperator, ...]
+    last: RuntimeOperator
+    query: RuntimeOperand
+    columns: RuntimeOperand
+    value: RuntimeOperand
+    scale: float
+    masks: tuple[ChainMask, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its operators, the last first."""
+        return self.last.name, *(op.name for op in self.inner)
+
+
+def find_chains(lowering: Lowering) -> Iterator[Chain]:
+    """All chains of a graph."""
+    for op in lowering.operators:
+        if type(op.definition) is Matmul:
+            chain = _Search(lowering, op).chain()
+            if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.alone}:
+                yield chain
+
+
+@dataclass(slots=True)
+class _Search:
+    """A chain being looked for, from its first product on."""
+
+    lowering: Lowering
+    first: RuntimeOperator
+    inner: list[RuntimeOperator] = field(default_factory=list)
+    scale: float = 1.0
+    masks: list[ChainMask] = field(default_factory=list)
+    is_weighed: bool = False
+
+    def chain(self) -> Chain | None:
+        """The chain, if there is one."""
+        op, scores = self.first, self.lowering.spec(self.first.outputs[0])
+        if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
+            return None
+        while len(self.inner) < MOST_STEPS:
+            self.inner.append(op)
+            operand, following = op.outputs[0], self._next(op)
+            spec = self.lowering.spec(operand)
+            if following is None or spec is None or (spec.shape, spec.dtype) != (scores.shape, FLOAT32):
+                return None
+            if self.is_weighed and type(following.definition) is Matmul:
+                return self._ended(following, operand)
+            if not self._takes(following, operand, scores):
+                return None
+            op = following
+        return None
+
+    def _next(self, op: RuntimeOperator) -> RuntimeOperator | None:
+        """The only user of what an operator makes."""
+        if len(op.outputs) != 1 or len(op.outputs[0].consumers) != 1 or op.outputs[0].name in self.lowering.outputs:
+            return None
+        (user,) = op.outputs[0].consumers
+        return user if user.layer is not None and not user.layer.dynamic and len(user.outputs) == 1 else None
+
+    def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
+        (query, columns), (left, value) = self.first.inputs[:2], last.inputs[:2]
+        specs = [self.lowering.spec(each) for each in (query, columns, value, last.outputs[0])]
+        if left is not weights or value is weights or not all(_is_stack(spec) for spec in specs):
+            return None
+        result, scores = specs[-1], self.lowering.spec(weights)
+        if result is None or scores is None or result.shape[:-2] != scores.shape[:-2]:
+            return None
+        return Chain(
+            inner=tuple(self.inner),
+            last=last,
+            query=query,
+            columns=columns,
+            value=value,
+            scale=self.scale,
+            masks=tuple(self.masks),
+        )
+
+    def _takes(self, op: RuntimeOperator, operand: RuntimeOperand, scores: TensorSpec) -> bool:
+        """Whether an operator is a step of attention; what it does is kept."""
+        layer = op.definition
+        if isinstance(layer, Dropout | Identity | RawIdentity):
+            return op.inputs[0] is operand and not trains(op)
+        if self.is_weighed:
+            return False
+        if isinstance(layer, Softmax):
+            self.is_weighed = layer.axis(scores.rank) == scores.rank - 1
+            return self.is_weighed
+        if isinstance(layer, MaskedFill):
+            return self._fills(op, operand, "drop")
+        if isinstance(layer, Where):
+            return self._fills(op, operand, "keep")
+        term = self.lowering.term(op)
+        if term is None:
+            return False
+        inputs = [op.inputs[each] if isinstance(each, int) else each for each in term.inputs]
+        return self._follows(term.tree, operand, inputs)
+
+    def _fills(self, op: RuntimeOperator, operand: RuntimeOperand, kind: Literal["keep", "drop"]) -> bool:
+        """masked_fill(scores, mask, number), or where(mask, scores, number)."""
+        assert op.layer is not None
+        sources = op.layer.positional
+        values = [op.inputs[each.index] if each.index is not None else each.constant for each in sources]
+        if len(values) != 3:
+            return False
+        scores, mask = values[:2] if kind == "drop" else values[1::-1]
+        fill = values[2]
+        if isinstance(fill, RuntimeOperand):
+            fill = self._constant(fill)
+        if scores is not operand or not isinstance(mask, RuntimeOperand | np.ndarray) or mask is operand:
+            return False
+        if not isinstance(fill, bool | int | float | np.ndarray | np.generic) or np.size(fill) != 1:
+            return False
+        spec = self.lowering.spec(mask) if isinstance(mask, RuntimeOperand) else mask
+        if spec is None or spec.dtype != BOOL:
+            return False
+        self.masks.append(ChainMask(mask, kind, float(np.asarray(fill).reshape(()))))
+        return True
+
+    def _constant(self, operand: RuntimeOperand) -> object:
+        """What is stored under an operand, or the number it is known to be."""
+        op = operand.producer
+        if op is not None and op.layer is not None and op.type == "pnnx.Attribute":
+            return op.layer.forward([])
+        return self.lowering.values.get(operand.name)
+
+    def _follows(self, tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
+        """Whether an expression scales the scores, or adds to them; from the inside out."""
+        if isinstance(tree, Operand):
+            return inputs[tree.index] is operand
+        if not isinstance(tree, Apply) or tree.name not in ("mul", "div", "add", "sub") or len(tree.arguments) != 2:
+            return False
+        first, second = tree.arguments
+        if tree.name in ("mul", "add") and not _reads(first, operand, inputs):
+            first, second = second, first
+        if _reads(second, operand, inputs) or not self._follows(first, operand, inputs):
+            return False
+        if isinstance(second, Number) and tree.name in ("mul", "div") and not self.masks:
+            self.scale = self.scale * second.value if tree.name == "mul" else self.scale / (second.value or np.nan)
+            return bool(np.isfinite(self.scale))
+        if isinstance(second, Operand) and tree.name == "add":
+            self.masks.append(ChainMask(inputs[second.index], "add"))
+            return True
+        return False
+
+
+def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
+    if isinstance(tree, Operand):
+        return inputs[tree.index] is operand
+    return isinstance(tree, Apply) and any(_reads(each, operand, inputs) for each in tree.arguments)
+
+
+def _is_stack(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.rank >= 2 and spec.dtype == FLOAT32 and bool(spec.size)

@@ -1,0 +1,155 @@
+"""Attention that a graph spells out becomes one kernel, where that gives what its operators give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import RuntimeGraph, Session, TensorSpec
+from engine.passes import ATTENTION
+from engine.pnnx import Operator
+from engine.tensor import Array
+from tests.engine.graph.build import F32, built, op
+
+RANDOM = np.random.default_rng(5)
+BOOL = np.dtype(np.bool_)
+SHAPES = {"q": (2, 3, 20, 8), "k": (2, 3, 8, 33), "v": (2, 3, 33, 6)}
+
+
+@pytest.fixture(autouse=True)
+def the_same_numbers_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(5))
+
+
+def random(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(F32)
+
+
+def chain(
+    *middle: Operator,
+    mask: Array | None = None,
+    stored: bool = False,
+    after: str = "s",
+    tail: tuple[Operator, ...] = (),
+    **shapes: Any,
+) -> RuntimeGraph:
+    """softmax of what the middle makes of q @ k, times v; ``s`` is what softmax takes."""
+    sizes: dict[str, Any] = {**SHAPES, **shapes}
+    if mask is not None and not stored:
+        sizes["m"] = TensorSpec(mask.shape, mask.dtype)
+    return built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(sizes)),
+        *([op("pnnx.Attribute", "mask", "", "m", data=mask)] if stored and mask is not None else []),
+        op("torch.matmul", "scores", "q k", "p" if middle else after),
+        *middle,
+        op("F.softmax", "weigh", after, "w", dim=-1),
+        op("torch.matmul", "attend", "w v", "y"),
+        *tail,
+        op("pnnx.Output", "out", "y"),
+        **{f"_{name}": spec for name, spec in sizes.items()},
+    )
+
+
+def expression(text: str, inputs: str = "p") -> Operator:
+    return op("pnnx.Expression", "middle", inputs, "s", expr=text)
+
+
+def kernels(net: RuntimeGraph, *inputs: Array, **given: Any) -> list[str]:
+    """What computed the reference's answer."""
+    session = Session(net, backend="compiled", cache=None, threads=2, **given)
+    values = [random(*shape) for shape in SHAPES.values()][: len(net.inputs) - len(inputs)] + list(inputs)
+    for mine, theirs in zip(session.run(values), Session(net, backend="reference").run(values), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+    return [row["kernel"] for row in session.run(values, profile=True).kernels]
+
+
+@pytest.mark.parametrize("text", ["mul(@0,0.3)", "div(@0,2.5)", "mul(0.5,div(@0,2))", "mul(@0,-0.4)", "mul(@0,0)"])
+def test_scaled_scores(text: str) -> None:
+    assert kernels(chain(expression(text))) == ["attention"]
+
+
+def test_scores_as_they_are() -> None:
+    assert kernels(chain()) == ["attention"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("text", ["add(div(@0,3),@1)", "add(@1,mul(@0,0.5))", "add(add(@0,@1),@1)"])
+@pytest.mark.parametrize("shape", [(2, 3, 20, 33), (20, 33), (2, 1, 1, 33)])
+def test_masks_that_are_added(text: str, stored: bool, shape: tuple[int, ...]) -> None:
+    mask = random(*shape)
+    net = chain(expression(text, "p m"), mask=mask, stored=stored)
+    assert kernels(net, *([] if stored else [mask])) == ["attention"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("fill", [-np.inf, -1e9, float(np.finfo(F32).min), 0.5])
+def test_scores_that_are_filled(fill: float, stored: bool) -> None:
+    mask = RANDOM.random((2, 1, 20, 33)) < 0.4
+    mask[0, 0, 3] = True  # a query that sees no key: NaN, or the mean of all values
+    net = chain(op("Tensor.masked_fill", "fill", "p m", "s", value=fill), mask=mask, stored=stored)
+    assert kernels(net, *([] if stored else [mask])) == ["attention"]
+
+
+def test_scores_chosen_by_where() -> None:
+    mask = RANDOM.random((20, 33)) < 0.6
+    net = chain(
+        op("pnnx.Expression", "scale", "p", "p1", expr="mul(@0,0.25)"),
+        op("pnnx.Attribute", "low", "", "low", data=np.array(np.finfo(F32).min)),
+        op("torch.where", "choose", "m p1 low", "s"),
+        mask=mask,
+    )
+    assert kernels(net, mask) == ["attention"]
+
+
+def test_dropout_in_between_is_nothing() -> None:
+    net = built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(SHAPES)),
+        op("torch.matmul", "scores", "q k", "p"),
+        op("F.softmax", "weigh", "p", "w", dim=3),
+        op("nn.Dropout", "drop", "w", "w1", p=0.1),
+        op("torch.matmul", "attend", "w1 v", "y"),
+        op("pnnx.Output", "out", "y"),
+        **{f"_{name}": shape for name, shape in SHAPES.items()},
+    )
+    assert kernels(net) == ["attention"]
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        (expression("add(@0,1)"),),
+        (expression("exp(@0)"),),
+        (expression("mul(add(@0,@1),0.5)", "p q1"),),
+        (expression("mul(@0,@0)"),),
+    ],
+)
+def test_what_is_no_attention_stays_what_it_is(middle: tuple[Operator, ...]) -> None:
+    other = [op("pnnx.Attribute", "other", "", "q1", data=random(20, 33))] if "q1" in middle[0].inputs else []
+    assert kernels(chain(*other, *middle)) == ["product", "softmax", "product"]
+
+
+def test_scores_that_somebody_else_reads_are_computed() -> None:
+    net = chain(expression("mul(@0,0.3)"), tail=(op("pnnx.Output", "out_scores", "s"),))
+    assert "attention" not in kernels(net)
+
+
+def test_it_can_be_left_out() -> None:
+    assert kernels(chain(expression("mul(@0,0.3)")), passes_off=[ATTENTION]) == ["product", "softmax", "product"]
+
+
+def test_masks_of_another_dtype_leave_the_steps_to_themselves() -> None:
+    mask = RANDOM.random((20, 33)) < 0.4
+    turned = op("torch.transpose", "turn", "m", "m1", dim0=0, dim1=1)
+    net = chain(turned, op("Tensor.masked_fill", "fill", "p m1", "s", value=-3.0), mask=mask.T.copy())
+    assert kernels(net, mask.T.copy())[-2:] == ["softmax", "product"]
+
+
+def test_what_the_description_says_of_the_steps() -> None:
+    net = chain(expression("mul(@0,0.3)"))
+    session = Session(net, backend="compiled", cache=None)
+    session.run([random(*shape) for shape in SHAPES.values()])
+    rows = {row["name"]: row for row in session.describe()["operators"]}
+    assert rows["attend"]["kernel"] == "attention"
+    assert {rows[name]["fused_into"] for name in ("scores", "middle", "weigh")} == {"attend"}
