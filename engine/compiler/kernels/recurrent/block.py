@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.recurrent.ahead import Ahead, Job
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
 
 # Elements of the state multiplied in one turn of the loop.
@@ -33,6 +34,7 @@ class BlockCode:
         source, target: distance of rows of the input's part and of the sequence that is written.
         pitch: distance of rows of the states.
         writes: whether a sequence is written.
+        ahead: how the input's product is cut, a job of which is done meanwhile; ``ring`` is the distance of its steps.
     """
 
     name: str
@@ -45,6 +47,8 @@ class BlockCode:
     target: int
     pitch: int
     writes: bool
+    ahead: Ahead | None = None
+    ring: int = 0
 
     @property
     def gates(self) -> int:
@@ -62,11 +66,18 @@ def emit_block(module: Module, code: BlockCode) -> str:
 
     Its arguments: weights; the state that is multiplied; the input's part, the state of these units (c of an LSTM,
     which is written too) and their new state; where the sequence is written. The last four begin at the panel. Then
-    whether weights are read backward, 0 or 1.
+    whether weights are read backward, 0 or 1; and the input, weights and result of the job that is done meanwhile.
     """
     names = ("weights", "state", "source", "own", "following", "target")
-    f = module.inner(code.name, [*(("ptr", name) for name in names), ("i64", "backward")])
-    _BlockWriter(code, f, *f.parameters).emit()
+    further = ("input", "input_weights", "ring") if code.ahead is not None else ()
+    pointers = [("ptr", name) for name in names], [("ptr", name) for name in further]
+    f = module.inner(code.name, [*pointers[0], ("i64", "backward"), *pointers[1]])
+    given, meanwhile = f.parameters[: len(names) + 1], f.parameters[len(names) + 1 :]
+    job = None
+    if code.ahead is not None:
+        lanes = code.panel[0][0]
+        job = Job(f, code.ahead, lanes, code.ring, *meanwhile)
+    _BlockWriter(code, f, job, *given).emit()
     f.finish()
     return code.name
 
@@ -77,6 +88,7 @@ class _BlockWriter:
 
     code: BlockCode
     f: Function
+    job: Job | None
     weights: Value
     state: Value
     source: Value
@@ -113,29 +125,49 @@ class _BlockWriter:
         code, f = self.code, self.f
         zeros = [[constant(0.0, each.type) for each in sums] for sums in begun]
         parts = [begun, *[zeros] * (code.splits - 1)]
-        unroll = max(UNROLL, code.splits)
-        whole, floats = code.taps - code.taps % unroll, code.gates * code.width
+        floats = code.gates * code.width
         first, step = f.mul(self.backward, code.taps - 1), f.sub(1, f.mul(self.backward, 2))
         places = [f.at(self.state, first), f.at(weights, f.mul(first, floats))]
         strides = [step, f.mul(step, floats)]
-
-        def turn(places: list[Value], count: int, parts: list[Totals]) -> list[Value]:
-            for k in range(count):
-                part = k % code.splits
-                parts[part] = self._multiply(places[0], places[1], parts[part])
-                places = [f.at(place, stride) for place, stride in zip(places, strides, strict=True)]
-            return places
-
-        if whole:
-            with f.loop(0, whole, unroll, carry=[*places, *_flat(parts)]) as loop:
-                parts = self._like(parts, loop.carried[2:])
-                loop.carry([*turn(loop.carried[:2], unroll, parts), *_flat(parts)])
-            places, parts = loop.results[:2], self._like(parts, loop.results[2:])
-        turn(places, code.taps - whole, parts)
+        done = 0
+        if self.job is not None:
+            done = self.job.ahead.depth
+            places, parts = self._run(places, strides, parts, done, self.job)
+        places, parts = self._run(places, strides, parts, code.taps - done)
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [self._sum(*pair) for pair in zip(parts[:half], parts[half:], strict=True)]
         return parts[0]
+
+    def _run(
+        self, places: list[Value], strides: list[Index], parts: list[Totals], count: int, job: Job | None = None
+    ) -> tuple[list[Value], list[Totals]]:
+        """The next ``count`` products of every sum, and as many of a job."""
+        f, meanwhile = self.f, [] if job is None else job.begin()
+        unroll = max(UNROLL, self.code.splits)
+
+        def turn(
+            places: list[Value], parts: list[Totals], sums: list[Value], index: Index, count: int
+        ) -> tuple[list[Value], list[Totals], list[Value]]:
+            for k in range(count):
+                part = k % self.code.splits
+                sums = sums if job is None else job.multiply(index, k, sums)
+                parts[part] = self._multiply(places[0], places[1], parts[part])
+                places = [f.at(place, stride) for place, stride in zip(places, strides, strict=True)]
+            return places, parts, sums
+
+        whole = count - count % unroll
+        if whole:
+            with f.loop(0, whole, unroll, carry=[*places, *meanwhile, *_flat(parts)]) as loop:
+                moved, sums, totals = _split(loop.carried, 2, len(meanwhile))
+                moved, found, sums = turn(moved, self._like(parts, totals), sums, loop.index, unroll)
+                loop.carry([*moved, *sums, *_flat(found)])
+            places, meanwhile, totals = _split(loop.results, 2, len(meanwhile))
+            parts = self._like(parts, totals)
+        places, parts, meanwhile = turn(places, parts, meanwhile, whole, count - whole)
+        if job is not None:
+            job.end(meanwhile)
+        return places, parts
 
     def _multiply(self, state: Value, weights: Value, totals: Totals) -> Totals:
         """Add one element of every row's state times its weights."""
@@ -176,6 +208,11 @@ class _BlockWriter:
         size = self.code.gates * len(self.code.panel)
         rows = [list(values[k : k + size]) for k in range(0, len(values), size)]
         return [rows[k : k + self.code.rows] for k in range(0, len(rows), self.code.rows)]
+
+
+def _split(values: Sequence[Value], first: int, second: int) -> tuple[list[Value], list[Value], list[Value]]:
+    """The first values, the next ones, and the rest."""
+    return list(values[:first]), list(values[first : first + second]), list(values[first + second :])
 
 
 def _flat(parts: Sequence[Totals]) -> list[Value]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
+from engine.compiler.kernels.recurrent.ahead import Ahead
 
 # Vectors of units, rows and parts of a sum that are tried.
 MOST_VECTORS = 8
@@ -15,6 +16,11 @@ SPLITS = (1, 2, 4)
 # a vector of units takes beside its sums.
 FAR = 2.0
 FINISH = 60
+# Where the input's product is done between: sums of the recurrence at least, steps of a job, and registers for what is
+# multiplied.
+SUMS = 8
+FEWEST_STEPS, MOST_STEPS = 5, 8
+SPARE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,32 @@ def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int
                     best = total, blocking
     assert best is not None
     return best[1]
+
+
+def choose_ahead(
+    host: Host, *, gates: int, units: int, steps: int, batch: int, width: int
+) -> tuple[Blocking, Ahead] | None:
+    """How to do the input's product between the recurrence's own products; None where that would not pay.
+
+    It does where these wait for weights, which come from far and serve a single row, and where registers hold both.
+
+    Args:
+        width: of the input.
+    """
+    count, rest = divmod(units, host.lanes)
+    is_far = 4 * gates * units * units > host.memory.first_bytes
+    if rest or batch > 1 or not is_far:
+        return None
+    fitting = [each for each in range(1, count + 1) if count % each == 0 and gates * each >= SUMS]
+    parts = -(-width // units)
+    # A narrow input is spread over as many calls as there are.
+    vectors = 1 if 2 * width <= units else 2
+    if not fitting or gates * fitting[0] > 2 * SUMS or width % parts or count * gates % vectors:
+        return None
+    block = min(MOST_STEPS, (host.registers - SPARE - gates * fitting[0]) // vectors)
+    if block < FEWEST_STEPS or steps < 2 * block:
+        return None
+    return Blocking(fitting[0], 1, 1), Ahead(width, block, vectors, width // parts)
 
 
 def _registers(gates: int, blocking: Blocking) -> int:

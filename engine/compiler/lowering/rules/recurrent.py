@@ -52,6 +52,7 @@ def lower_recurrent(context: Context) -> Made:
         layer = RecurrentLayer(
             context=context,
             cell=_cell_of(network),
+            count=count,
             backward=(False, True)[:directions],
             weights=[_direction(weights, f"l{number}{suffix}", network) for suffix in network.suffixes],
             initial=[part_of(state, state.phantom[own]) for state in initial],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
@@ -13,10 +13,12 @@ import numpy as np
 from engine.compiler.kernels.channels import Panel, panels_of
 from engine.compiler.kernels.convolution.conv import Conv, choose_tile
 from engine.compiler.kernels.kernel import Strides
-from engine.compiler.kernels.recurrent.blocking import Blocking, choose_blocking
+from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.blocking import Blocking, choose_ahead, choose_blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
-from engine.compiler.kernels.recurrent.recurrence import CellWeights, Recurrence, States, Steps
+from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
@@ -52,6 +54,7 @@ class RecurrentLayer:
     """A layer to be computed.
 
     Args:
+        count: of the steps.
         backward: of each direction, whether it begins with the last step.
         weights: of each direction.
         initial: h, and c of an LSTM, as (directions, batch, width).
@@ -61,6 +64,7 @@ class RecurrentLayer:
 
     context: Context
     cell: CellKind
+    count: int
     backward: Sequence[bool]
     weights: Sequence[DirectionWeights]
     initial: Sequence[View]
@@ -83,16 +87,20 @@ class RecurrentLayer:
         return int(self.weights[0].cell.hidden.shape[1])
 
     @cached_property
-    def blocking(self) -> Blocking:
-        """How the recurrence is blocked."""
-        return choose_blocking(
-            self.context.host, gates=GATES[self.cell], units=self.units, taps=self.taps, batch=self.batch
-        )
+    def _way(self) -> tuple[Blocking, Ahead | None]:
+        """How the recurrence is blocked, and whether it makes the input's product itself."""
+        host, gates = self.context.host, GATES[self.cell]
+        width = self.weights[0].input.shape[1]
+        if self.taps == self.units and self.weights[0].cell.projection is None and self._piece == self.count:
+            found = choose_ahead(host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width)
+            if found is not None:
+                return found
+        return choose_blocking(host, gates=gates, units=self.units, taps=self.taps, batch=self.batch), None
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """The vectors of every panel of units."""
-        return panels_of(self.units, self.context.host.lanes, self.blocking.vectors)
+        return panels_of(self.units, self.context.host.lanes, self._way[0].vectors)
 
     def steps(self, rows: View, steps_first: StepsFirst) -> Iterator[KernelStep]:
         """The kernels.
@@ -100,14 +108,22 @@ class RecurrentLayer:
         Args:
             rows: the input, (rows, width).
         """
+        if self._way[1] is not None:
+            seen = steps_first(rows.phantom)
+            yield from self._recurrences(self._turned(rows, [seen] * len(self.weights)), self._sequences())
+            return
         width = GATES[self.cell] * widths(self.panels)
         gates = spaced_rows((rows.shape[0], len(self.weights) * width))
         yield self._input_product(rows, gates)
         seen = steps_first(gates.phantom)
         sources = self._turned(gates, [seen[..., d * width : (d + 1) * width] for d in range(len(self.weights))])
-        sequence = self.sequence
-        parts = [] if sequence is None else [sequence.phantom[:, d] for d in range(len(self.weights))]
-        yield from self._recurrences(sources, [] if sequence is None else self._turned(sequence, parts))
+        yield from self._recurrences(sources, self._sequences())
+
+    def _sequences(self) -> list[View]:
+        """Where h of every step goes, for each direction, if anybody wants it."""
+        if self.sequence is None:
+            return []
+        return self._turned(self.sequence, [self.sequence.phantom[:, d] for d in range(len(self.weights))])
 
     def _turned(self, whole: View, parts: Sequence[Array]) -> list[View]:
         """For each direction (steps, batch, width), its own first step first."""
@@ -142,10 +158,9 @@ class RecurrentLayer:
 
     def _recurrences(self, sources: Sequence[View], sequences: Sequence[View]) -> Iterator[KernelStep]:
         """The recurrence, in pieces if it takes long: each goes on where the one before has ended."""
-        count = sources[0].shape[0]
-        size = self._piece(count)
+        count, size = self.count, self._piece
         carried = [row_major((len(sources), self.batch, each.shape[2]), FLOAT32) for each in self.initial]
-        kept: tuple[View, View] | None = None
+        kept: list[View] | None = None
         for first in range(0, count, size):
             end = min(first + size, count)
             ways, into = ([part_of(each, each.phantom[first:end]) for each in all_] for all_ in (sources, sequences))
@@ -153,14 +168,20 @@ class RecurrentLayer:
             final: Sequence[View | None] = carried if end < count else self.final
             kernel = self._kernel(ways, into, initial, final)
             if kept is None:
-                packed = constant(kernel.pack([each.cell for each in self.weights]))
-                kept = packed, row_major(kernel.scratch_shape, FLOAT32)
+                packed = constant(
+                    kernel.pack([replace(each.cell, input=each.input, input_bias=each.bias) for each in self.weights])
+                )
+                kept = [packed, row_major(kernel.scratch_shape, FLOAT32)]
+                if kernel.ahead is not None:
+                    kept.append(row_major((kernel.directions, kernel.ring_floats), FLOAT32))
             by_direction = zip(*filter(None, (ways, into)), strict=True)
             wanted = [each for each in final if each is not None]
-            yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, kept[1], *wanted)
+            yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, *kept[1:], *wanted)
 
-    def _piece(self, steps: int) -> int:
+    @property
+    def _piece(self) -> int:
         """Steps of a kernel."""
+        steps = self.count
         weights = sum(each.cell.hidden.size for each in self.weights)
         costs = 2 * weights * self.batch * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
         return -(-steps // min(MOST_PIECES, max(1, math.ceil(max(costs)))))
@@ -179,7 +200,8 @@ class RecurrentLayer:
             sequence=_steps_of(sequence) if sequence else None,
             initial=tuple(map(_states_of, initial)),
             final=tuple(None if each is None else _states_of(each) for each in final),
-            blocking=self.blocking,
+            blocking=self._way[0],
+            ahead=self._way[1],
         )
 
 

@@ -61,6 +61,7 @@ def lower_onnx_recurrent(context: Context) -> Made:
     layer = RecurrentLayer(
         context=context,
         cell=cell,
+        count=lead[turns],
         backward=network.directions,
         weights=[_direction(cell, w[d], r[d], None if b is None else b[d]) for d in range(directions)],
         initial=initial,

@@ -106,6 +106,13 @@ def test_every_level_agrees_with_the_reference(level: str, type: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("type", GATES)
+@pytest.mark.parametrize("steps", [20, 100])
+def test_large_networks_agree_too(type: str, steps: int) -> None:
+    net = graph(network(type, 64, 128, layers=2, ways=2, batch_first=True), results="1", _0=(1, steps, 64))
+    check(net, (1, steps, 64))
+
+
 @pytest.mark.parametrize("order", ["y", "h", "h c", "c h y", "y c"])
 def test_results_that_nobody_wants_are_not_made(order: str) -> None:
     shapes = {"y": (5, 2, 8), "h": (2, 2, 4), "c": (2, 2, 9)}

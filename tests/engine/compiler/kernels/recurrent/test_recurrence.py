@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of
-from engine.compiler.kernels.recurrent.blocking import Blocking, choose_blocking
+from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.blocking import Blocking, choose_ahead, choose_blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread
-from engine.compiler.kernels.recurrent.recurrence import CellWeights, Recurrence, States, Steps
+from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -130,6 +132,51 @@ def computed(
     return np.moveaxis(parts, 2, 1), finals
 
 
+def computed_ahead(level: str, case: Case, ahead: Ahead, blocking: Blocking, at_end: bool) -> None:
+    """Hold the answer of a kernel that makes the input's product itself against the formulas."""
+    host, count, x = describe(level), len(case.backward), numbers(case.steps, 1, ahead.width)
+    rows = GATES[case.cell] * case.units
+    input, bias = numbers(rows, ahead.width, scale=ahead.width**-0.5), numbers(rows)
+    pitch, out = ahead.width + case.gap, case.width + case.gap
+    ways = [-1 if back else 1 for back in case.backward]
+    states = tuple(States(width, width) for width in case.states)
+    kernel = Recurrence(
+        host=host, cell=case.cell, steps=case.steps, batch=1, units=case.units, ahead=ahead, blocking=blocking,
+        source=Steps(tuple(way * pitch for way in ways), 0),
+        sequence=Steps(tuple(way * count * out for way in ways), 0), initial=states, final=states,
+    )  # fmt: skip
+
+    def guarded(array: Array) -> Array:
+        return guarded_array(array, at_end=at_end)
+
+    spaced = np.full((case.steps, pitch), np.nan, np.float32)
+    spaced[:, : ahead.width] = x[:, 0]
+    source = guarded(spaced.reshape(-1)[: spaced.size - case.gap])
+    sequence = guarded(np.full(case.steps * count * out - case.gap, 7, np.float32))
+    initial = [numbers(count, 1, width) for width in case.states]
+    finals = [guarded(np.full((count, 1, width), 7, np.float32)) for width in case.states]
+    skipped: list[int] = []
+    for d, back in enumerate(case.backward):
+        last = (case.steps - 1) * back
+        skipped += [4 * last * pitch, 4 * (last * count * out + d * out)]
+    scratch = [
+        guarded(np.full(shape, np.nan, np.float32)) for shape in (kernel.scratch_shape, (count, kernel.ring_floats))
+    ]
+    packed = guarded(kernel.pack([replace(weights_of(case), input=input, input_bias=bias)] * count))
+    arguments = [source, sequence] * count
+    run(kernel, level, [*arguments, packed, *map(guarded, initial), *scratch, *finals], skipped)
+    result = np.append(sequence, np.full(case.gap, 7, np.float32)).reshape(case.steps, count, out)
+    assert (result[..., case.width :] == 7).all()
+    gates = x.astype(np.float64) @ input.T.astype(np.float64) + bias
+    for d, back in enumerate(case.backward):
+        turn = slice(None, None, -1 if back else 1)
+        begun = [each[d].astype(np.float64) for each in initial]
+        wanted, ends = expected(case, gates[turn], weights_of(case), begun)
+        np.testing.assert_allclose(result[turn, d, : case.width], wanted[:, 0], rtol=2e-5, atol=4e-6)
+        for mine, theirs in zip(finals, ends, strict=True):
+            np.testing.assert_allclose(mine[d], theirs, rtol=2e-5, atol=4e-6)
+
+
 def check(level: str, case: Case, blocking: Blocking | None = None, *, at_end: bool = True) -> None:
     """Hold the kernel's answer against the formulas."""
     gates = [numbers(case.steps, case.batch, GATES[case.cell] * case.units) for _ in case.backward]
@@ -188,6 +235,29 @@ def test_any_blocking_gives_the_same(level: str, cell: CellKind, blocking: Block
 @pytest.mark.parametrize("cell", CELLS)
 def test_nothing_before_its_memory_is_touched(level: str, cell: CellKind) -> None:
     check(level, Case(cell=cell, units=21, batch=3, backward=(False, True), gap=1), at_end=False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("ahead", [Ahead(24, 4, 1, 24), Ahead(30, 3, 2, 30), Ahead(96, 2, 2, 24)], ids=str)
+def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, ahead: Ahead) -> None:
+    case = Case(cell=cell, units=32, steps=11, backward=(False, True), gap=3)
+    computed_ahead(level, case, ahead, Blocking(2, 1, 1), at_end=True)
+    computed_ahead(level, case, ahead, Blocking(1, 1, 1), at_end=False)
+    computed_ahead(level, replace(case, steps=8, backward=(True,)), ahead, Blocking(1, 1, 1), at_end=True)
+
+
+def test_it_is_where_registers_hold_both_and_weights_come_from_far() -> None:
+    wide, narrow = describe("avx512"), describe("avx2")
+
+    def found(host: Host, **changed: int) -> tuple[Blocking, Ahead] | None:
+        return choose_ahead(host, **{"gates": 4, "units": 128, "steps": 100, "batch": 1, "width": 64, **changed})
+
+    assert found(wide) == (Blocking(2, 1, 1), Ahead(64, 8, 1, 64))
+    assert found(wide, width=256) == (Blocking(2, 1, 1), Ahead(256, 8, 2, 128))
+    assert found(narrow) is None
+    for changed in ({"batch": 2}, {"units": 130}, {"units": 32}, {"steps": 15}, {"width": 257}):
+        assert found(wide, **changed) is None
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -1,0 +1,125 @@
+"""The code of a recurrence that makes the input's part of its gates itself, block by block of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Index, Value, as_value
+from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.block import copy_row
+from engine.compiler.kernels.recurrent.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class AheadWriter:
+    """Blocks being written.
+
+    Args:
+        busy: the function that does a job beside its panel; ``job`` does one alone.
+    """
+
+    writer: Writer
+    ahead: Ahead
+    busy: str
+    job: str
+
+    def steps(self) -> None:
+        """The first block's jobs; then block by block the recurrence, and meanwhile the jobs of the next."""
+        f, size = self.writer.f, self.ahead.steps
+        self._open(0)
+        self._jobs_alone(0, 0)
+        with f.loop(0, self._blocks) as block:
+            following = f.add(block.index, 1)
+            has_next = f.less(following, self._blocks)
+            with f.when(has_next):
+                self._open(following)
+            first = f.mul(block.index, size)
+            with f.loop(first, f.minimum(f.add(first, size), self.writer.kernel.steps)) as step:
+                row = f.sub(step.index, self._origin(block.index))
+                source = f.at(self._half(block.index), f.mul(row, self.writer.kernel.gate_floats))
+
+                @contextmanager
+                def meanwhile(number: Index, call: Index, arguments: Sequence[Value]) -> Iterator[None]:
+                    job = f.add(f.mul(f.sub(number, first), self._calls), call)
+                    is_free = f.binary("and", has_next, f.less(job, self._jobs))
+                    with f.when(is_free):
+                        f.call(self.busy, [*arguments, *self._places(following, job)])
+                    with f.unless(is_free):
+                        yield
+
+                self.writer.step(step.index, source, meanwhile)
+            if self._jobs > self._calls * size:
+                with f.when(has_next):
+                    self._jobs_alone(following, self._calls * size)
+
+    @property
+    def _blocks(self) -> int:
+        return -(-self.writer.kernel.steps // self.ahead.steps)
+
+    @property
+    def _calls(self) -> int:
+        """Of a step: there is one tile, so as many as panels."""
+        return len(self.writer.kernel.panels)
+
+    @property
+    def _jobs(self) -> int:
+        """Of a block."""
+        kernel = self.writer.kernel
+        return kernel.gate_floats // (self.ahead.vectors * kernel.host.lanes) * self.ahead.parts
+
+    def _origin(self, block: Index) -> Index:
+        """The first step of a block; the last one is shifted back to be whole."""
+        f, size = self.writer.f, self.ahead.steps
+        return f.minimum(f.mul(block, size), self.writer.kernel.steps - size)
+
+    @property
+    def _ring(self) -> Value:
+        writer = self.writer
+        assert writer.ring is not None
+        return writer.f.at(writer.ring, writer.f.mul(writer.direction, writer.kernel.ring_floats))
+
+    def _half(self, block: Index) -> Value:
+        """Where the gates of a block lie."""
+        f = self.writer.f
+        return f.at(self._ring, f.mul(f.divmod(block, 2)[1], self.ahead.steps * self.writer.kernel.gate_floats))
+
+    @property
+    def _input(self) -> Value:
+        """Where the input under a block is copied together."""
+        return self.writer.f.at(self._ring, 2 * self.ahead.steps * self.writer.kernel.gate_floats)
+
+    @property
+    def _weights(self) -> Value:
+        """The bias, then the weights of one job after the other."""
+        kernel = self.writer.kernel
+        return self.writer.f.at(self.writer.weights, len(kernel.panels) * kernel.panel_floats)
+
+    def _open(self, block: Index) -> None:
+        """Copy the input of a block together, and begin its gates with the bias."""
+        f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
+        stride = self.writer.of_direction([as_value(each) for each in kernel.source.steps])
+        with f.loop(0, ahead.steps) as step:
+            number = f.add(self._origin(block), step.index)
+            source = f.at(self.writer.source, f.mul(number, stride))
+            target = f.at(self._input, f.mul(step.index, ahead.pitch))
+            copy_row(f, source, target, ahead.width, kernel.host.lanes, pads=False)
+            gates = f.at(self._half(block), f.mul(step.index, kernel.gate_floats))
+            copy_row(f, self._weights, gates, kernel.gate_floats, kernel.host.lanes, pads=False)
+
+    def _jobs_alone(self, block: Index, first: int) -> None:
+        """The jobs of a block from some number on."""
+        with self.writer.f.loop(first, self._jobs) as job:
+            self.writer.f.call(self.job, self._places(block, job.index))
+
+    def _places(self, block: Index, job: Index) -> list[Value]:
+        """Input, weights and result of a job; those of one result follow each other."""
+        f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
+        floats = ahead.vectors * kernel.host.lanes
+        result, part = f.divmod(job, ahead.parts)
+        return [
+            f.at(self._input, f.mul(part, ahead.depth)),
+            f.at(self._weights, f.add(kernel.gate_floats, f.mul(job, ahead.depth * floats))),
+            f.at(self._half(block), f.mul(result, floats)),
+        ]

@@ -1,0 +1,189 @@
+"""The geometry of a recurrence: where everything lies, how it is cut, and how weights are packed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from engine.compiler.kernels.channels import Panel, panels_of, width_of
+from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.blocking import Blocking
+from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.packing import gate_rows, packed_panels, spread, widths
+from engine.tensor import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Where a sequence lies: distance of steps in each direction, and of rows of the batch, in elements."""
+
+    steps: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Where initial or final states lie: distance of directions, and of rows of the batch, in elements."""
+
+    directions: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellWeights:
+    """Weights of one direction, gates in the order of the cell.
+
+    Args:
+        hidden: (gates * units, taps).
+        bias: of a GRU's last gate, (units,).
+        projection: (projected, units).
+        input, input_bias: (gates * units, width) and (gates * units,), where the kernel computes that product.
+    """
+
+    hidden: Array
+    bias: Array | None = None
+    projection: Array | None = None
+    input: Array | None = None
+    input_bias: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Kernel):
+    """One layer's recurrence.
+
+    Args:
+        steps, batch: of the sequence.
+        units: of a gate.
+        projected: width of h where it is projected, else 0.
+        source: of the input's part of the gates, panel by panel, gate by gate within each.
+        sequence: of h at every step, None where nobody wants it.
+        initial, final: of h, and c of an LSTM; None for what nobody wants.
+        ahead: how the input's product is done some steps ahead, where the kernel does it; ``source`` is the input then.
+    """
+
+    cell: CellKind
+    steps: int
+    batch: int
+    units: int
+    source: Steps
+    sequence: Steps | None
+    initial: tuple[States, ...]
+    final: tuple[States | None, ...]
+    blocking: Blocking
+    projected: int = 0
+    ahead: Ahead | None = None
+
+    @property
+    def directions(self) -> int:
+        """One or two."""
+        return len(self.source.steps)
+
+    @property
+    def gates(self) -> int:
+        """Of a unit."""
+        return GATES[self.cell]
+
+    @property
+    def taps(self) -> int:
+        """Width of h."""
+        return self.projected or self.units
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel of units."""
+        return panels_of(self.units, self.host.lanes, self.blocking.vectors)
+
+    @cached_property
+    def projection_panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel of a projected state."""
+        size = self.gates * self.blocking.vectors
+        return panels_of(self.projected, self.host.lanes, size) if self.projected else ()
+
+    @property
+    def panel_floats(self) -> int:
+        """Packed floats of a panel: for a GRU the bias of its last gate, then weights."""
+        return width_of(self.panels[0]) * (self.gates * self.taps + (self.cell == "gru"))
+
+    @property
+    def projection_floats(self) -> int:
+        """Packed floats of a panel of the projection."""
+        return width_of(self.projection_panels[0]) * self.units if self.projected else 0
+
+    @property
+    def direction_floats(self) -> int:
+        """Packed floats of a direction."""
+        recurrent = len(self.panels) * self.panel_floats + len(self.projection_panels) * self.projection_floats
+        return recurrent + (0 if self.ahead is None else self.gate_floats * (1 + self.ahead.width))
+
+    @property
+    def gate_floats(self) -> int:
+        """Of a step and row: the input's part of all gates, gaps included."""
+        return self.gates * widths(self.panels)
+
+    @property
+    def ring_floats(self) -> int:
+        """Of a direction: two blocks of the input's part of the gates, and the input under one of them."""
+        return 0 if self.ahead is None else self.ahead.steps * (2 * self.gate_floats + self.ahead.pitch)
+
+    @property
+    def pitch(self) -> int:
+        """Floats of a row of scratch memory: cache lines of its own."""
+        line, lanes = self.host.memory.line_floats, self.host.lanes
+        size = -(-max(self.units, self.taps) // lanes) * lanes
+        return -(-size // line) * line
+
+    @property
+    def scratch_shape(self) -> tuple[int, int, int, int]:
+        """h twice, c of an LSTM, h before it is projected; each for all directions and rows."""
+        return 2 + (self.cell == "lstm") + bool(self.projected), self.directions, self.batch, self.pitch
+
+    @cached_property
+    def tiles(self) -> tuple[int, ...]:
+        """Rows of the batch that are multiplied together; the last may be fewer."""
+        full, rest = divmod(self.batch, self.blocking.rows)
+        return (*[self.blocking.rows] * full, *([rest] if rest else []))
+
+    @property
+    def block(self) -> int:
+        """Tiles of a chunk: many enough for the weights to be read, and no more chunks than serve many threads."""
+        tile_flops = self.flops / (self.directions * len(self.tiles))
+        least = max(1, min(len(self.tiles), round(self.host.chunk_flops / max(1.0, tile_flops))))
+        return max(least, -(-self.directions * len(self.tiles) // self.host.wanted_chunks))
+
+    @property
+    def blocks(self) -> int:
+        """Chunks of a direction."""
+        return -(-len(self.tiles) // self.block)
+
+    @property
+    def chunks(self) -> int:
+        return self.directions * self.blocks
+
+    @property
+    def flops(self) -> int:
+        width = self.taps + (0 if self.ahead is None else self.ahead.width)
+        weights = self.gates * self.units * width + self.projected * self.units
+        return 2 * self.steps * self.batch * self.directions * weights
+
+    def pack(self, weights: Sequence[CellWeights]) -> Array:
+        """The weights of every direction in the order the code streams them."""
+        packed = []
+        for each in weights:
+            heads = None
+            if self.cell == "gru":
+                bias = np.zeros(self.units, np.float32) if each.bias is None else each.bias
+                heads = [spread(bias, rows) for rows in gate_rows(self.panels, 1, self.units)]
+            packed.append(packed_panels(each.hidden, gate_rows(self.panels, self.gates, self.units), heads))
+            if each.projection is not None:
+                rows = gate_rows(self.projection_panels, 1, self.projected)
+                packed.append(packed_panels(each.projection, rows))
+            if self.ahead is not None and each.input is not None and each.input_bias is not None:
+                order = np.concatenate(gate_rows(self.panels, self.gates, self.units))
+                packed.append(spread(each.input_bias, order))
+                together = self.ahead.vectors * self.host.lanes
+                packed.append(packed_panels(each.input, np.split(order, len(order) // together)))
+        return np.concatenate(packed)

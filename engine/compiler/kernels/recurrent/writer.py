@@ -1,0 +1,151 @@
+"""The code of a recurrence around its inner functions: states, steps, panels, tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from engine.compiler.codegen.ir import Index, Module, Value, as_value
+from engine.compiler.kernels.channels import Panel, cases, width_of
+from engine.compiler.kernels.kernel import block_of, start
+from engine.compiler.kernels.recurrent.block import copy_row
+from engine.compiler.kernels.recurrent.layout import Layout, States
+
+Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
+"""Given a step, the number of a call in it, and its arguments; within, the usual call is written."""
+Functions = dict[tuple[int, Panel], str]
+
+
+class Writer:
+    """A recurrence being written."""
+
+    def __init__(self, kernel: Layout, module: Module, functions: Functions, projections: Functions) -> None:
+        self.kernel, self.functions, self.projections = kernel, functions, projections
+        has_sequence = kernel.sequence is not None
+        finals = [each for each in kernel.final if each is not None]
+        count = kernel.directions * (1 + has_sequence) + 1 + len(kernel.initial) + 1 + len(finals)
+        count += kernel.ahead is not None
+        self.direction: Index
+        self.f, pointers, chunk = start(module, kernel, count)
+        self.direction, block = self.f.divmod(chunk, kernel.blocks) if kernel.directions > 1 else (0, chunk)
+        self.first_tile, self.end_tile = block_of(self.f, block, kernel.block, len(kernel.tiles))
+        given = iter(pointers)
+        ways = [[next(given) for _ in range(1 + has_sequence)] for _ in range(kernel.directions)]
+        self.source, *sequence = (self.of_direction(each) for each in zip(*ways, strict=True))
+        self.sequence = sequence[0] if sequence else None
+        self.weights = self.f.at(next(given), self.f.mul(self.direction, kernel.direction_floats))
+        self.initial = [next(given) for _ in kernel.initial]
+        self.scratch = next(given)
+        self.ring = None if kernel.ahead is None else next(given)
+        self.final = [None if each is None else next(given) for each in kernel.final]
+
+    def emit(self, steps: Callable[[], None]) -> None:
+        """States in, steps, states out."""
+        kernel = self.kernel
+        for pointer, states, part in zip(self.initial, kernel.initial, (0, 2), strict=False):
+            self._copy(pointer, states, part, into=True)
+        steps()
+        # h goes to and fro between its two places.
+        for place, final, part in zip(self.final, kernel.final, (kernel.steps % 2, 2), strict=False):
+            if place is not None and final is not None:
+                self._copy(place, final, part, into=False)
+        self.f.finish()
+
+    def steps(self) -> None:
+        """All steps, the input's part of the gates being there."""
+        stride = self.of_direction([as_value(each) for each in self.kernel.source.steps])
+        with self.f.loop(0, self.kernel.steps) as step:
+            self.step(step.index, self.f.at(self.source, self.f.mul(step.index, stride)))
+
+    def _part(self, number: Index) -> Value:
+        """A part of the scratch memory, from this direction's first row on."""
+        kernel, f = self.kernel, self.f
+        rows = f.add(f.mul(number, kernel.directions * kernel.batch), f.mul(self.direction, kernel.batch))
+        return f.at(self.scratch, f.mul(rows, kernel.pitch))
+
+    def _copy(self, pointer: Value, states: States, part: int, *, into: bool) -> None:
+        """The chunk's rows of a state to or from scratch memory."""
+        f, kernel = self.f, self.kernel
+        outside, inside = f.at(pointer, f.mul(self.direction, states.directions)), self._part(part)
+        end = f.minimum(f.mul(self.end_tile, kernel.blocking.rows), kernel.batch)
+        with f.loop(f.mul(self.first_tile, kernel.blocking.rows), end) as row:
+            ends = f.at(outside, f.mul(row.index, states.rows)), f.at(inside, f.mul(row.index, kernel.pitch))
+            source, target = ends if into else ends[::-1]
+            copy_row(f, source, target, kernel.units if part == 2 else kernel.taps, kernel.host.lanes, pads=into)
+
+    def step(self, number: Index, source: Value, meanwhile: Meanwhile | None = None) -> None:
+        """All panels, each for all tiles of the chunk; then the projection, if there is one.
+
+        Every second step reads the weights backward: what the one before has read last is still in the nearest cache.
+
+        Args:
+            source: the input's part of the gates.
+            meanwhile: what is called instead of the panel's function where there is something to do beside it.
+        """
+        kernel, f = self.kernel, self.f
+        backward = f.divmod(number, 2)[1]
+        now, following = self._part(backward), self._part(f.sub(1, backward))
+        sequence = self._sequence_at(number)
+        made = self._part(kernel.scratch_shape[0] - 1) if kernel.projected else following
+        with f.loop(0, len(kernel.panels)) as each, f.loop(self.first_tile, self.end_tile) as tile:
+            panel = self._mirrored(each.index, len(kernel.panels), backward)
+            row = f.mul(tile.index, kernel.blocking.rows)
+            unit, state = f.mul(panel, width_of(kernel.panels[0])), f.mul(row, kernel.pitch)
+            own = f.at(f.at(self._part(2) if kernel.cell == "lstm" else now, state), unit)
+            gates = f.at(f.at(source, f.mul(row, kernel.source.rows)), f.mul(unit, kernel.gates))
+            weights = f.at(self.weights, f.mul(panel, kernel.panel_floats))
+            target = self._target(sequence, row, unit)
+            arguments = [weights, f.at(now, state), gates, own, f.at(f.at(made, state), unit), target]
+            arguments.append(as_value(backward))
+            if meanwhile is None:
+                self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
+            else:
+                with meanwhile(number, each.index, arguments):
+                    self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
+        if not kernel.projected:
+            return
+        projection = f.at(self.weights, len(kernel.panels) * kernel.panel_floats)
+        with f.loop(0, len(kernel.projection_panels)) as each, f.loop(self.first_tile, self.end_tile) as tile:
+            panel = self._mirrored(each.index, len(kernel.projection_panels), backward)
+            row = f.mul(tile.index, kernel.blocking.rows)
+            unit, state = f.mul(panel, width_of(kernel.projection_panels[0])), f.mul(row, kernel.pitch)
+            weights = f.at(projection, f.mul(panel, kernel.projection_floats))
+            hidden, target = f.at(made, state), self._target(sequence, row, unit)
+            arguments = [weights, hidden, hidden, hidden, f.at(f.at(following, state), unit), target]
+            self._call(
+                self.projections, kernel.projection_panels, (panel, tile.index), [*arguments, as_value(backward)]
+            )
+
+    def _sequence_at(self, number: Index) -> Value | None:
+        """Where h of a step goes."""
+        if self.sequence is None or self.kernel.sequence is None:
+            return None
+        stride = self.of_direction([*map(as_value, self.kernel.sequence.steps)])
+        return self.f.at(self.sequence, self.f.mul(number, stride))
+
+    def _mirrored(self, index: Index, count: int, backward: Index) -> Index:
+        """The index, or backward that from the end."""
+        if count == 1:
+            return 0
+        f = self.f
+        return f.add(index, f.mul(backward, f.sub(count - 1, f.mul(index, 2))))
+
+    def _target(self, sequence: Value | None, row: Index, unit: Index) -> Value:
+        """Where the sequence is written; any address where it is not."""
+        if sequence is None or self.kernel.sequence is None:
+            return self.scratch
+        return self.f.at(self.f.at(sequence, self.f.mul(row, self.kernel.sequence.rows)), unit)
+
+    def _call(
+        self, functions: Functions, panels: Sequence[Panel], place: tuple[Index, Index], arguments: Sequence[Value]
+    ) -> None:
+        """The function of a panel and a tile."""
+        for each in cases(self.f, place[0], panels):
+            for rows in cases(self.f, place[1], self.kernel.tiles):
+                self.f.call(functions[rows, each], arguments)
+
+    def of_direction(self, values: Sequence[Value]) -> Value:
+        """The value that is this chunk's direction's."""
+        if len(values) == 1:
+            return values[0]
+        return self.f.select(self.f.less(self.direction, 1), values[0], values[1])
