@@ -17,6 +17,7 @@ from app.models.version import Entry, Version
 from app.protocol.grpc.parameters import read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.grpc.schema import parse
 from app.protocol.v2 import lookup
+from app.protocol.v2.changes import change_logging, change_trace
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports
@@ -164,12 +165,13 @@ class Methods:
         trace = self._changing.trace
         self._check(call, Group.ADMIN if asked.settings else Group.METADATA)
         if asked.settings:
-            trace.change(read_lists(asked.settings, trace.show()), name)
+            await change_trace(self._plane.commands, read_lists(asked.settings, trace.show()), name)
         return {"settings": write_lists(trace.show(name))}
 
     async def _logging(self, call: Call, asked: Any) -> Document:
         logging = self._changing.logging
         self._check(call, Group.ADMIN if asked.settings else Group.METADATA)
         if asked.settings:
-            logging.change({key: read_choice(value) for key, value in asked.settings.items()})
+            wanted = {key: read_choice(value) for key, value in asked.settings.items()}
+            await change_logging(self._plane.commands, wanted)
         return {"settings": write_choices(logging.show())}

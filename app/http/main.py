@@ -22,6 +22,7 @@ from app.http.routes import graph, health, infer, metrics, models, pages
 from app.http.v2.app import V2App
 from app.metrics.meter import Meter
 from app.models.plugins import load_plugins
+from app.protocol.v2.changes import install
 from app.protocol.v2.regions import open_regions
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
@@ -71,6 +72,7 @@ def create_app(settings: Settings | None = None) -> Service:
     app.state.dataplane = DataPlane(settings)
     app.state.meter = Meter(app.state.dataplane)
     app.state.changing = ChangingSettings()
+    install(app.state.dataplane.commands, app.state.changing)
     app.state.regions = open_regions(settings)
     v2 = V2App(app.state.dataplane, app.state.changing, app.state.regions)
     app.router.routes.append(v2)

@@ -8,5 +8,5 @@ call                          a request to a model, as the scheduler takes it
 lane                          threads with a queue, for work that runs no model
 watch, roster, identity       files that are replaced, models that come and go while they are served
 demand                        models that are loaded and unloaded when somebody says so
-catalogue, statistics         what is told of all that
+catalogue, statistics, tally  what is told of all that, of several processes as one
 """

@@ -6,6 +6,7 @@ from typing import Any
 
 import engine
 from app.models.store import Store
+from app.models.tally import Tally
 from app.models.version import Entry, Version
 
 
@@ -36,6 +37,7 @@ def details(entry: Entry, store: Store) -> dict[str, Any]:
     """
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
+    tell = store.tallies.read()
     return {
         **summary(entry, store.default_name),
         "inputs": _ports(current, "inputs"),
@@ -43,7 +45,7 @@ def details(entry: Entry, store: Store) -> dict[str, Any]:
         "labels": None if entry.files.labels is None else list(entry.files.labels),
         "preprocess": _preprocess(current),
         "batching": _batching(current),
-        "versions": [_long(version) for version in entry.versions],
+        "versions": [_long(version, tell(version)) for version in entry.versions],
     }
 
 
@@ -55,7 +57,7 @@ def _short(version: Version) -> dict[str, Any]:
     return row
 
 
-def _long(version: Version) -> dict[str, Any]:
+def _long(version: Version, tally: Tally) -> dict[str, Any]:
     row = _short(version)
     if version.model is not None:
         row |= {
@@ -63,10 +65,10 @@ def _long(version: Version) -> dict[str, Any]:
             "outputs": _ports(version, "outputs"),
             "threads": version.model.session.threads,
             "load_ms": round(version.load_s * 1e3, 1),
-            "running": version.lane.running,
-            "queued": version.lane.queued,
+            "running": tally.running,
+            "queued": tally.queued,
             "batching": _batching(version),
-            "statistics": version.statistics.as_dict(),
+            "statistics": tally.statistics.as_dict(),
         }
     return row
 

@@ -16,9 +16,9 @@ from typing import Final
 from app.errors import ConfigError, ModelLoadError, ModelNotFoundError, ModelNotReadyError
 from app.memory.collector import collect
 from app.models.config import ModelConfig, parse_config
+from app.models.identity import Contents, contents_of, mark_of
 from app.models.repository import FoundModel, ModelFiles, find_model, find_models, read_model
-from app.models.roster import Contents, contents_of
-from app.models.store import Store, unloaded_entry
+from app.models.store import Order, Store, unloaded_entry
 from app.models.version import Entry, State, Version
 from app.models.watch import Watcher
 from app.settings import Settings
@@ -81,6 +81,7 @@ class Demand:
         if found is None:
             raise ModelNotFoundError(f"failed to load '{told(name, 100)}': it is not in the store", found=cut(name))
         override = None if config is None else _override(name, config)
+        self._store.is_begun.wait()
         self._store.claimed.add(name)
         try:
             contents = contents_of(found)
@@ -99,6 +100,7 @@ class Demand:
         Raises:
             ModelNotFoundError: there is no such model.
         """
+        self._store.is_begun.wait()
         with self._store.changing:
             entry = self._store.entry(name)
             if entry.unloaded is not None:
@@ -116,6 +118,16 @@ class Demand:
             time.sleep(_DRAIN_LOOK_S)
         gone.is_draining = False
         collect()
+
+    def begin(self, name: str, is_wanted: bool, mark: str, config: str | None) -> None:
+        """Begin with what was told to a process before this one."""
+        override = None if config is None else _override(name, config)
+        self._store.orders[name] = Order(is_wanted, mark, override)
+
+    def mark(self, name: str) -> str:
+        """What lies in a model's folder now, in short."""
+        found = find_model(self._settings.store, name)
+        return "" if found is None else mark_of(found)
 
     def look(self) -> None:
         """See which models there are to load, where nobody else looks at the folder."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from app.models.layout import CONFIG
-from app.models.repository import ModelFiles, VersionFiles
+from app.models.layout import BIN, CONFIG, FLAT_BIN, PARAM, is_version
+from app.models.repository import FoundModel, ModelFiles, VersionFiles
 
 FileIdentity: TypeAlias = tuple[int, ...]
 Identity: TypeAlias = tuple[FileIdentity | None, ...]
+Contents: TypeAlias = tuple[tuple[str, FileIdentity | None], ...]
 
 
 def identify(files: ModelFiles, version: VersionFiles) -> Identity:
@@ -40,3 +42,29 @@ def identity_of(path: Path) -> FileIdentity | None:
         return None
     # The last one cannot be set: a tool that restores a file's time does not hide that it has written to it.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def contents_of(found: FoundModel) -> Contents:
+    """What is another one as soon as a file is replaced, written to, or comes or goes."""
+    return tuple(_contents(found))
+
+
+def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
+    """The files that say what a model is, with what tells one from another."""
+    if found.is_pair:
+        yield found.path.name, identity_of(found.path)
+        yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
+        return
+    yield CONFIG, identity_of(found.path / CONFIG)
+    try:
+        numbers = sorted(path.name for path in found.path.iterdir() if is_version(path.name))
+    except OSError:
+        return
+    for number in numbers:
+        for name in (PARAM, BIN):
+            yield f"{number}/{name}", identity_of(found.path / number / name)
+
+
+def mark_of(found: FoundModel) -> str:
+    """The same in short, for another process."""
+    return hashlib.sha256(repr(contents_of(found)).encode()).hexdigest()

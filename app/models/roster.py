@@ -9,20 +9,16 @@ Requests end with the model they began with.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import ConfigError
-from app.models.identity import FileIdentity, identity_of
-from app.models.layout import BIN, CONFIG, FLAT_BIN, PARAM, is_version
+from app.models.identity import Contents, contents_of
 from app.models.repository import FoundModel, ModelFiles, find_models, read_model
 from app.models.store import Store
 from app.models.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
-
-Contents = tuple[tuple[str, FileIdentity | None], ...]
 
 
 @dataclass(slots=True)
@@ -127,24 +123,3 @@ class Roster:
         if known.told is not None:
             known.told.reason, known.told = None, None
         self._store.replace(entry, files, made)
-
-
-def contents_of(found: FoundModel) -> Contents:
-    """What is another one as soon as a file is replaced, written to, or comes or goes."""
-    return tuple(_contents(found))
-
-
-def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
-    """The files that say what a model is, with what tells one from another."""
-    if found.is_pair:
-        yield found.path.name, identity_of(found.path)
-        yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
-        return
-    yield CONFIG, identity_of(found.path / CONFIG)
-    try:
-        numbers = sorted(path.name for path in found.path.iterdir() if is_version(path.name))
-    except OSError:
-        return
-    for number in numbers:
-        for name in (PARAM, BIN):
-            yield f"{number}/{name}", identity_of(found.path / number / name)

@@ -11,17 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
+from app.models.config import ModelConfig
 from app.models.crew import Crew, Job, Stop
-from app.models.identity import identify
+from app.models.identity import identify, mark_of
 from app.models.loading import LoadFailedError, load_model
 from app.models.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
+from app.models.tally import Tallies
 from app.models.version import Entry, State, Version
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
@@ -35,6 +37,21 @@ _TIMES: Final = 3
 SIDE_BY_SIDE: Final = 4
 # In place of a name: every model of the store.
 ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody has said of a model.
+
+    Args:
+        is_wanted: whether it is to be served.
+        mark: what lay in its folder then.
+        config: what to take for that of its folder.
+    """
+
+    is_wanted: bool
+    mark: str
+    config: ModelConfig | None = None
 
 
 class Store:
@@ -55,8 +72,12 @@ class Store:
         self.changing = threading.RLock()
         # Names of models that somebody loads on demand: who looks after the folder lets them be.
         self.claimed: set[str] = set()
+        # What was told before this process began, of models by name.
+        self.orders: dict[str, Order] = {}
+        self.is_begun = threading.Event()
         self.is_closed = False
         self.is_loaded = False
+        self.tallies = Tallies()
         self.problem: str | None = None
 
     def load(self) -> None:
@@ -66,20 +87,30 @@ class Store:
         except ConfigError as exc:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
-        wanted = {each.name: each for each in found if self._is_wanted(each.name)}
+        wanted = {each.name: each for each in found if self._is_wanted(each)}
         entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
         entries |= {name: _missing(self._settings.store, name) for name in self._missing_names(entries)}
-        entries |= {name: unloaded_entry(entry) for name, entry in entries.items() if not self._is_wanted(name)}
+        entries |= {each.name: unloaded_entry(entries[each.name]) for each in found if each.name not in wanted}
         self._entries = dict(sorted(entries.items()))
         for each in wanted.values():
             self._read_soon(each, entries[each.name])
+        self.is_begun.set()
         self._crew.wait()
+        self.orders.clear()
         self.is_loaded = True
 
-    def _is_wanted(self, name: str) -> bool:
+    def _is_wanted(self, found: FoundModel) -> bool:
         """Whether a model is to be served from the start."""
         settings = self._settings
-        return settings.model_control != "explicit" or ALL in settings.load_model or name in settings.load_model
+        if (order := self._order(found)) is not None:
+            return order.is_wanted
+        return settings.model_control != "explicit" or ALL in settings.load_model or found.name in settings.load_model
+
+    def _order(self, found: FoundModel) -> Order | None:
+        """What was told of a model, unless its files have changed since and decide again."""
+        order = self.orders.get(found.name)
+        decides = self._settings.model_control == "poll" and self._settings.reload_interval_s > 0
+        return None if order is not None and decides and mark_of(found) != order.mark else order
 
     def _missing_names(self, there: Container[str]) -> list[str]:
         if self._settings.model_control != "explicit":
@@ -262,7 +293,8 @@ class Store:
 
     def _read(self, found: FoundModel, entry: Entry, stop: Stop) -> None:
         """Read a model's folder, and have its versions loaded."""
-        files = read_model(found)
+        order = self._order(found)
+        files = read_model(found, None if order is None else order.config)
         if not stop.is_void() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
             self._show(files, entry)
             for version in entry.versions:

@@ -34,8 +34,11 @@ from app.process.banner import banner
 from app.process.board import Board
 from app.process.calls import Calls, make_calls, reserve_port, stop_calls
 from app.process.descriptors import raise_file_limit
+from app.process.peers import Peers
 from app.process.porch import Porch
 from app.process.standby import Readiness, Standing
+from app.process.switchboard import Switchboard
+from app.process.team import Team
 from app.process.tls import tls_context
 from app.process.workers import detach, supervise
 from app.serving.dataplane import DataPlane
@@ -66,11 +69,13 @@ class Server(uvicorn.Server):
         standby: tuple[Readiness, int] | None = None,
         calls: Calls | None = None,
         calls_port: int = 0,
+        peers: Peers | None = None,
     ) -> None:
         super().__init__(config)
         self.porch: Porch | None = None
         self.calls = calls
         self.calls_port = calls_port
+        self._peers = peers
         self._meter = meter
         self._standby = standby
         self.plane = plane
@@ -92,8 +97,9 @@ class Server(uvicorn.Server):
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
-        if self._standby is not None:
-            self._publishing = asyncio.create_task(self._publish())
+        if self._peers is not None:
+            await self._peers.team.start(self.plane.commands, partial(self._peers.publish, self.plane, self._meter))
+            self._publishing = asyncio.create_task(self._publish(self._peers))
         if self.calls is not None and self._standby is None:
             await self._take_calls(self.calls)
         elif self.calls is not None:
@@ -111,6 +117,8 @@ class Server(uvicorn.Server):
             grace_s = self.plane.settings.shutdown_timeout_s
             await stop_calls(self.calls, grace_s, lambda: self.force_exit)
         await super().shutdown(sockets)
+        if self._peers is not None:
+            await self._peers.team.close()
 
     async def _take_calls(self, calls: Calls) -> None:
         """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
@@ -148,10 +156,10 @@ class Server(uvicorn.Server):
                 readiness.close(index)
             await asyncio.sleep(_LOOK_S)
 
-    async def _publish(self) -> None:
+    async def _publish(self, peers: Peers) -> None:
         """Let the other workers tell what this one counts."""
         while not self.should_exit:
-            self._meter.publish()
+            peers.publish(self.plane, self._meter)
             await asyncio.sleep(_PUBLISH_S)
 
     def _standing(self) -> Standing:
@@ -226,15 +234,15 @@ def serve(settings: Settings, porch: Porch) -> int:
         return run(settings, listener, url, porch=porch)
 
     porch.close()
-    exchange = engine.Exchange()
-    readiness, board = Readiness(settings.workers), Board(settings.workers)
+    exchange, switchboard = engine.Exchange(), Switchboard()
+    readiness, boards = Readiness(settings.workers), (Board(settings.workers), Board(settings.workers))
 
     def start(index: int) -> SpawnProcess:
-        with exchange.connect() as memory:
+        with exchange.connect() as memory, switchboard.connect(index) as line:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
                 target=_work,
-                args=(settings, listener, shown, memory, (readiness, index), board),
+                args=(settings, listener, shown, memory, (readiness, index), boards, line),
                 name=f"worker-{index}",
             )
             process.start()
@@ -242,9 +250,12 @@ def serve(settings: Settings, porch: Porch) -> int:
 
     def ended(index: int) -> None:
         readiness.clear(index)
-        board.clear(index)
+        for board in boards:
+            board.clear(index)
 
-    return supervise(settings.workers, start, ended)
+    status = supervise(settings.workers, start, ended)
+    switchboard.close()
+    return status
 
 
 def run(
@@ -252,12 +263,12 @@ def run(
     listener: socket.socket,
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
-    board: Board | None = None,
+    peers: Peers | None = None,
     porch: Porch | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
-    server = build(settings, url, standby, board)
+    server = build(settings, url, standby, peers)
     server.porch = porch
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
@@ -275,12 +286,12 @@ def build(
     settings: Settings,
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
-    board: Board | None = None,
+    peers: Peers | None = None,
 ) -> Server:
     """A server that has yet to be run.
 
     standby: who of several workers is ready, and which of them this one is; None for one that is alone.
-    board: where they leave their figures for each other.
+    peers: what it has of the others.
     """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
@@ -288,8 +299,8 @@ def build(
     calls = make_calls(settings, app.state, meter.codes)
     door = Door(Limits.of(settings))
     meter.connections, meter.refusals = door.__len__, door.refusals
-    if standby is not None and board is not None:
-        meter.join(board.place(standby[1]), standby[1])
+    if peers is not None:
+        peers.join(plane, meter)
     config = uvicorn.Config(
         app,
         http=partial(Connection, door=door),  # type: ignore[arg-type]  # made by calling it, as a class would be
@@ -304,7 +315,7 @@ def build(
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0)
+    return Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
 
 
 def _work(
@@ -313,12 +324,16 @@ def _work(
     url: str | None,
     memory: socket.socket,
     standby: tuple[Readiness, int],
-    board: Board,
+    boards: tuple[Board, Board],
+    line: socket.socket,
 ) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
-    sys.exit(run(settings, listener, url, standby, board))
+    index = standby[1]
+    figures, tallies = (board.place(index) for board in boards)
+    peers = Peers(index=index, figures=figures, tallies=tallies, team=Team(line))
+    sys.exit(run(settings, listener, url, standby, peers))
 
 
 def _url(scheme: str, host: str, port: int) -> str:

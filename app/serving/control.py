@@ -18,13 +18,19 @@ from weakref import WeakValueDictionary
 from app.errors import ModelNotFoundError, ModelNotReadyError
 from app.models.demand import Demand, Loaded
 from app.models.layout import is_model_name
+from app.serving.commands import Arguments, Command, Commands, Deed
 from app.settings import Settings
 from app.wording import told
 
 T = TypeVar("T")
 
-# Calls that are at work at once; more wait. Models load side by side as far as there is memory (app/models/crew.py).
+# Commands that are at work at once; more wait. Models load side by side as far as there is memory (app/models/crew.py).
 MAX_CALLS: Final = 16
+# A load of several models, each of which may take its time, waits for its turn.
+LOADS: Final = 3
+_MARGIN_S: Final = 10.0
+_LOAD: Final = "load"
+_UNLOAD: Final = "unload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,7 @@ class _Done:
 class Control:
     """Loads and unloads models for whoever may say so."""
 
-    def __init__(self, demand: Demand, settings: Settings) -> None:
+    def __init__(self, demand: Demand, settings: Settings, commands: Commands) -> None:
         self._demand = demand
         self._settings = settings
         self._places = asyncio.Semaphore(MAX_CALLS)
@@ -47,6 +53,9 @@ class Control:
         self._done: dict[str, _Done] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
+        self._commands = commands
+        commands.on(_LOAD, Deed(self._do_load, partial(self._begin, True)))
+        commands.on(_UNLOAD, Deed(self._do_unload, partial(self._begin, False)))
 
     async def load(self, name: str, config: str | None = None) -> None:
         """Load a model as it lies in the store now, beside what serves of it; until it serves.
@@ -60,7 +69,9 @@ class Control:
             ModelNotReadyError: the server is stopping, or its settings do not allow it.
         """
         self._check(name)
-        await self._in_turn(name, partial(self._load, name, config, time.monotonic()))
+        arguments = {"name": name, "config": config}
+        limit_s = LOADS * self._settings.load_timeout_s
+        await self._commands.make(Command(verb=_LOAD, subject=f"model/{name}", arguments=arguments, limit_s=limit_s))
 
     async def unload(self, name: str) -> None:
         """Serve a model no more; until its last request has ended, or its time is up.
@@ -70,13 +81,30 @@ class Control:
             ModelNotReadyError: the server is stopping, or its settings do not allow it.
         """
         self._check(name)
-        await self._in_turn(name, partial(self._unload, name))
+        limit_s = self._settings.request_timeout_s + _MARGIN_S
+        await self._commands.make(
+            Command(verb=_UNLOAD, subject=f"model/{name}", arguments={"name": name}, limit_s=limit_s)
+        )
 
     async def look(self) -> None:
         """See which models there are to load, where nobody looks by himself."""
         if self._settings.model_control == "explicit":
             async with self._places:
                 await aside(self._demand.look)
+
+    async def _do_load(self, arguments: Arguments) -> Arguments:
+        name, config = arguments["name"], arguments["config"]
+        await self._in_turn(name, partial(self._load, name, config, time.monotonic()))
+        return {**arguments, "mark": await aside(partial(self._demand.mark, name))}
+
+    async def _do_unload(self, arguments: Arguments) -> Arguments:
+        name = arguments["name"]
+        await self._in_turn(name, partial(self._unload, name))
+        return {**arguments, "mark": await aside(partial(self._demand.mark, name))}
+
+    def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
+        """Begin with what another process was told."""
+        self._demand.begin(arguments["name"], is_wanted, arguments["mark"], arguments.get("config"))
 
     def _check(self, name: str) -> None:
         if self._settings.model_control == "none":

@@ -29,6 +29,7 @@ from app.models.store import Store
 from app.models.version import State, Version
 from app.models.watch import Watcher
 from app.scheduling.ticket import Ticket
+from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
@@ -68,7 +69,8 @@ class DataPlane:
         self.store = Store(settings, self.budget.threads)
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
         self.watcher = Watcher(self.store, Roster(self.store, settings.store), interval_s)
-        self.control = Control(Demand(self.store, self.watcher, settings), settings)
+        self.commands = Commands()
+        self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
@@ -227,6 +229,7 @@ class DataPlane:
         except Exception:  # a fault of ours must not leave the server waiting for its models for ever
             log.exception("loading the store")
             self.store.problem = "internal error while loading the store; the server's log says more"
+            self.store.is_begun.set()
         self.watcher.start()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(self.loaded.set)

@@ -78,7 +78,8 @@ ALLOWED: dict[str, set[str]] = {
     "app.serving": BASICS | {"app.memory", "app.models", "app.scheduling", "app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
-    | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.signature"},
+    | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
+    | {"app.signature"},
     "app.tracing": {"app.models.statistics"},
     "app.grpc": BASICS
     | {

@@ -15,6 +15,7 @@ from app.codec.json_text import parse_json
 from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
+from app.protocol.v2.changes import change_logging, change_trace
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import repository_index
 from app.protocol.v2.regions import Regions
@@ -55,7 +56,7 @@ async def show_logging(request: Request) -> Response:
 
 async def set_logging(request: Request) -> Response:
     """Change some; all are answered."""
-    _settings(request).logging.change(await _object(request))
+    await change_logging(dataplane(request).commands, await _object(request))
     return json_response(_settings(request).logging.show())
 
 
@@ -67,7 +68,7 @@ async def show_trace(request: Request) -> Response:
 async def set_trace(request: Request) -> Response:
     """Change some; all are answered."""
     name = _model(request)
-    _settings(request).trace.change(await _object(request), name)
+    await change_trace(dataplane(request).commands, await _object(request), name)
     return json_response(_settings(request).trace.show(name))
 
 

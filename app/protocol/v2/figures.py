@@ -8,9 +8,8 @@ from app.models.statistics import Batches, Statistics, Timing
 from app.models.version import Entry, Version
 
 
-def model_stats(entry: Entry, version: Version) -> dict[str, Any]:
+def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:
     """One version's figures; times are sums, in nanoseconds."""
-    figures = version.statistics
     return {
         "name": entry.name,
         "version": str(version.number),

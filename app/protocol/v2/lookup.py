@@ -35,7 +35,13 @@ def statistics(store: Store, name: str | None, number: int | str | None) -> Sequ
     entries = store.entries if name is None else (store.entry(name),)
     if isinstance(number, str):
         number = entries[0].number_of(number)
-    rows = [model_stats(entry, each) for entry in entries for each in entry.versions if number in (None, each.number)]
+    tell = store.tallies.read()
+    rows = [
+        model_stats(entry, each, tell(each).statistics)
+        for entry in entries
+        for each in entry.versions
+        if number in (None, each.number)
+    ]
     if name is not None and number is not None and not rows:
         raise VersionNotFoundError(f"model '{entries[0].name}' has no version {number}")
     return rows

@@ -76,6 +76,10 @@ class TraceSettings:
         """Those of a model, or of all."""
         return {**self._all, **self._own.get(model or "", {})}
 
+    def kept(self, model: str | None = None) -> dict[str, Any]:
+        """What was changed: of a model its own settings only."""
+        return dict(self._all if model is None else self._own.get(model, {}))
+
     def change(self, wanted: Mapping[str, Any], model: str | None = None) -> None:
         """Change those that are given; null is what holds for all, and for all what it was at the start.
 

@@ -1,0 +1,97 @@
+"""What versions have done and do, of several processes as one.
+
+Each process leaves its own for the others as bytes; whoever is asked adds them up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from app.models.statistics import Batches, Buckets, Statistics, Timing
+from app.models.version import Entry, Version
+
+# Of these the largest is told, of all other numbers the sum.
+_LATEST: Final = "last_request_at"
+# By model and version, what one process has counted.
+Rows: TypeAlias = Mapping[tuple[str, int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A version's figures, of all processes."""
+
+    statistics: Statistics
+    running: int
+    queued: int
+
+
+class Tallies:
+    """Figures of versions, together with those of the other processes.
+
+    others: what each of those has left; nothing where there are none.
+    """
+
+    def __init__(self) -> None:
+        self.others: Callable[[], Sequence[bytes]] = lambda: ()
+
+    def read(self) -> Callable[[Version], Tally]:
+        """What tells the figures of a version, as they are now."""
+        left = [from_bytes(data) for data in self.others()]
+        if not left:
+            return _own
+
+        def tell(version: Version) -> Tally:
+            row = orjson.loads(orjson.dumps(_row(version), option=orjson.OPT_NON_STR_KEYS))
+            for rows in left:
+                row = _added(row, rows.get((version.name, version.number), {}))
+            return Tally(statistics=_statistics(row["statistics"]), running=row["running"], queued=row["queued"])
+
+        return tell
+
+
+def to_bytes(entries: Iterable[Entry]) -> bytes:
+    """What this process has counted, for another one."""
+    rows = [[version.name, version.number, _row(version)] for entry in entries for version in entry.versions]
+    return orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS)
+
+
+def from_bytes(data: bytes) -> Rows:
+    """What ``to_bytes`` made."""
+    return {(name, number): row for name, number, row in orjson.loads(data)}
+
+
+def _own(version: Version) -> Tally:
+    return Tally(statistics=version.statistics, running=version.lane.running, queued=version.lane.queued)
+
+
+def _row(version: Version) -> dict[str, Any]:
+    return {"statistics": version.statistics, "running": version.lane.running, "queued": version.lane.queued}
+
+
+def _added(one: Any, other: Any, key: str = "") -> Any:
+    """The sum of two that have the same shape; what one lacks counts nothing."""
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, dict):
+        return {name: _added(one.get(name), other.get(name), name) for name in {**one, **other}}
+    if isinstance(one, list):
+        return [_added(a, b) for a, b in zip(one, other, strict=True)]
+    return max(one, other) if key == _LATEST else one + other
+
+
+def _statistics(row: Mapping[str, Any]) -> Statistics:
+    batches = {int(size): Batches(**{**each, "sums": Timing(**each["sums"])}) for size, each in row["batches"].items()}
+    return Statistics(
+        **{
+            **row,
+            "failures": Counter(row["failures"]),
+            "batches": batches,
+            "sums": Timing(**row["sums"]),
+            "buckets": Buckets(**row["buckets"]),
+        }
+    )
