@@ -126,6 +126,8 @@ class _Exchange:
             own.append((b"traceparent", self.trace.header()))
         if self.account.timing is not None:
             own.append((b"server-timing", server_timing(self.account.timing)))
+            if self.account.timing.was_cached is not None:
+                own.append((b"x-cache", b"hit" if self.account.timing.was_cached else b"miss"))
         kinds = [value for key, value in own if key == b"content-type"]
         return [*own, _DRAWING] if any(kind.startswith(b"image/svg") for kind in kinds) else own
 

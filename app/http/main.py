@@ -99,7 +99,7 @@ def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "traceparent"],
+            expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "X-Cache", "traceparent"],
         )
     yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log)
 

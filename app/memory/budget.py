@@ -23,6 +23,8 @@ from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeErr
 _TIMES: Final = 2
 # Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
 _ARRIVING: Final = 1 / 2
+# What is kept between requests may hold so much of it.
+_KEPT: Final = 1 / 2
 
 _current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
@@ -44,12 +46,20 @@ class MemoryBudget:
         self._on_large_return = on_large_return
         self._used = 0
         self._arriving = 0
-        self._lock = threading.Lock()
+        self._kept = 0
+        self._keepers: tuple[Keeper, ...] = ()
+        # A collection of garbage, which may begin on any line, may close a keeper.
+        self._lock = threading.RLock()
 
     @property
     def used(self) -> int:
         """Bytes that requests hold now."""
-        return self._used
+        return self._used - self._kept
+
+    @property
+    def kept(self) -> int:
+        """Bytes that are held between requests, as long as none needs them."""
+        return self._kept
 
     def open(self) -> Allowance:
         """The allowance of a new request."""
@@ -74,16 +84,25 @@ class MemoryBudget:
                 found=held + count,
                 limit=limit,
             )
+        if self._try(count, limit, arriving, is_only_asked):
+            return
+        for keeper in self._keepers:
+            keeper.give_way(count)
+        if not self._try(count, limit, arriving, is_only_asked):
+            raise QueueFullError(
+                f"other requests hold the memory this one would take: about {held + count} bytes",
+                retry_after_s=self._retry_after_s,
+                limit=self.total,
+            )
+
+    def _try(self, count: int, limit: int, arriving: bool, is_only_asked: bool) -> bool:
         with self._lock:
             if self._used + count > self.total or (arriving and self._arriving + count > limit):
-                raise QueueFullError(
-                    f"other requests hold the memory this one would take: about {held + count} bytes",
-                    retry_after_s=self._retry_after_s,
-                    limit=self.total,
-                )
+                return False
             if not is_only_asked:
                 self._used += count
                 self._arriving += count if arriving else 0
+            return True
 
     def give_back(self, count: int, *, arriving: int = 0, held: int = 0) -> None:
         """Count bytes as free again.
@@ -96,6 +115,68 @@ class MemoryBudget:
             self._used -= count
             self._arriving -= arriving
         self._on_large_return(held)
+
+    def keeper(self, give_way: Callable[[], Callable[[int], None] | None]) -> Keeper:
+        """The account of somebody who keeps things between requests.
+
+        give_way: gives what frees so many bytes of them, where that still exists.
+        """
+        with self._lock:
+            made = Keeper(self, give_way)
+            self._keepers = (*self._keepers, made)
+            return made
+
+    def keep(self, count: int) -> bool:
+        """Count bytes as kept, if half of the budget is left for requests; whether they are."""
+        with self._lock:
+            if self._kept + count > self.total * _KEPT or self._used + count > self.total:
+                return False
+            self._kept += count
+            self._used += count
+            return True
+
+    def drop(self, count: int) -> None:
+        """Count bytes as kept no longer."""
+        with self._lock:
+            self._kept -= count
+            self._used -= count
+
+    def forget(self, keeper: Keeper) -> None:
+        """Ask it no more."""
+        with self._lock:
+            self._keepers = tuple(each for each in self._keepers if each is not keeper)
+
+
+class Keeper:
+    """What somebody keeps between requests, counted in their budget; who keeps it holds a lock of its own."""
+
+    def __init__(self, budget: MemoryBudget, give_way: Callable[[], Callable[[int], None] | None]) -> None:
+        self._budget = budget
+        self._give_way = give_way
+        self._held = 0
+
+    def hold(self, count: int) -> bool:
+        """Count so many bytes more, if there is room; whether they are."""
+        if not self._budget.keep(count):
+            return False
+        self._held += count
+        return True
+
+    def release(self, count: int) -> None:
+        """Count so many bytes less."""
+        self._held -= count
+        self._budget.drop(count)
+
+    def give_way(self, count: int) -> None:
+        """A request needs so many bytes."""
+        free = self._give_way() if self._held else None
+        if free is not None:
+            free(count)
+
+    def close(self) -> None:
+        """Nothing is kept any more."""
+        self._budget.forget(self)
+        self.release(self._held)
 
 
 class Allowance:
@@ -122,6 +203,10 @@ class Allowance:
     def held(self) -> int:
         """Bytes it holds now."""
         return self._held
+
+    def keeper(self, give_way: Callable[[], Callable[[int], None] | None]) -> Keeper:
+        """As MemoryBudget.keeper."""
+        return self._budget.keeper(give_way)
 
     def would_fit(self, count: int, *, arriving: bool = False) -> None:
         """Refuse early what would be refused anyway: so many bytes more; arriving: of a body.
@@ -273,6 +358,12 @@ def charge(count: int) -> None:
     allowance = _current.get()
     if allowance is not None:
         allowance.charge(count)
+
+
+def keeper(give_way: Callable[[], Callable[[int], None] | None]) -> Keeper | None:
+    """An account with the budget of the request at hand, for what is to outlive it; None where there is no request."""
+    allowance = _current.get()
+    return None if allowance is None else allowance.keeper(give_way)
 
 
 def would_fit(count: int) -> None:

@@ -36,9 +36,19 @@ def _of_version(version: Version) -> Iterator[tuple[str, Value, *tuple[str, ...]
     yield "running_requests", version.lane.running
     if version.model is not None:
         yield "model_load_seconds", version.load_s
+        if (cache := version.model.response_cache) is not None:
+            yield "response_cache_bytes", cache.held_bytes
+            yield "response_cache_entries", cache.entries
+            yield from _of_cache(version.statistics)
     for reason, count in version.lane.reasons.items():
         yield "batches_total", count, reason
     yield from _of_requests(version.statistics)
+
+
+def _of_cache(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
+    for outcome, lookups in (("hit", figures.hits), ("miss", figures.misses)):
+        yield "response_cache_lookups_total", lookups.count, outcome
+        yield "response_cache_seconds_total", lookups.seconds, outcome
 
 
 def _of_requests(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:

@@ -14,6 +14,7 @@ _STAGES: Final = {
     "inference": "nv_inference_compute_infer_duration_us",
     "postprocess": "nv_inference_compute_output_duration_us",
 }
+_CACHE: Final = {"hit": ("num_hits", "hit_duration"), "miss": ("num_misses", "miss_duration")}
 HELP: Final = {
     "nv_inference_request_success": "Answered requests.",
     "nv_inference_request_failure": "Requests that got an error.",
@@ -25,6 +26,10 @@ HELP: Final = {
     "nv_inference_compute_input_duration_us": "What of it was preprocessing.",
     "nv_inference_compute_infer_duration_us": "What of it was inference.",
     "nv_inference_compute_output_duration_us": "What of it was postprocessing.",
+    "nv_cache_num_hits_per_model": "Answered requests whose outputs were known.",
+    "nv_cache_num_misses_per_model": "Answered requests whose outputs were looked for in vain.",
+    "nv_cache_hit_duration_per_model": "Time that looking up took for the first, in microseconds.",
+    "nv_cache_miss_duration_per_model": "And for the others, keeping their outputs included.",
 }
 
 
@@ -50,6 +55,10 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[str, Labels, float]]:
         yield "nv_inference_pending_request_count", labels, _number(value)
     for labels, value in snapshot.get("pnnx_serve_request_seconds", {}).items():
         yield "nv_inference_request_duration_us", labels, int(_number(value) * 1e6)
+    for labels, value in snapshot.get("pnnx_serve_response_cache_lookups_total", {}).items():
+        yield f"nv_cache_{_CACHE[labels[2]][0]}_per_model", labels[:2], _number(value)
+    for labels, value in snapshot.get("pnnx_serve_response_cache_seconds_total", {}).items():
+        yield f"nv_cache_{_CACHE[labels[2]][1]}_per_model", labels[:2], int(_number(value) * 1e6)
     for labels, value in snapshot.get("pnnx_serve_stage_seconds", {}).items():
         yield _STAGES[labels[2]], labels[:2], int(_number(value) * 1e6)
 

@@ -26,13 +26,10 @@ class Call(Generic[T]):
         self._ran: Ran | None = None
 
     def prepare(self) -> Demand | None:
-        """Decode and preprocess.
-
-        What a run needs is there from here on: who knows its outputs already sets them, and says that nothing is to be
-        run.
-        """
+        """Decode and preprocess; where the outputs are known already, nothing is to be run."""
         self._prepared = self._model.prepare(self._request)
-        return self._model.demand(self._prepared)
+        self._ran = self._model.recall(self._prepared)
+        return None if self._ran is not None else self._model.demand(self._prepared)
 
     def run(self, cancelled: Callable[[], bool]) -> None:
         """Compute it by itself."""
@@ -49,6 +46,7 @@ class Call(Generic[T]):
         """Predict, and encode the answer."""
         assert self._ran is not None  # it was run
         self.prepared.timing.queue_s = queue_s
+        self._model.remember(self.prepared, self._ran)
         result = self._model.finish(self.prepared, self._ran)
         return self._encode(result), result
 

@@ -70,6 +70,11 @@ def _long(version: Version, tally: Tally) -> dict[str, Any]:
             "batching": _batching(version),
             "statistics": tally.statistics.as_dict(),
         }
+        cache = version.model.response_cache
+        if cache is not None:
+            row["response_cache"] = {
+                "max_bytes": cache.max_bytes, "bytes": cache.held_bytes, "entries": cache.entries,
+            }  # fmt: skip
     return row
 
 

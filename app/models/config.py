@@ -85,6 +85,14 @@ def _spelt_out(value: object) -> object:
     return value
 
 
+class ResponseCacheConfig(Section):
+    """[response_cache]: what the model has computed is kept, and not computed again for the same inputs."""
+
+    max_bytes: Annotated[int, Field(ge=1, le=2**50)] = Field(
+        default=64 * 2**20, description="Of all outputs that are kept, in each process."
+    )
+
+
 class ModelConfig(Section):
     """The whole file, but for the tables of tasks, which ``config_type`` adds."""
 
@@ -112,6 +120,10 @@ class ModelConfig(Section):
     batching: BatchingConfig = Field(default=BatchingConfig(), description="How requests share runs.")
     preprocess: PreprocessConfig | None = Field(
         default=None, description="How pictures become the input; default: as usual, if it looks like pictures."
+    )
+
+    response_cache: ResponseCacheConfig | None = Field(
+        default=None, description="Keep outputs for inputs that come again; without the table nothing is kept."
     )
 
     def is_strict(self, usual: bool) -> bool:
@@ -225,6 +237,7 @@ def _keys() -> Set[str]:
         BatchingConfig,
         VersionPolicy,
         PreprocessConfig,
+        ResponseCacheConfig,
         *(task.CONFIG for task in TASKS.values()),
     ]
     return {key for table in tables for key in table.model_fields}

@@ -108,6 +108,8 @@ class Demand:
             gone, lanes = unloaded_entry(entry), [version.lane for version in entry.versions]
             gone.is_draining = True
             self._store.put(gone)
+            for version in entry.versions:
+                version.forget()
             for lane in lanes:
                 lane.retire()
             self._watcher.settle(name, find_model(self._settings.store, name))

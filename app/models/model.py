@@ -16,9 +16,10 @@ import engine
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.memory.budget import would_fit
+from app.memory.budget import charge, would_fit
 from app.models.batcher import Batcher
 from app.models.config import ModelConfig
+from app.models.response_cache import open_cache
 from app.models.sessions import open_session
 from app.models.sizing import settle
 from app.models.statistics import Timing
@@ -76,6 +77,7 @@ class Prepared:
     options: the task's, with the request's parameters.
     wanted: names of the raw outputs to answer with; None for what is usual.
     timing: what was done so far.
+    key: what its outputs are to be kept by; None where they are not to be.
     """
 
     request: InferRequest
@@ -85,6 +87,7 @@ class Prepared:
     options: Any
     wanted: tuple[str, ...] | None
     timing: Timing
+    key: bytes | None = None
 
     @property
     def items(self) -> int:
@@ -145,6 +148,7 @@ class Model:
         )
         task = find_task(config.task)
         self._task = task(config.table(task), TaskContext(signature=self.signature, labels=labels))
+        self.response_cache = open_cache(config.response_cache, graph)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Prepare, run and finish, for callers that have nothing else to run.
@@ -188,6 +192,38 @@ class Model:
             EngineError: the tensors do not fit the graph.
         """
         return self.batcher.demand(prepared.tensors, prepared.items)
+
+    def recall(self, prepared: Prepared) -> Ran | None:
+        """What a run has given for these tensors before; None where that is not known.
+
+        Raises:
+            ServiceError: there is no memory for it.
+        """
+        cache, start = self.response_cache, time.perf_counter()
+        if cache is None:
+            return None
+        key = cache.key(prepared.tensors)
+        found = cache.get(key)
+        prepared.timing.was_cached = found is not None
+        prepared.timing.cache_s = time.perf_counter() - start
+        if found is None:
+            prepared.key = key
+            return None
+        charge(sum(array.nbytes for array in found.values()))
+        return Ran(outputs=dict(found), infer_s=0.0, batch=prepared.items, is_first=False)
+
+    def remember(self, prepared: Prepared, ran: Ran) -> None:
+        """Keep what a run gave, where that is wanted."""
+        if self.response_cache is None or prepared.key is None:
+            return
+        start = time.perf_counter()
+        self.response_cache.put(prepared.key, ran.outputs)
+        prepared.timing.cache_s += time.perf_counter() - start
+
+    def forget(self) -> None:
+        """Keep nothing from now on: others answer in its place."""
+        if self.response_cache is not None:
+            self.response_cache.close()
 
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs; of the request it needs the tensors only.

@@ -11,18 +11,23 @@ from typing import Any, Final
 
 @dataclass(slots=True, kw_only=True)
 class Timing:
-    """Where one request's time went, in seconds."""
+    """Where one request's time went, in seconds.
+
+    was_cached: whether its outputs were known, and not computed; None for models whose outputs are not kept.
+    """
 
     queue_s: float = 0.0
     decode_s: float = 0.0
     preprocess_s: float = 0.0
     infer_s: float = 0.0
     postprocess_s: float = 0.0
+    cache_s: float = 0.0
+    was_cached: bool | None = None
 
     @property
     def total_s(self) -> float:
         """The sum of the parts."""
-        return self.queue_s + self.decode_s + self.preprocess_s + self.infer_s + self.postprocess_s
+        return self.queue_s + self.decode_s + self.preprocess_s + self.cache_s + self.infer_s + self.postprocess_s
 
     def add(self, other: Timing) -> None:
         """Add another one's times to these."""
@@ -31,10 +36,11 @@ class Timing:
         self.preprocess_s += other.preprocess_s
         self.infer_s += other.infer_s
         self.postprocess_s += other.postprocess_s
+        self.cache_s += other.cache_s
 
     def as_ms(self) -> dict[str, float]:
         """Milliseconds with three digits after the point, as answers have them."""
-        return {
+        told = {
             "queue_ms": round(self.queue_s * 1e3, 3),
             "decode_ms": round(self.decode_s * 1e3, 3),
             "preprocess_ms": round(self.preprocess_s * 1e3, 3),
@@ -42,6 +48,9 @@ class Timing:
             "postprocess_ms": round(self.postprocess_s * 1e3, 3),
             "total_ms": round(self.total_s * 1e3, 3),
         }
+        if self.was_cached is not None:
+            told["cache_ms"] = round(self.cache_s * 1e3, 3)
+        return told
 
 
 # Batch sizes that are counted by themselves; a client may send any.
@@ -72,7 +81,7 @@ class Buckets:
     def add(self, timing: Timing, items: int) -> None:
         """Count an answer."""
         prepared_s = timing.decode_s + timing.preprocess_s
-        total_s = timing.queue_s + prepared_s + timing.infer_s + timing.postprocess_s
+        total_s = timing.queue_s + prepared_s + timing.cache_s + timing.infer_s + timing.postprocess_s
         self.queue[bisect_left(TIME_BOUNDS, timing.queue_s)] += 1
         self.preprocess[bisect_left(TIME_BOUNDS, prepared_s)] += 1
         self.infer[bisect_left(TIME_BOUNDS, timing.infer_s)] += 1
@@ -90,11 +99,27 @@ class Batches:
 
 
 @dataclass(slots=True)
+class Lookups:
+    """Requests whose outputs were known, or were not, their items, and what looking them up and keeping them took."""
+
+    count: int = 0
+    items: int = 0
+    seconds: float = 0.0
+
+    def add(self, timing: Timing, items: int) -> None:
+        """Count one."""
+        self.count += 1
+        self.items += items
+        self.seconds += timing.cache_s
+
+
+@dataclass(slots=True)
 class Statistics:
     """Counts and sums since the version was loaded.
 
     requests that were answered, items (pictures or rows of a batch) in them, and runs that they shared; failures by
-    error code, and the time they took; batches by the items of a run, of those sizes that came first.
+    error code, and the time they took; batches by the items of a run, of those sizes that came first. hits were found
+    in the response cache, and nothing ran for them; misses were looked for in vain.
     """
 
     requests: int = 0
@@ -107,6 +132,8 @@ class Statistics:
     sums: Timing = field(default_factory=Timing)
     buckets: Buckets = field(default_factory=Buckets)
     last_request_at: float | None = None
+    hits: Lookups = field(default_factory=Lookups)
+    misses: Lookups = field(default_factory=Lookups)
 
     def succeeded(self, timing: Timing, items: int, batch: int, *, is_first: bool = True) -> None:
         """Count an answer.
@@ -120,7 +147,9 @@ class Statistics:
         self.last_request_at = time.time()
         self.sums.add(timing)
         self.buckets.add(timing, items)
-        if is_first:
+        if timing.was_cached is not None:
+            (self.hits if timing.was_cached else self.misses).add(timing, items)
+        if is_first and not timing.was_cached:
             self._ran(timing, batch)
 
     def _ran(self, timing: Timing, batch: int) -> None:
@@ -145,5 +174,6 @@ class Statistics:
             "runs": self.runs,
             "failures": dict(self.failures),
             "sums": self.sums.as_ms(),
+            "cache": {"hits": self.hits.count, "misses": self.misses.count},
             "last_request_at": self.last_request_at,
         }

@@ -175,6 +175,8 @@ class Store:
             gone, entry.versions, entry.files = entry.versions, versions, files
             entry.settle_tags()
         for version in gone:
+            if version not in versions:
+                version.forget()
             if id(version.lane) not in kept:
                 version.lane.retire()
 
@@ -184,6 +186,7 @@ class Store:
             gone = self._entries[name]
             self._entries = {key: entry for key, entry in self._entries.items() if key != name}
         for version in gone.versions:
+            version.forget()
             version.lane.retire()
 
     def replace(self, entry: Entry, files: ModelFiles, made: Sequence[Version]) -> None:
@@ -197,6 +200,7 @@ class Store:
             entry.files = files
             entry.settle_tags()
         for version in gone:
+            version.forget()
             version.lane.retire()
 
     def close(self) -> None:

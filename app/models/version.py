@@ -67,6 +67,11 @@ class Version:
             self.state, self.reason = State.FAILED, told(reason)
         log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
 
+    def forget(self) -> None:
+        """Others answer in its place: what it keeps between requests goes at once."""
+        if self.model is not None:
+            self.model.forget()
+
     def warn(self, reason: str) -> None:
         """It serves on, though other files are there by now; the reason why those are not served."""
         self.reason = told(f"the files have changed and are not served: {reason}")

@@ -24,6 +24,7 @@ from engine.graph.planning.order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
 from engine.layers import BoundLayer, Registry, registry
+from engine.layers.definition.known import is_repeatable
 from engine.tensor import UNKNOWN, TensorSpec
 
 
@@ -153,6 +154,11 @@ class RuntimeGraph:
     def warnings(self) -> tuple[GraphWarning, ...]:
         """Where computed shapes or dtypes contradict the file's, or something else shows that the export lost it."""
         return self._complete.warnings
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same inputs always give the same outputs; not so where an operator from outside is, or chance."""
+        return all(op.definition is None or is_repeatable(op.definition) for op in self.operators)
 
     @property
     def plan(self) -> Plan:

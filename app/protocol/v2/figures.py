@@ -14,7 +14,7 @@ def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str
         "name": entry.name,
         "version": str(version.number),
         "last_inference": 0 if figures.last_request_at is None else int(figures.last_request_at * 1e3),
-        "inference_count": figures.items,
+        "inference_count": figures.items - figures.hits.items,
         "execution_count": figures.runs,
         "inference_stats": _inference(figures),
         "response_stats": {},
@@ -29,9 +29,9 @@ def _inference(figures: Statistics) -> dict[str, Any]:
         "success": _duration(count, sums.total_s),
         "fail": _duration(figures.failures.total(), figures.failed_s),
         "queue": _duration(count, sums.queue_s),
-        **_compute(count, sums),
-        "cache_hit": _duration(0, 0.0),
-        "cache_miss": _duration(0, 0.0),
+        **_compute(count - figures.hits.count, sums),
+        "cache_hit": _duration(figures.hits.count, figures.hits.seconds),
+        "cache_miss": _duration(figures.misses.count, figures.misses.seconds),
     }
 
 

@@ -59,6 +59,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
         "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
         **_batching(model),
+        "response_cache": {"enable": model.response_cache is not None},
         "parameters": _parameters(entry),
     }
 

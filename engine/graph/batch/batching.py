@@ -28,7 +28,6 @@ from engine.graph.batch.batch_axes import (
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
-from engine.layers.definition.known import is_repeatable
 from engine.tensor import Array, TensorSpec, format_shape
 
 Run = Callable[[Sequence[Array]], list[Array]]
@@ -123,8 +122,7 @@ def _agrees(
 
 def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
     """Whether items in another order give their answers in that order, as steps of time do not."""
-    draws = any(op.definition is not None and not is_repeatable(op.definition) for op in graph.operators)
-    if reading.exported == 1 or draws:
+    if reading.exported == 1 or not graph.is_repeatable:
         return True
     specs = [closed(port.spec) for port in graph.inputs if port.spec is not None]
     if not is_affordable(graph, specs):
