@@ -21,7 +21,7 @@ _ROUNDING: Final = 8 * float(np.finfo(np.float32).eps)
 _WIDEST_TAIL: Final = 2048.0
 # Steps between neighbouring numbers near zero that sums in another order may be apart.
 _LAST_STEPS: Final = 8
-# Beyond these no float32 tells its angle from the next; kernels/functions/trigonometric.py says so too.
+# Beyond these an angle that was computed is nobody's: the last bit of a sum is a turn.
 _LARGEST_ANGLE: Final = 4e8
 _ANGLES: Final = re.compile(r"\b(sin|cos|tan)\b", re.IGNORECASE)
 

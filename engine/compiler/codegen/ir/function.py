@@ -6,7 +6,7 @@ out what grows with a tensor or a parameter is stopped, whichever it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -162,6 +162,13 @@ class Function(Instructions):
         name = self._fresh("unless")
         with self._conditional(name, condition, f"{name}.after", f"{name}.then"):
             yield
+
+    def chosen(self, usual: Sequence[Value], condition: Value, otherwise: Callable[[], Sequence[Value]]) -> list[Value]:
+        """The usual values, or others where an i1 is on, which are computed only then."""
+        before = self._block
+        with self.when(condition):
+            others, inside = otherwise(), self._block
+        return [self.phi((a, before), (b, inside)) for a, b in zip(usual, others, strict=True)]
 
     @contextmanager
     def _conditional(self, name: str, condition: Value, on: str, off: str) -> Iterator[None]:

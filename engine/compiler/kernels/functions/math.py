@@ -75,8 +75,8 @@ COSTS = {
     "logical_and": 2, "logical_or": 2, "logical_xor": 2, "isnan": 2, "isinf": 2, "isfinite": 2, "heaviside": 4,
     "relu6": 2, "leaky_relu": 3, "prelu": 3, "hardsigmoid": 4, "hardswish": 5, "threshold": 2, "hardshrink": 3,
     "softshrink": 7, "exp": 20, "exp2": 19, "exp_down": 16, "expm1": 21, "log": 32, "log2": 31, "log10": 33,
-    "log1p": 34, "logaddexp": 44, "xlogy": 36, "softplus": 40, "logsigmoid": 38, "pow": 114, "hypot": 36, "sin": 39,
-    "cos": 37, "tan": 46, "asin": 27, "acos": 29, "atan": 29, "atan2": 36, "sinh": 34, "cosh": 24, "asinh": 58,
+    "log1p": 34, "logaddexp": 44, "xlogy": 36, "softplus": 40, "logsigmoid": 38, "pow": 114, "hypot": 36, "sin": 43,
+    "cos": 41, "tan": 50, "asin": 27, "acos": 29, "atan": 29, "atan2": 36, "sinh": 34, "cosh": 24, "asinh": 58,
     "acosh": 52, "atanh": 45, "sigmoid": 21, "silu": 22, "tanh": 26, "erf": 29, "gelu": 25, "gelu_tanh": 26, "mish": 27,
     "elu": 20, "celu": 26, "selu": 21, "softsign": 8, "tanhshrink": 27,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Sine, cosine, tangent and their inverses.
 
 An angle is brought to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 in two parts as Cody and Waite. That is
-exact enough for |x| up to 4e8, where the next float32 is 32 away; beyond, sin and cos are some numbers from -1 to 1.
+exact enough for |x| up to 2**28; vectors that hold a larger one go the way of Payne and Hanek (large_angles.py).
 
 Source: own minimax fits (tests/data/compiler/fit_math.py).
 """
@@ -12,6 +12,7 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions import large_angles
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     between,
@@ -44,19 +45,19 @@ _RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
 
 
 def sin(f: Function, x: Value) -> Value:
-    """sin(x) within 1.6 ulp for |x| <= 4e8."""
+    """sin(x) within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _keeping_zero(f, x, _turned(f, sine, cosine, quadrant))
 
 
 def cos(f: Function, x: Value) -> Value:
-    """cos(x) within 1.6 ulp for |x| <= 4e8."""
+    """cos(x) within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _turned(f, sine, cosine, integer(f, "add", quadrant, 1))
 
 
 def tan(f: Function, x: Value) -> Value:
-    """tan(x) within 4 ulp for |x| <= 4e8."""
+    """tan(x) within 4 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     is_odd = _is_odd(f, quadrant)
     ratio = f.fdiv(f.select(is_odd, cosine, sine), f.select(is_odd, sine, cosine))
@@ -97,16 +98,27 @@ def atan2(f: Function, y: Value, x: Value) -> Value:
 
 def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
     """sin(r), cos(r), and the number of quarter turns taken off."""
-    angle = widened(f, x)
-    rounded = f.fma(angle, wide(x, 2 / math.pi), wide(x, ROUNDER))
-    turns = f.fsub(rounded, wide(x, ROUNDER))
-    angle = f.fma(turns, wide(x, -_HALF_PI_HEAD), angle)
-    r = narrowed(f, f.fma(turns, wide(x, -_HALF_PI_TAIL), angle))
+    usual = _reduced(f, x)
+    is_large = f.compare("oge", absolute(f, x), like(x, large_angles.LEAST))
+
+    def mixed() -> list[Value]:
+        return [f.select(is_large, a, b) for a, b in zip(large_angles.reduced(f, x), usual, strict=True)]
+
+    r, quadrant = f.chosen(usual, f.any(is_large), mixed)
     r = between(f, r, -_QUARTER_PI, _QUARTER_PI)
     z = f.fmul(r, r)
     sine = f.fma(f.fmul(r, z), polynomial(f, z, _SIN), r)
     cosine = f.fma(f.fmul(z, z), polynomial(f, z, _COS), f.fma(z, like(x, -0.5), like(x, 1.0)))
-    return sine, cosine, low_bits(f, rounded)
+    return sine, cosine, quadrant
+
+
+def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+    """What is left of an angle, and the number of quarter turns taken off, in its low bits."""
+    angle = widened(f, x)
+    rounded = f.fma(angle, wide(x, 2 / math.pi), wide(x, ROUNDER))
+    turns = f.fsub(rounded, wide(x, ROUNDER))
+    angle = f.fma(turns, wide(x, -_HALF_PI_HEAD), angle)
+    return narrowed(f, f.fma(turns, wide(x, -_HALF_PI_TAIL), angle)), low_bits(f, rounded)
 
 
 def _turned(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
