@@ -12,6 +12,17 @@ from engine.passes import PassReport
 from engine.tensor import Array
 
 
+class Alarm(IntEnum):
+    """Why a kernel cannot vouch for its result.
+
+    A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table on
+    the reference.
+    """
+
+    NOT_FINITE = 1
+    OUTSIDE = 2
+
+
 class Home(IntEnum):
     """Which block of memory something is part of."""
 
@@ -106,7 +117,7 @@ class Blueprint:
         constants: the packed weights, one aligned block of bytes.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
-        alarm: byte of the arena where kernels say that the run must be repeated without Winograd's algorithm.
+        alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
         operators: names of those the passes left.
         passes: what they did.
     """

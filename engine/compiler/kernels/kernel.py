@@ -60,8 +60,8 @@ class Kernel(ABC):
 
     Attributes:
         kind: what profiles call it.
-        sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite: its
-            result is to be computed in another way then.
+        sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite, 2
+            where an index is outside of a table: its result is to be computed in another way then.
     """
 
     kind: ClassVar[str]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.blueprint import Address, Home, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Address, Alarm, Home, ReferenceCall, Region, Segment
 from engine.compiler.runtime.allocation import allocate
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
@@ -32,6 +32,10 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.
 
 class NotFiniteError(Exception):
     """A kernel met numbers that are not finite and that its algorithm would spread; the results are void."""
+
+
+class OutsideTableError(UnforeseenResultError):
+    """A kernel met an index there is no row for; the results are void, and the reference says what is wrong."""
 
 
 class Instance:
@@ -66,6 +70,7 @@ class Instance:
             RunCancelledError: nobody wants it any more; found out before every operator left to the reference, and
                 every some milliseconds of kernels.
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
+            OutsideTableError: the results are void; the reference has to say what is wrong.
         """
         with self._lock:
             workers = self._workers()
@@ -105,7 +110,10 @@ class Instance:
             if times is not None:
                 times.append((segment, stamps))
         if self._alarm is not None and self._alarm.any():
+            reason = int(self._alarm.view(np.int32)[0])
             self._alarm[:] = 0
+            if reason == Alarm.OUTSIDE:
+                raise OutsideTableError("an index is outside of a table")
             raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 

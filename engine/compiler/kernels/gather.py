@@ -1,0 +1,77 @@
+"""Rows of a table, one for every index.
+
+An index outside of the table reads its first row, and sets the alarm: the result is void, and whoever computes it in
+another way says what is wrong.
+
+Arguments: indices, table, target, operands of the epilogue, alarm (an int).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, start
+from engine.compiler.kernels.target import Target
+
+# What the alarm becomes; Alarm of engine/compiler/blueprint.py.
+OUTSIDE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather(Kernel):
+    """table[index] for rows that lie without gaps.
+
+    Args:
+        count: of indices, side by side.
+        bits: of an index, a signed integer.
+        rows, columns: of the table.
+        source, target: distance of rows, in elements.
+        epilogue: its operands are addressed as (0, index, 0, column).
+    """
+
+    kind = "gather"
+    sets_alarm = True
+    count: int
+    bits: Literal[32, 64]
+    rows: int
+    columns: int
+    source: int
+    target: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def block(self) -> int:
+        """Indices of a chunk."""
+        return max(1, min(self.count, self.host.chunk_bytes // (4 * self.columns)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.count // self.block)
+
+    def emit(self, module: Module) -> None:
+        f, (indices, table, out, *operands, alarm), chunk = start(module, self, 4 + len(self.epilogue.operands))
+        target = Target.of(f, self.epilogue, Strides(0, self.target, 0), [out, *operands])
+        lanes = fitting_lanes(self.columns, self.host.lanes)
+        with f.loop(*block_of(f, chunk, self.block, self.count)) as each:
+            line = f.at(table, f.mul(self._row(f, f.at(indices, each.index, self.bits // 8), alarm), self.source))
+            place = target.at(0, each.index)
+
+            def copy(column: Index, count: int, carried: Value) -> Value:
+                place.store(f.load_lanes(vector(lanes), f.at(line, column), count), count, c=column)
+                return carried
+
+            walk_row(f, self.columns, lanes, [constant(0.0, vector(lanes))] * SIDE_BY_SIDE, copy)
+        f.finish()
+
+    def _row(self, f: Function, at: Value, alarm: Value) -> Value:
+        """The row of an index; the first, and the alarm, where there is none."""
+        index = f.load(f"i{self.bits}", at)
+        index = index if self.bits == 64 else f.convert("sext", index, "i64")
+        is_inside = f.compare("ult", index, constant(self.rows, "i64"))
+        with f.unless(is_inside):
+            f.store(constant(OUTSIDE, "i32"), alarm)
+        return f.select(is_inside, index, constant(0, "i64"))
