@@ -101,7 +101,7 @@ class Batcher:
         Raises:
             EngineError: they do not fit the graph.
         """
-        if self.sizes and self._is_known(tensors, items):
+        if self.sizes and self.is_known(tensors, items):
             batches = self._batches
             return Demand(items) if batches is None else Demand(items, id(self), batches)
         return Demand(items, is_slow=not self.session.is_compiled(tensors))
@@ -161,11 +161,11 @@ class Batcher:
         return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
 
     def _needs_parts(self, tensors: Tensors, items: int) -> bool:
-        if not self.sizes or items in self.sizes or not self._is_known(tensors, items):
+        if not self.sizes or items in self.sizes or not self.is_known(tensors, items):
             return False
         return not self.session.is_compiled(tensors)
 
-    def _is_known(self, tensors: Tensors, items: int) -> bool:
+    def is_known(self, tensors: Tensors, items: int) -> bool:
         """Whether these are a batch of the kind it knows."""
         if not items or len(tensors) != len(self._kind):
             return False

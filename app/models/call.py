@@ -26,14 +26,26 @@ class Call(Generic[T]):
         self._ran: Ran | None = None
 
     def prepare(self) -> Demand | None:
-        """Decode and preprocess; where the outputs are known already, nothing is to be run."""
-        self._prepared = self._model.prepare(self._request)
+        """Decode and preprocess, unless that was done; where the outputs are known already, nothing is to be run."""
+        if self._prepared is None:
+            self._prepared = self._model.prepare(self._request)
         self._ran = self._model.recall(self._prepared)
         return None if self._ran is not None else self._model.demand(self._prepared)
 
+    def prepare_here(self) -> bool:
+        """Decode, on the event loop, and see whether it is what the model is quick with; pictures are for threads."""
+        if not self._model.is_quick or self._request.draw:
+            return False
+        self._request, self._prepared = self._model.prepare_tensors(self._request)
+        if self._prepared is None or not self._model.is_quick_with(self._prepared):
+            return False
+        self._ran = self._model.recall(self._prepared)
+        return True
+
     def run(self, cancelled: Callable[[], bool]) -> None:
-        """Compute it by itself."""
-        self._ran = self._model.run(self.prepared, cancelled)
+        """Compute it by itself, if it is not known."""
+        if self._ran is None:
+            self._ran = self._model.run(self.prepared, cancelled)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
         """Compute it and others in one run."""

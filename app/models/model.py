@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,16 @@ from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 from app.wording import cut, quoted
 
+# Runs that are over sooner, predictions included, are made on the event loop: a thread and back take some 100 us.
+_QUICK_S: Final = 150e-6
+# Requests that are longer are decoded in threads.
+LIGHT_BYTES: Final = 1 << 13
+# What is answered may take no time either.
+_QUICK_BYTES: Final = 1 << 14
+# So many runs are timed of a model whose first one takes less.
+_QUICK_RUNS: Final = 5
+_MAYBE_QUICK_S: Final = 1e-3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferRequest:
@@ -40,6 +50,7 @@ class InferRequest:
     draw: whether the predictions are wanted as a picture as well.
     predict: whether predictions are wanted at all.
     priority: of those that wait the lowest is run first.
+    is_light: whether decoding takes no time: it is short, and cannot become large.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -48,6 +59,7 @@ class InferRequest:
     predict: bool = True
     parameters: Mapping[str, Any]
     priority: int = USUAL_PRIORITY
+    is_light: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +126,7 @@ class Model:
 
     Attributes:
         run_s: what a run of one item took when it was warmed up; None where it was not.
+        is_quick: whether a request of one item is over sooner than a thread would have it.
 
     Args:
         name, graph, config, labels: what the store found.
@@ -140,6 +153,7 @@ class Model:
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
         self.batcher = Batcher(self.session, config.batching)
         self.run_s: float | None = None
+        self.is_quick = False
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -184,6 +198,26 @@ class Model:
             wanted=wanted,
             timing=timing,
         )
+
+    def prepare_tensors(self, request: InferRequest) -> tuple[InferRequest, Prepared | None]:
+        """The same, but for pictures, which take their time; then the request that has them decoded already.
+
+        Raises:
+            ServiceError: the request does not fit this model.
+        """
+        start = time.perf_counter()
+        inputs = request.decode(self.signature)
+        seconds = time.perf_counter() - start
+        request = replace(request, decode=lambda _: inputs)
+        if any(isinstance(value, tuple) for value in inputs.values()):
+            return request, None
+        prepared = self.prepare(request)
+        prepared.timing.decode_s += seconds
+        return request, prepared
+
+    def is_quick_with(self, prepared: Prepared) -> bool:
+        """Whether its run and all that follows take no time: it is as what was measured."""
+        return self.is_quick and self.batcher.is_known(prepared.tensors, 1)
 
     def demand(self, prepared: Prepared) -> Demand:
         """What its run will take.
@@ -340,11 +374,20 @@ class Model:
             return False
         self._check_memory(inputs)
         self.compile(progress=progress, cancelled=cancelled)
-        result = self.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
-        self.run_s = result.timing.infer_s
+        self._take_time(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
         if cancelled is None or not cancelled():
             self.batcher.learn(inputs)
         return True
+
+    def _take_time(self, request: InferRequest, cancelled: Callable[[], bool] | None) -> None:
+        """See what a run takes; of a short one the first says little."""
+        result = self.infer(request, cancelled)
+        self.run_s, rest_s = result.timing.infer_s, result.timing.postprocess_s
+        for _ in range(_QUICK_RUNS if self.run_s < _MAYBE_QUICK_S else 0):
+            timing = self.infer(request, cancelled).timing
+            self.run_s, rest_s = min(self.run_s, timing.infer_s), min(rest_s, timing.postprocess_s)
+        answered = sum(array.nbytes for array in result.outputs.values())
+        self.is_quick = self.run_s + rest_s < _QUICK_S and answered <= _QUICK_BYTES
 
     def settle_batching(self) -> None:
         """Find out, beside the requests, in which sizes it is run best; where it was warmed up, which tells of what."""

@@ -19,6 +19,10 @@ class Errand:
         """Nothing to prepare."""
         return Demand(items=0)
 
+    def prepare_here(self) -> bool:
+        """Nobody knows how long it takes."""
+        return False
+
     def run(self, cancelled: Callable[[], bool]) -> None:
         """All of it; what it does asks by itself whether it is cancelled."""
         self._result = self._call()

@@ -60,6 +60,9 @@ class Work(Protocol):
     def prepare(self) -> Demand | None:
         """Make it ready to run, and say what the run will take; None where none is needed."""
 
+    def prepare_here(self) -> bool:
+        """Make it ready on the event loop, as far as that takes no time; whether the rest of it takes none either."""
+
     def run(self, cancelled: Callable[[], bool]) -> None:
         """Compute it by itself."""
 

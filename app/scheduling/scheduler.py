@@ -101,19 +101,26 @@ class Scheduler:
 
     # -- from the event loop -----------------------------------------------------------------------------------------
 
-    async def run(self, work: Work, deadline: float, priority: int = USUAL_PRIORITY) -> Any:
+    async def run(self, work: Work, deadline: float, priority: int = USUAL_PRIORITY, *, is_light: bool = False) -> Any:
         """What the work's last step returns.
 
         Args:
             work: done in threads, with the caller's context variables.
             deadline: on time.monotonic()'s clock; waiting counts.
             priority: 1 comes first.
+            is_light: whether to prepare it takes no time. Where the run takes none either, and nobody else is about to
+                run, it is done here and now: to hand it to a thread and back would take longer.
 
         Raises:
             QueueFullError: nothing was started.
             DeadlineExceededError: not done in time; a step that has not begun never will.
             ModelNotReadyError: it is closed.
         """
+        if is_light and self._is_free and work.prepare_here() and self._claim():
+            try:
+                return self._run_here(work)
+            finally:
+                self._release()
         job = self._enter(work, deadline, priority)
         timer = job.loop.call_later(max(0.0, deadline - time.monotonic()), self._expire, job)
         try:
@@ -198,6 +205,37 @@ class Scheduler:
                 self._over(job)
                 job.settle(error=ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s))
             self._threads.close()
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether nobody waits, and one more may run."""
+        return not (self._ready or self._arrived) and self._running[0] < self.runs and self._ended is None
+
+    def _claim(self) -> bool:
+        """Take the place of a run, if there is one."""
+        with self._lock:
+            if not self._is_free or self._pending >= self._limit:
+                return False
+            self._pending += 1
+            self._running[0] += 1
+            self._in_runs += 1
+            self._items_in_runs += 1
+            return True
+
+    def _release(self) -> None:
+        with self._lock:
+            self._pending -= 1
+            self._running[0] -= 1
+            self._in_runs -= 1
+            self._items_in_runs -= 1
+            if self._ready or self._arrived:
+                self._threads.wake()
+
+    def _run_here(self, work: Work) -> Any:
+        start = time.perf_counter()
+        work.run(_never)
+        self.pace.ran(time.perf_counter() - start, 1)
+        return work.finish(0.0)
 
     def _enter(self, work: Work, deadline: float, priority: int) -> Job:
         with self._lock:
@@ -414,6 +452,10 @@ class Scheduler:
             self.pace.finish_s.add(time.perf_counter() - start)
             self._over(job)
         job.settle(result, error)
+
+
+def _never() -> bool:
+    return False
 
 
 def _is_same_group(one: Job, other: Job) -> bool:

@@ -137,9 +137,13 @@ class DataPlane:
         shown = f": {', '.join(names[:MAX_NAMES])}" if names else ""
         return f"the models are loading{shown}{', ...' if len(names) > MAX_NAMES else ''}"
 
-    def deadline(self) -> float:
-        """When a request that arrives now must have been answered, on time.monotonic()'s clock."""
-        return time.monotonic() + self.settings.request_timeout_s
+    def deadline(self, limit_s: float | None = None) -> float:
+        """When a request that arrives now must have been answered, on time.monotonic()'s clock.
+
+        limit_s: what the request says of it.
+        """
+        usual_s = self.settings.request_timeout_s
+        return time.monotonic() + (usual_s if limit_s is None else min(limit_s, usual_s))
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """What work returns, run in a thread; for work of no model."""
@@ -189,13 +193,27 @@ class DataPlane:
         answered = partial(_encoded, encode, version.name, version.number)
 
         def start(model: Model) -> Awaitable[tuple[T, InferResult]]:
-            return version.lane.run(Call(model, request, answered), deadline, request.priority)
+            return version.lane.run(
+                Call(model, request, answered), deadline, request.priority, is_light=request.is_light
+            )
 
         encoded, result = await self._run(version, start)
         version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
         if (asked := account.get()) is not None:
             asked.items, asked.timing = result.items, result.timing
         return encoded
+
+    def admit(self, version: Version, deadline: float) -> None:
+        """Refuse a request before it is read what it says, where it would be refused anyway.
+
+        Raises:
+            ServiceError: as its tree says.
+        """
+        try:
+            version.lane.check(deadline)
+        except ServiceError as error:
+            version.statistics.failed(error.code, 0.0)
+            raise
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
         """The measured time of every operator, from one run on zeros in the model's threads."""

@@ -23,11 +23,12 @@ from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose
 from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
+from app.http.deadline import read_limit
 from app.http.openapi.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
-from app.models.model import InferRequest
+from app.models.model import LIGHT_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean
@@ -39,6 +40,8 @@ _MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
 # PUT is what curl -T does.
 METHODS: Final = ("POST", "PUT")
+# What JSON and .npy begin with: nothing else is as small when it is decoded as it is short.
+_LIGHT: Final = tuple(b"{[\x93")
 # A client that takes anything gets the first.
 _OFFERED: Final = (JSON, NPZ, NPY, PNG)
 
@@ -85,13 +88,14 @@ async def _answer(request: Request, name: str | None) -> Response:
 
 async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[list[bytes], str]:
     plane = dataplane(request)
-    deadline = plane.deadline()
+    deadline = plane.deadline(read_limit(request))
     head = first_headers(request)
     accept = head.get(b"accept", b"").decode("latin-1")
     media_type = choose(accept, _OFFERED)
     query = _query(request)
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
-    message = await _parse(plane, body, head.get(b"content-type", b"").decode("latin-1"), deadline)
+    content_type = head.get(b"content-type", b"").decode("latin-1")
+    message = await _parse(plane, body, content_type, deadline, name or query.get("model"))
     asked = _Asked(message, query, name)
     media_type = _possible(plane, asked, media_type, accept)
     if media_type in (NPZ, NPY) and asked.outputs is None:
@@ -99,7 +103,13 @@ async def _content(request: Request, name: str | None, allowance: Allowance) -> 
     decode = message.decode
     if message.is_long_text:
         decode = advised(decode, plane.store.version(asked.model, asked.version).name)
-    work = InferRequest(decode=decode, outputs=asked.outputs, draw=media_type == PNG, parameters=asked.parameters)
+    work = InferRequest(
+        decode=decode,
+        outputs=asked.outputs,
+        draw=media_type == PNG,
+        parameters=asked.parameters,
+        is_light=len(body) <= LIGHT_BYTES and bool(body) and body[0] in _LIGHT,
+    )
     answer = plane.infer(asked.model, asked.version, work, _ENCODERS[media_type], deadline)
     return await until_disconnect(request, answer), media_type
 
@@ -132,10 +142,14 @@ def _possible(plane: DataPlane, asked: _Asked, media_type: str, accept: str) -> 
     return media_type if media_type in offered else choose(accept, offered)
 
 
-async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float) -> Message:
+async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float, name: str | None) -> Message:
     work = partial(parse, body, content_type, plane.settings)
     is_short = len(body) <= INLINE_BYTES or not reads_all(body, content_type)
-    return work() if is_short else await plane.offload(work, deadline)
+    if is_short:
+        return work()
+    if name is not None:
+        plane.admit(plane.store.version(name), deadline)
+    return await plane.offload(work, deadline)
 
 
 def _query(request: Request) -> Mapping[str, str]:

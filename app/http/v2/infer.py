@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
+from app.http.deadline import read_limit
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
@@ -25,6 +26,7 @@ from app.settings import Settings
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
+_PRIORITY: Final = b"priority"
 _LENGTH: Final = HEADER_LENGTH.encode()
 
 
@@ -50,10 +52,11 @@ async def _encoded(
     request: Request, plane: DataPlane, version: Version, model: Model, allowance: Allowance
 ) -> tuple[Encoded, str | None]:
     """An answer, and what it is packed with."""
-    deadline = plane.deadline()
+    deadline = plane.deadline(read_limit(request))
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance, tuple(_PACKED))
-    said = await _said(request, plane, body, deadline)
-    plan, run = prepare(said, model, plane.settings, request.app.state.regions)
+    said = await _said(request, plane, version, body, deadline)
+    size = None if b"content-encoding" in first_headers(request) else len(body)
+    plan, run = prepare(said, model, plane.settings, request.app.state.regions, size=size)
     trace = request.app.state.changing.trace
     packing = _packing(request)
 
@@ -66,14 +69,18 @@ async def _encoded(
     return await until_disconnect(request, answer), packing
 
 
-async def _said(request: Request, plane: DataPlane, body: bytearray, deadline: float) -> V2Request:
+async def _said(request: Request, plane: DataPlane, version: Version, body: bytearray, deadline: float) -> V2Request:
     """What a body says; a long text is read in a thread."""
     head = first_headers(request)
     encoding = head.get(b"content-encoding", b"identity").decode("latin-1")
     given = head[_LENGTH].decode("latin-1") if _LENGTH in head else None
     work = partial(_parsed, body, encoding, given, plane.settings)
     is_short = encoding == "identity" and (read_header_length(given, len(body)) <= INLINE_BYTES)
-    return work() if is_short else await plane.offload(work, deadline)
+    if is_short:
+        return work()
+    if encoding == "identity" and _PRIORITY not in body:  # who has one may pass by those that wait
+        plane.admit(version, deadline)
+    return await plane.offload(work, deadline)
 
 
 def _parsed(body: bytearray, encoding: str, given: str | None, settings: Settings) -> V2Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from app.models.model import InferRequest, Model
+from app.models.model import LIGHT_BYTES, InferRequest, Model
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
@@ -15,9 +15,12 @@ from app.settings import Settings
 
 
 def prepare(
-    said: V2Request, model: Model, settings: Settings, regions: Regions | None = None
+    said: V2Request, model: Model, settings: Settings, regions: Regions | None = None, *, size: int | None = None
 ) -> tuple[Plan, InferRequest]:
     """What the answer is to hold, and the run that makes it.
+
+    Args:
+        size: bytes of the request, as they came; None where that says nothing.
 
     Raises:
         RefusedError: an output that there is not, or not in this form.
@@ -30,8 +33,15 @@ def prepare(
         outputs=plan.names,
         predict=False,
         parameters={},
+        is_light=size is not None and size <= LIGHT_BYTES and not _is_elsewhere(said),
         priority=read_count(said.parameters, "priority") or USUAL_PRIORITY,
     )
+
+
+def _is_elsewhere(said: V2Request) -> bool:
+    """Whether some of it lies in shared memory, however short the request is."""
+    said_of = [each.parameters for each in said.inputs or ()] + [each.parameters for each in said.outputs or ()]
+    return any("shared_memory_region" in each for each in said_of)
 
 
 def earlier(deadline: float, said: V2Request) -> float:

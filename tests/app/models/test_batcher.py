@@ -122,7 +122,7 @@ def test_a_size_that_comes_again_in_many_parts_gets_code_of_its_own(tmp_path: Pa
     [({"in0": np.zeros((2, 4))}, 2), ({"in0": np.zeros((2, 3))}, 2), ({"x": np.zeros((2, 3), np.float32)}, 2), ({}, 0)],
 )
 def test_what_is_of_another_kind_shares_no_run(ready: Batcher, tensors: dict[str, NDArray[Any]], items: int) -> None:
-    assert not ready._is_known(tensors, items)
+    assert not ready.is_known(tensors, items)
 
 
 def test_items_of_a_request_are_what_it_counts_for(ready: Batcher) -> None:

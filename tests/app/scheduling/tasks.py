@@ -31,9 +31,10 @@ class Task:
 
     def __init__(
         self, name: str, order: Order, demand: Demand | None = None, *, is_held: bool = False, fails: str = "",
-        is_answered: bool = False,
+        is_answered: bool = False, is_quick: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.order, self.fails, self.is_answered = name, order, fails, is_answered
+        self.is_quick = is_quick
         self.demand = demand or Demand()
         self.prepared, self.started, self.release = threading.Event(), threading.Event(), threading.Event()
         if not is_held:
@@ -47,6 +48,10 @@ class Task:
         self._fail("prepare")
         self.prepared.set()
         return None if self.is_answered else self.demand
+
+    def prepare_here(self) -> bool:
+        self.threads.append(threading.current_thread().name)
+        return self.is_quick
 
     def run(self, cancelled: Callable[[], bool]) -> None:
         self._run([self], cancelled)

@@ -1,0 +1,31 @@
+"""How long a client wants to wait for its answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.requests import Request
+
+from app.errors import InvalidRequestError
+from app.http.body import first_headers
+from app.wording import cut
+
+HEADER: Final = "X-Request-Timeout-Ms"
+_NAME: Final = HEADER.lower().encode()
+_NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,6})?")
+
+
+def read_limit(request: Request) -> float | None:
+    """Seconds, from the header; None where it says nothing.
+
+    Raises:
+        InvalidRequestError: it is no number of milliseconds, or none that is left.
+    """
+    given = first_headers(request).get(_NAME)
+    if given is None:
+        return None
+    text = given.decode("latin-1").strip()
+    if not _NUMBER.fullmatch(text) or float(text) == 0:
+        raise InvalidRequestError(f"{HEADER}: found '{cut(text)}', expected milliseconds, more than 0")
+    return float(text) / 1e3

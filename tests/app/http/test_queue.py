@@ -1,0 +1,136 @@
+"""What clients see of the queue: how long they may wait, when they are refused; light requests need no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.models.model import Model
+from tests.app.client import Client, serving
+from tests.app.pictures import png
+from tests.app.sample_models import elementwise, write_classifier, write_model
+from tests.app.scheduling.tasks import Order, Task, soon, until
+
+LARGE = {"inputs": np.zeros((1, 50_000)).tolist()}
+V2 = {"inputs": [{"name": "in0", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where models have run."""
+    found: list[str] = []
+    run = Model.run
+
+    def told(self: Model, *args: Any) -> Any:
+        found.append(threading.current_thread().name)
+        return run(self, *args)
+
+    monkeypatch.setattr(Model, "run", told)
+    return found
+
+
+def quick(client: Client, name: str) -> None:
+    """As if it had been measured on a machine with nothing else to do."""
+    model = client.plane.store.version(name).model
+    assert model is not None
+    model.is_quick = True
+
+
+def test_short_tensors_for_a_quick_model_are_run_without_a_thread_and_pictures_are_not(
+    tmp_path: Path, threads: list[str]
+) -> None:
+    write_classifier(tmp_path)
+    here = threading.current_thread().name
+    with serving(tmp_path, threads=1) as client:
+        quick(client, "shades")
+        threads.clear()
+        pixels = [[[[1, 0], [0, 0]]]]
+        assert client.infer("shades", pixels).json()["predictions"][0]["label"] == "left"
+        assert threads == [here]
+        assert client.infer("shades", pixels * 2).status_code == 200  # not what was measured
+        assert client.post("/infer", content=png(2, 2, "L"), headers={"content-type": "image/png"})
+        assert client.infer("shades", pixels, padding="x" * 10_000).status_code in (200, 400)
+        assert all(each.startswith("lane-shades") for each in threads[1:]) and len(threads) >= 3
+        assert client.infer("shades", [[1]]).status_code == 422
+
+
+def test_light_v2_requests_are_run_without_a_thread(tmp_path: Path, threads: list[str]) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,3)f32"))
+    with serving(tmp_path, threads=1) as client:
+        quick(client, "one")
+        threads.clear()
+        answer = client.post("/v2/models/one/infer", json=V2).json()
+        assert answer["outputs"][0]["data"] == [2, 3, 4] and threads == [threading.current_thread().name]
+
+
+def busy(client: Client, path: str, **more: Any) -> Any:
+    """What is answered while a run is held that takes a second each."""
+
+    async def test() -> Any:
+        lane = client.plane.store.version("one").lane
+        lane.pace.item_s.value = 1.0
+        task = Task("held", Order(), is_held=True)
+        held = asyncio.create_task(lane.run(task, soon()))
+        await task.running()
+        try:
+            return await client.http.post(path, **more)
+        finally:
+            task.release.set()
+            await held
+            await until(lambda: not lane.is_busy)
+
+    return client.run(test())
+
+
+@pytest.mark.parametrize("path", ["/models/one/infer", "/infer?model=one", "/v2/models/one/infer"])
+def test_who_has_not_the_time_to_wait_is_refused_at_once_and_a_long_body_is_not_even_parsed(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,3)f32"))
+    with serving(tmp_path, threads=1) as client:
+        assert client.post("/v2/models/one/infer", json=V2).status_code == 200
+        monkeypatch.setattr(client.plane, "offload", lambda *_: pytest.fail("it was parsed"))
+        for body in (V2 if "v2" in path else {"inputs": [[1, 2, 3]]}, LARGE):
+            answer = busy(client, path, json=body, headers={"x-request-timeout-ms": "100"})
+            assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+        failures = client.get("/models/one").json()["versions"][0]["statistics"]["failures"]
+        assert failures == {"queue_full": 2}
+
+
+def test_the_header_ends_the_waiting(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,3)f32"))
+    with serving(tmp_path, threads=1) as client:
+        client.plane.store.version("one").lane.pace.item_s.value = None
+
+        async def test() -> int:
+            lane = client.plane.store.version("one").lane
+            task = Task("held", Order(), is_held=True)
+            held = asyncio.create_task(lane.run(task, soon()))
+            await task.running()
+            body = {"inputs": [[1, 2, 3]]}
+            answer = await client.http.post("/models/one/infer", json=body, headers={"x-request-timeout-ms": "50.5"})
+            assert lane.queued == 0
+            task.release.set()
+            await held
+            return answer.status_code
+
+        assert client.run(test()) == 504
+
+
+@pytest.mark.parametrize("value", ["", "0", "0.0", "-1", "1e3", "nan", "soon", "9" * 40, "٣"])
+def test_a_header_that_is_no_time_is_refused(zoo: Client, value: str) -> None:
+    headers = {"x-request-timeout-ms": value.encode()}
+    answer = zoo.post("/models/one/infer", json={"inputs": [[1, 2, 3]]}, headers=headers)  # type: ignore[arg-type]
+    assert answer.status_code == 400 and "X-Request-Timeout-Ms" in answer.json()["error"]["message"]
+    answer = zoo.post("/v2/models/one/infer", json=V2, headers=headers)  # type: ignore[arg-type]
+    assert answer.status_code == 400 and "X-Request-Timeout-Ms" in answer.json()["error"]
+
+
+def test_a_header_longer_than_the_setting_changes_nothing(zoo: Client) -> None:
+    headers = {"x-request-timeout-ms": "999999999999"}
+    assert zoo.post("/models/one/infer", json={"inputs": [[1, 2, 3]]}, headers=headers).status_code == 200
