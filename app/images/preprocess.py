@@ -206,7 +206,8 @@ class Preprocessor:
         if self.config.color == "bgr":
             source = source[..., ::-1]
         for channel, values in enumerate(self._table):
-            planes[channel] = values[source[..., channel]]
+            # Every pixel is one of the table's; to say so spares a copy of the plane.
+            values.take(source[..., channel], out=planes[channel], mode="clip")
 
 
 def find_preprocessor(
