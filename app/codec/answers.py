@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from app.codec.dtype_names import dtype_name
 from app.codec.numpy_files import portable
 from app.memory.budget import charge, check
 
@@ -22,8 +23,6 @@ _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 # Bytes of a value as text, in a buffer that grows by doubling; and of one as a Python number in a list.
 _TEXT: Final = 24
 _NUMBER: Final = 48
-# How an array is written: numpy finds out its dtype's name each time it is asked.
-_NAMES: Final[dict[np.dtype[Any], str]] = {}
 # Values that are written at once: everybody waits for the writer, a millisecond for so many, and a MiB at most.
 SLAB: Final = 1 << 15
 # Pieces of an answer are put together up to so many bytes.
@@ -126,9 +125,7 @@ def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
     """``{"shape", "dtype", "data"}``, the data flat in row-major order; ``Slabs`` where it is large."""
     flat = portable(array).ravel()
     data = Slabs(flat) if flat.size > SLAB else _small(flat)
-    dtype = array.dtype
-    name = _NAMES.get(dtype) or _NAMES.setdefault(dtype, dtype.name)
-    return {"shape": list(array.shape), "dtype": name, "data": data}
+    return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": data}
 
 
 def json_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.codec.dtype_names import dtype_name
 from app.codec.json_numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
@@ -139,7 +140,7 @@ def _dtype(port: engine.Port) -> np.dtype[Any]:
 
 def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
     expected = _dtype(port)
-    if name is None or name == expected.name:
+    if name is None or name == dtype_name(expected):
         return expected
     if port.spec is None and isinstance(name, str) and name in {*np.sctypeDict} and np.dtype(name).kind in "biuf":
         return np.dtype(name)

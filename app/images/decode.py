@@ -7,6 +7,7 @@ formats of ``FORMATS`` are. Decoders are stopped when nobody waits for the pictu
 
 from __future__ import annotations
 
+import functools
 import io
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -141,6 +142,15 @@ class OpenPicture:
             return RequestTooLargeError(f"{self._label} {exc}", limit=exc.limit)
         reason = f": {cut(str(exc))}" if isinstance(exc, (OSError, SyntaxError, SurveyError)) else ""
         return InvalidRequestError(f"{self._label} is damaged or incomplete{reason}")
+
+
+@functools.cache
+def make_ready() -> None:
+    """Have the decoders of the usual formats at hand: Pillow imports each when it is met, in somebody's request."""
+    for kind in ("PNG", "JPEG"):
+        sample = io.BytesIO()
+        Image.new("RGB", (8, 8)).save(sample, kind)
+        OpenPicture(Picture(data=sample.getvalue()), max_pixels=64).decode("RGB", (0, 0, 0), (8, 8))
 
 
 def _flatten(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -> Image.Image:

@@ -19,7 +19,7 @@ from PIL import Image
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.config import PreprocessConfig
-from app.images.decode import Mode, OpenPicture, Picture
+from app.images.decode import Mode, OpenPicture, Picture, make_ready
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
 from app.images.settling import background, pixel_values, settled, takes_pictures
@@ -62,6 +62,7 @@ class Preprocessor:
         self._background = background(config.alpha)
         self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
         self._table = pixel_values(self.config, self._dtype, 1 if self._mode == "L" else 3)
+        make_ready()
 
     def __call__(
         self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None] = lambda batch: None

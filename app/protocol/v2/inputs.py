@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.codec.advice import advise
+from app.codec.dtype_names import dtype_name
 from app.codec.json_lists import Numbers
 from app.codec.json_tensors import decode_input
 from app.errors import RequestTooLargeError
@@ -146,7 +147,7 @@ class Decoder:
         key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
         data = item.data["b64"] if key == "b64" else item.data
         _check_filled(data, item.shape, port)
-        tensor = {"shape": list(item.shape), "dtype": spec.name, key: data}
+        tensor = {"shape": list(item.shape), "dtype": dtype_name(spec), key: data}
         named = dataclasses.replace(port.port, name=port.name)  # messages use the client's word
         return decode_input(tensor, named, self._signature, self._settings)
 

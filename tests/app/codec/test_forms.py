@@ -75,7 +75,7 @@ def test_every_byte_of_every_part_arrives(parts: list[tuple[str, bytes]]) -> Non
     [
         ([], {"model": "m"}, InvalidRequestError, "the form"),
         ([("f", ("a", b"x"))], {"modle": "m"}, InvalidRequestError, "unknown field 'modle', expected 'model', "),
-        ([("f", ("a", b"x"))], {"version": "two"}, InvalidRequestError, "version: found 'two', expected a whole"),
+        ([("f", ("a", b"x"))], {"version": "0"}, InvalidRequestError, "version: found '0', expected a whole"),
         ([("f", ("a", b"x"))], {"parameters": "[]"}, InvalidRequestError, "the field 'parameters': expected a JSON"),
         ([("f", ("a", b"x"))] * 257, {}, RequestTooLargeError, "the form has too many parts, expected at most 256"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +147,16 @@ def test_bytes_may_come_in_any_buffer() -> None:
     data = encoded(gradient(3, 3))
     for buffer in (data, bytearray(data), memoryview(data)):
         assert OpenPicture(Picture(data=buffer), max_pixels=100).size == (3, 3)
+
+
+def test_the_usual_decoders_are_at_hand_before_the_first_picture_comes() -> None:
+    code = (
+        "import sys, engine, numpy;"
+        "from app.images.preprocess import find_preprocessor;"
+        "from app.settings import Settings;"
+        "spec = engine.TensorSpec((1, 3, 8, 8), numpy.dtype('float32'));"
+        "find_preprocessor([engine.Port(name='in0', operand='0', spec=spec, aliases=())], None, Settings());"
+        "print(*(name for name in sys.modules if name.endswith('ImagePlugin')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"PIL.PngImagePlugin", "PIL.JpegImagePlugin"} <= set(found)
