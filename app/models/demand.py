@@ -156,17 +156,21 @@ class Demand:
             if serving:
                 serving[max(serving)].warn(files.problem)
             else:
-                self._store.put(Entry(files, is_read=True, is_late=True))
+                self._begin(entry, Entry(files, is_read=True, is_late=True))
             return files.problem
         made = tuple(self._store.make_version(files, each, serving.get(each.number)) for each in files.versions)
         if not serving:
-            with self._store.changing:
-                for version in entry.versions if entry is not None else ():
-                    version.lane.retire()
-                self._store.put(Entry(files, made, is_read=True, is_late=True))
+            self._begin(entry, Entry(files, made, is_read=True, is_late=True))
         log.info("model '%s' is loaded on demand", found.name)
         self._wait_for(files, made)
         return self._settle(files, made, serving)
+
+    def _begin(self, old: Entry | None, new: Entry) -> None:
+        """Let another entry stand for a model of which nothing serves."""
+        with self._store.changing:
+            for version in () if old is None else old.versions:
+                version.lane.retire()
+            self._store.put(new)
 
     def _wait_for(self, files: ModelFiles, made: tuple[Version, ...]) -> None:
         """Have versions loaded; until each has come to an end.

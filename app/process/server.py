@@ -26,7 +26,7 @@ from app.http.connection import Connection
 from app.http.door import Door, Limits
 from app.http.main import create_app
 from app.log import configure_logging
-from app.memory.collector import set_aside
+from app.memory.collector import set_aside, set_aside_when_due
 from app.memory.machine import keep_heap
 from app.metrics.meter import Meter
 from app.models.repository import find_models
@@ -55,6 +55,8 @@ ACCEPTED_AT_ONCE: Final = 8
 _LOOK_S: Final = 0.05
 # How often it leaves its figures for the others.
 _PUBLISH_S: Final = 1.0
+# How often somebody looks whether what was loaded since is due to be set aside.
+_LOOK_AT_GARBAGE_S: Final = 10.0
 
 
 class Server(uvicorn.Server):
@@ -190,6 +192,9 @@ class Server(uvicorn.Server):
     async def _set_aside(self) -> None:
         await self.plane.loaded.wait()
         await asyncio.to_thread(set_aside)
+        while not self.should_exit:
+            await asyncio.sleep(_LOOK_AT_GARBAGE_S)
+            await asyncio.to_thread(set_aside_when_due)
 
     async def _announce(self) -> None:
         with suppress(TimeoutError):

@@ -28,7 +28,8 @@ T = TypeVar("T")
 MAX_CALLS: Final = 16
 # A load of several models, each of which may take its time, waits for its turn.
 LOADS: Final = 3
-_MARGIN_S: Final = 10.0
+# Of a worker that has just been started as well.
+_MARGIN_S: Final = 60.0
 _LOAD: Final = "load"
 _UNLOAD: Final = "unload"
 
@@ -49,6 +50,7 @@ class Control:
         self._demand = demand
         self._settings = settings
         self._places = asyncio.Semaphore(MAX_CALLS)
+        self._look = asyncio.Semaphore(1)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._done: dict[str, _Done] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +91,7 @@ class Control:
     async def look(self) -> None:
         """See which models there are to load, where nobody looks by himself."""
         if self._settings.model_control == "explicit":
-            async with self._places:
+            async with self._look:
                 await aside(self._demand.look)
 
     async def _do_load(self, arguments: Arguments) -> Arguments:

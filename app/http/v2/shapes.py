@@ -79,12 +79,10 @@ TRACE: Final = _closed(
     trace_count={"type": ["string", "null"], "pattern": "^(-1|[0-9]{1,9})$"},
     log_frequency={"enum": ["0", None]},
 )
-LOAD: Final = _closed(
-    parameters={**_closed(config={"type": ["string", "null"], "contentMediaType": "application/json"}),
-                "type": ["object", "null"]}
-)  # fmt: skip
-UNLOAD: Final = _closed(
-    parameters={**_closed(unload_dependents={"type": ["boolean", "null"]}), "type": ["object", "null"]}
+# Members beside parameters are ignored, as everywhere in the protocol; parameters that nobody knows are not.
+LOAD: Final = _object("", parameters={**_closed(config={"type": ["string", "null"]}), "type": ["object", "null"]})
+UNLOAD: Final = _object(
+    "", parameters={**_closed(unload_dependents={"type": ["boolean", "null"]}), "type": ["object", "null"]}
 )
 
 # What is answered, by the end of the path: the first that fits.

@@ -10,7 +10,8 @@ from app.serving.commands import Arguments, Command, Commands, Deed
 
 _LOGGING: Final = "logging"
 _TRACE: Final = "trace"
-_LIMIT_S: Final = 10.0
+# Of one that has just been started as well.
+_LIMIT_S: Final = 60.0
 
 
 async def change_logging(commands: Commands, wanted: Mapping[str, Any]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,7 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
-from tests.app.sockets import listening
+from tests.app.sockets import PATIENCE_S, listening
 from tests.app.v2_models import write_simple
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
@@ -126,3 +129,23 @@ def test_what_real_clients_have_sent_is_answered_as_recorded(port: int) -> None:
         [sys.executable, RECORDED / "replay.py", f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0 and done.stdout.count("ok  ") > 10, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded exchanges are not beside the project")
+def test_what_tritonclient_says_to_the_repository_is_answered_as_recorded(port: int) -> None:
+    def exchange(name: str) -> tuple[int, bytes]:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+            connection.sendall((RECORDED / f"{name}.request.bin").read_bytes())
+            answer = HTTPResponse(connection)
+            answer.begin()
+            return answer.status, answer.read()
+
+    def recorded(name: str) -> bytes:
+        return (RECORDED / f"{name}.response.bin").read_bytes().partition(b"\r\n\r\n")[2]
+
+    ready, unloaded = json.loads(recorded("11-tritonclient-repository-index"))
+    for name, row in (("14-tritonclient-unload", {**unloaded, "name": "simple"}), ("12-tritonclient-load", ready)):
+        assert exchange(name) == (200, recorded(name))
+        assert json.loads(exchange("11-tritonclient-repository-index")[1]) == [row]
+    status, said = exchange("13-tritonclient-load-config-and-file")  # here files come from the store alone
+    assert status == 400 and b"files are not taken" in said

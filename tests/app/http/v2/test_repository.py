@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+import engine
+from app.errors import ModelNotFoundError
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import refused
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
-from tests.app.sockets import until
+from tests.app.sockets import PATIENCE_S, until
 from tests.engine.pnnx.build import param
 
 SHAPE = "(?,2)f32"
@@ -224,6 +229,15 @@ def test_names_that_are_none_are_not_found(client: Client, verb: str, name: str)
     assert answer(client) == 1
 
 
+@pytest.mark.parametrize("name", ["", "\0", "a\0b", "../first", "first/../first", "a" * 100_000, "x\ud800", "\n"])
+def test_names_that_no_path_can_carry_are_not_found_either(client: Client, name: str) -> None:
+    for change in (client.plane.control.load, client.plane.control.unload):
+        with pytest.raises(ModelNotFoundError) as caught:
+            client.run(change(name))
+        assert len(caught.value.message) < 1000 and caught.value.message.isprintable()
+    assert answer(client) == 1
+
+
 def test_an_unload_waits_for_the_requests_that_run_and_refuses_others(store: Path) -> None:
     write_model(store, "slow", through("test.Wait", SHAPE))
     with serving(store, **options(warmup=False)) as client:
@@ -282,7 +296,7 @@ def test_loads_of_a_model_at_once_are_one_load(client: Client, caplog: pytest.Lo
 
 def test_loads_and_unloads_at_once_come_to_an_end_and_the_last_one_holds(client: Client) -> None:
     async def many() -> list[int]:
-        verbs = ["load", "unload"] * 20
+        verbs = ["load", "unload"] * 5
         asked = [client.http.post(f"/v2/repository/models/first/{verb}") for verb in verbs]
         return [each.status_code for each in await asyncio.gather(*asked)]
 
@@ -307,20 +321,34 @@ def test_a_load_goes_on_when_its_client_goes_away(store: Path, client: Client) -
     assert answer(client) == 7
 
 
+GATE, ENTERED = threading.Event(), threading.Event()
+
+
+@engine.register("test.Gate")
+class Gate(engine.Layer):
+    """Its input, once the gate is open, and for all runs after that."""
+
+    def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
+        return input
+
+    def forward(self, input: NDArray[np.float32]) -> NDArray[np.float32]:
+        ENTERED.set()
+        assert GATE.wait(PATIENCE_S)
+        return input
+
+
 def test_a_folder_that_is_deleted_while_it_is_loaded_takes_nothing_down(store: Path) -> None:
-    write_model(store, "slow", through("test.Wait", SHAPE.replace("?", "1")))
+    write_model(store, "slow", through("test.Gate", SHAPE.replace("?", "1")))
+    GATE.clear()
     with serving(store, **options(model_control="explicit", load_model=("first",))) as client:
 
         async def both() -> int:
             loading = asyncio.create_task(client.http.post("/v2/repository/models/slow/load"))
-            await asyncio.to_thread(TURNSTILE.wait_until_entered)
-            assert ("1", "LOADING", "") in [
-                (row["version"], row["state"], row["reason"])
-                for row in (await client.http.post("/v2/repository/index")).json()
-            ]
+            assert await asyncio.to_thread(ENTERED.wait, PATIENCE_S)
+            rows = (await client.http.post("/v2/repository/index")).json()
+            assert [row["state"] for row in rows if row["name"] == "slow"] == ["LOADING"]
             shutil.rmtree(store / "slow")
-            await asyncio.to_thread(look, client, 0)
-            TURNSTILE.let_through()
+            GATE.set()
             return (await loading).status_code
 
         assert client.run(both()) == 200  # it was read before, and serves from memory
