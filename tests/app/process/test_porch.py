@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app.cli import serve
 from app.errors import ModelNotReadyError
 from app.process.porch import Porch, answer, porch
 from app.settings import Settings, SettingsError
@@ -115,3 +117,16 @@ def test_it_needs_nothing_that_takes_long_to_import() -> None:
     code = "import sys, app.cli.serve; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert not {"numpy", "fastapi", "uvicorn", "PIL", "engine", "llvmlite"} & set(found.stdout.split())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_left_as_it_was_when_the_server_is_imported(enabled: bool) -> None:
+    was_enabled = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        assert serve._imported("app.process.porch").porch is porch
+        with pytest.raises(ImportError):
+            serve._imported("app.no_such_module")
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
