@@ -160,6 +160,9 @@ class Settings(BaseModel):
     metrics_triton_names: bool = _row(
         False, "flag", "/metrics has the models' figures under Triton's names (nv_inference_*) as well."
     )
+    otel: bool = _row(
+        False, "flag", "Spans of requests go where the OTEL_* variables say; needs the extra [otel]; see operating.md."
+    )
     access_log: bool = _row(False, "flag", "One log line per request.")
     log_level: Literal["debug", "info", "warning", "error"] = _row(
         "info", "choice", "Least severe line that is logged."

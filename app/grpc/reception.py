@@ -22,6 +22,7 @@ from app.grpc.status import code_of, details_of, metadata_of
 from app.log import request_id, trace_id
 from app.models.account import account
 from app.settings import Settings
+from app.tracing.request import Spans, Told
 from app.tracing.told import server_timing
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,14 @@ class Reception:
     Args:
         keys: None where there are none.
         codes: calls are counted in it by their code.
+        spans: where spans of calls go, where there is such a place.
     """
 
-    def __init__(self, settings: Settings, keys: Keys | None, codes: Counter[str]) -> None:
+    def __init__(self, settings: Settings, keys: Keys | None, codes: Counter[str], spans: Spans | None = None) -> None:
         self._settings = settings
         self._keys = keys
         self._codes = codes
+        self._spans = spans
         self._open = self._streams = 0
 
     @property
@@ -108,6 +111,8 @@ class Reception:
             self._open -= 1
             self._streams -= is_stream
             self._codes[code.name] += 1
+            if self._spans is not None and groups:  # of probes nobody wants to see a trace
+                self._spans.tell(_told(call, path, code))
             if self._settings.access_log:
                 access.info("gRPC %s %s", path, code.name, extra=call.fields())
         return answered
@@ -130,6 +135,18 @@ class Reception:
             retry_after_s=self._settings.retry_after_s,
             limit=limit,
         )
+
+
+def _told(call: Call, path: str, code: Any) -> Told:
+    """What a trace is told of a call."""
+    _, service, method = path.split("/")
+    attributes = {
+        "rpc.system": "grpc",
+        "rpc.service": service,
+        "rpc.method": method,
+        "rpc.grpc.status_code": code.value[0],
+    }
+    return Told(method, call.id, call.start, call.account, call.trace, attributes, code is grpc.StatusCode.INTERNAL)
 
 
 def _close(call: Call, error: ServiceError | None) -> Any:

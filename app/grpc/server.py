@@ -24,6 +24,7 @@ from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
 from app.settings import Settings, SettingsError
+from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class GrpcServer:
         changing: settings that clients may change, the same as HTTP's.
         regions: of shared memory, the same as HTTP's; None where there are none.
         codes: calls are counted in it by their code.
+        spans: where spans of calls go, where there is such a place.
     """
 
     def __init__(
@@ -56,9 +58,10 @@ class GrpcServer:
         changing: ChangingSettings,
         regions: Regions | None,
         codes: Counter[str],
+        spans: Spans | None = None,
     ) -> None:
         self._settings = plane.settings
-        self.reception = Reception(plane.settings, keys, codes)
+        self.reception = Reception(plane.settings, keys, codes, spans)
         self._handlers = _handlers(plane, changing, regions, self.reception)
         self._server: Any = None
 

@@ -26,7 +26,9 @@ from app.errors import InternalError
 from app.log import request_id, trace_id
 from app.models.account import Account, account
 from app.tracing.context import TraceContext
+from app.tracing.request import Spans, Told
 from app.tracing.told import id_of, server_timing
+from app.wording import told
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
@@ -34,6 +36,8 @@ access = logging.getLogger("app.access")
 _ALWAYS: Final = (b"x-content-type-options", b"nosniff")
 # An SVG is a document, and could bring programs along; /docs, which needs them, is HTML.
 _DRAWING: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+# Asked for some times a minute, by nobody who wants to see a trace of it.
+_PROBES: Final = ("/health/", "/v2/health/", "/metrics")
 _GONE: Final = 499  # what nginx logs for a client that closed the connection
 
 
@@ -43,10 +47,18 @@ class Edge:
     Args:
         statuses: answers are counted in it.
         access_log: whether each request has a line of its own.
+        spans: where spans of requests go, where there is such a place.
     """
 
-    def __init__(self, app: ASGIApp, statuses: Counter[int] | None = None, access_log: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        statuses: Counter[int] | None = None,
+        access_log: bool = False,
+        spans: Spans | None = None,
+    ) -> None:
         self._app = app
+        self._spans = spans
         self._statuses: Counter[int] = Counter() if statuses is None else statuses
         self._access_log = access_log
 
@@ -73,6 +85,8 @@ class Edge:
         finally:
             if exchange.status:
                 self._statuses[exchange.status] += 1
+            if self._spans is not None and not scope["path"].startswith(_PROBES):
+                self._spans.tell(exchange.told())
             if self._access_log:
                 exchange.log()
             trace_id.set("-")
@@ -140,6 +154,15 @@ class _Exchange:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
+
+    def told(self) -> Told:
+        """What a trace is told of it."""
+        attributes = {
+            "http.request.method": self._method,
+            "url.path": told(self.scope["path"]),
+            "http.response.status_code": self.status,
+        }
+        return Told(self._method, self.id, self._start, self.account, self.trace, attributes, self.status >= 500)
 
     def log(self) -> None:
         """The access log's line: what it was, and what it took; nothing of what was in it."""

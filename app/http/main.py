@@ -27,6 +27,7 @@ from app.protocol.v2.regions import open_regions
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
+from app.tracing.spans import open_spans
 from app.version import version
 
 DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.
@@ -71,6 +72,7 @@ def create_app(settings: Settings | None = None) -> Service:
     app.state.keys = open_keys(settings)
     app.state.dataplane = DataPlane(settings)
     app.state.meter = Meter(app.state.dataplane)
+    app.state.spans = open_spans(settings)
     app.state.changing = ChangingSettings()
     install(app.state.dataplane.commands, app.state.changing)
     app.state.regions = open_regions(settings)
@@ -101,7 +103,7 @@ def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "X-Cache", "traceparent"],
         )
-    yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log)
+    yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log, spans=state.spans)
 
 
 @asynccontextmanager
@@ -117,3 +119,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if keys is not None:
             keys.close()
         await plane.close()
+        if app.state.spans is not None:
+            await app.state.spans.close()

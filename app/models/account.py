@@ -15,12 +15,17 @@ from app.models.statistics import Timing
 
 @dataclass(slots=True)
 class Account:
-    """Written once it is known: which model of the store the request reached, and where the time of its answer went."""
+    """Written once it is known: which model of the store the request reached, and where the time of its answer went.
+
+    Attributes:
+        began: when it reached the model, on time.perf_counter()'s clock.
+    """
 
     model: str | None = None
     version: int | None = None
     items: int | None = None
     timing: Timing | None = None
+    began: float | None = None
 
     def fields(self) -> dict[str, object]:
         """What is known of it, for a line of the log."""

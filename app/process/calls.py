@@ -35,7 +35,7 @@ def make_calls(settings: Settings, state: State, codes: Counter[str]) -> Calls |
         return None
     from app.grpc.server import GrpcServer
 
-    return GrpcServer(state.dataplane, state.keys, state.changing, state.regions, codes)
+    return GrpcServer(state.dataplane, state.keys, state.changing, state.regions, codes, state.spans)
 
 
 def reserve_port(settings: Settings) -> socket.socket | None:

@@ -43,6 +43,7 @@ from app.process.tls import tls_context
 from app.process.workers import detach, supervise
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
+from app.tracing.spans import check_spans
 
 log = logging.getLogger(__name__)
 
@@ -227,6 +228,7 @@ def serve(settings: Settings, porch: Porch) -> int:
     raise_file_limit()
     # What is wrong with their files is told once, and not by every worker.
     open_keys(settings)
+    check_spans(settings)
     scheme = "http" if tls_context(settings) is None else "https"
     listener = porch.listener
     held = reserve_port(settings)

@@ -223,9 +223,9 @@ class DataPlane:
         model = version.model
         if model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
-        if (asked := account.get()) is not None:
-            asked.model, asked.version = version.name, version.number
         began = time.perf_counter()
+        if (asked := account.get()) is not None:
+            asked.model, asked.version, asked.began = version.name, version.number, began
         try:
             return await start(model)
         except (engine.EngineError, ConfigError) as exc:

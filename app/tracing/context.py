@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import getrandbits
 from typing import Final, Self
 
-_FIELDS: Final = rb"(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})"
+_FIELDS: Final = rb"(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
 _HEADER: Final = re.compile(rb"00-%b|(?!00|ff)[0-9a-f]{2}-%b(?:-.*)?" % (_FIELDS, _FIELDS))
 _SAMPLED: Final = 1
 _MAX_BYTES: Final = 512
@@ -23,11 +23,13 @@ class TraceContext:
 
     Args:
         trace: its id, 32 digits.
+        parent: the sender's span, 16 digits.
         span: of the answer, 16 digits.
         flags: whether the sender records the trace.
     """
 
     trace: str
+    parent: str
     span: str
     flags: int
 
@@ -37,8 +39,8 @@ class TraceContext:
         found = _HEADER.fullmatch(header) if len(header) <= _MAX_BYTES else None
         if found is None:
             return None
-        trace, flags = (found[1], found[2]) if found[1] else (found[3], found[4])
-        return cls(trace.decode(), f"{getrandbits(64) or 1:016x}", int(flags, 16) & _SAMPLED)
+        trace, parent, flags = found.group(1, 2, 3) if found[1] else found.group(4, 5, 6)
+        return cls(trace.decode(), parent.decode(), f"{getrandbits(64) or 1:016x}", int(flags, 16) & _SAMPLED)
 
     def header(self) -> bytes:
         """For the answer: the same trace, with a span of our own."""

@@ -27,6 +27,7 @@ from tests.app.http.v2 import test_repository
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_classifier, write_model
+from tests.app.tracing import test_spans
 
 ONES = {"inputs": [[1.0, 1.0]]}
 
@@ -460,7 +461,16 @@ def test_setting_shared_memory_lets_clients_register_some(tmp_path: Path) -> Non
 
 
 def test_every_setting_has_a_test_of_its_effect() -> None:
-    others = (test_access, test_calls, test_connection, test_hostile, test_repository, test_server, test_tls)
+    others = (
+        test_access,
+        test_calls,
+        test_connection,
+        test_hostile,
+        test_repository,
+        test_server,
+        test_spans,
+        test_tls,
+    )
     here = [*globals(), *(name for module in others for name in vars(module))]
     claims = " ".join(name for name in here if name.startswith(("test_setting_", "test_settings_")))
     assert [name for name in Settings.model_fields if name not in claims] == []

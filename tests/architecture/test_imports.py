@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
     | {"app.signature"},
-    "app.tracing": {"app.models.statistics"},
+    "app.tracing": {"app.models.account", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {
         "app.access",
@@ -119,6 +119,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.render",
         "app.serving",
         "app.signature",
+        "app.tracing",
     },
     "app": {"engine"},
     "exporter": {"app.models.layout", "engine"},
@@ -135,6 +136,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "exporter": ("app.cli.export",),
     "prometheus_client": ("app.metrics.exposition",),
     "grpc": ("app.grpc",),
+    "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),
     "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec", "app.protocol"),
 }

@@ -1,0 +1,158 @@
+"""Spans through OpenTelemetry's SDK, which reads the OTEL_* variables: where they go, how many, and whose they are.
+
+The provider is this server's own and not the process's: frameworks that would tell of the same requests find none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from opentelemetry import trace as api
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+from app.models.statistics import Timing
+from app.settings import SettingsError
+from app.tracing.request import Told
+from app.version import version
+
+_GROUP: Final = "opentelemetry_traces_exporter"
+_PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_NAME: Final = "pnnx-serve"
+# At the end: nobody waits longer for a collector that is not there.
+_LAST_S: Final = 3.0
+_NS: Final = 1_000_000_000
+
+
+def exporters() -> list[Any]:
+    """Those that OTEL_TRACES_EXPORTER names; without it OTLP.
+
+    Raises:
+        SettingsError: one of them is not installed.
+    """
+    return [_entry(name).load()() for name in _names()]
+
+
+def check_exporters() -> None:
+    """Look whether they are all there.
+
+    Raises:
+        SettingsError: one is not.
+    """
+    for name in _names():
+        _entry(name)
+
+
+class OtelSpans:
+    """Tells exporters.
+
+    Args:
+        exporters: get spans in batches, in a thread of their own.
+        processor: made around each of them.
+    """
+
+    def __init__(self, exporters: Sequence[Any], processor: Any = BatchSpanProcessor) -> None:
+        ids = RandomIdGenerator()
+        self._random = ids.generate_span_id
+        self._next: str | None = None
+        ids.generate_span_id = self._span_id
+        own = {"service.version": version()}
+        if "OTEL_SERVICE_NAME" not in os.environ and "service.name" not in os.environ.get(
+            "OTEL_RESOURCE_ATTRIBUTES", ""
+        ):
+            own["service.name"] = _NAME
+        self._provider = TracerProvider(resource=Resource.create(own), id_generator=ids, shutdown_on_exit=False)
+        for exporter in exporters:
+            self._provider.add_span_processor(processor(exporter))
+        self._tracer = self._provider.get_tracer(_NAME, version())
+
+    def tell(self, request: Told) -> None:
+        """Tell of a request that ends now: a span of it, and one of each stage of its answer."""
+        now, clock = time.time_ns(), time.perf_counter()
+        account = request.account
+        span = self._begin(request, now - round((clock - request.began) * _NS))
+        if span.is_recording():
+            span.set_attribute("request.id", request.request)
+            for key, value in account.fields().items():
+                if not key.endswith("_ms") and value is not None:
+                    span.set_attribute(f"inference.{key}", value)
+            if account.timing is not None and account.began is not None:
+                self._tell_stages(span, account.timing, now - round((clock - account.began) * _NS))
+            if request.is_failed:
+                span.set_status(api.Status(api.StatusCode.ERROR))
+        span.end(now)
+
+    def _begin(self, request: Told, start_ns: int) -> Any:
+        """The request's span, with the id that its client was told."""
+        parent = None
+        if request.trace is not None:
+            sender = api.SpanContext(
+                trace_id=int(request.trace.trace, 16),
+                span_id=int(request.trace.parent, 16),
+                is_remote=True,
+                trace_flags=api.TraceFlags(request.trace.flags),
+            )
+            parent = api.set_span_in_context(api.NonRecordingSpan(sender))
+            self._next = request.trace.span
+        model = request.account.model
+        try:
+            return self._tracer.start_span(
+                request.name if model is None else f"{request.name} {model}",
+                # Without a parent it begins a trace, whatever span somebody else has open here.
+                context=api.set_span_in_context(api.INVALID_SPAN) if parent is None else parent,
+                kind=api.SpanKind.SERVER,
+                attributes=dict(request.attributes),
+                start_time=start_ns,
+            )
+        finally:
+            self._next = None
+
+    def _tell_stages(self, span: Any, timing: Timing, start_ns: int) -> None:
+        """One after the other from when the request reached its model; waiting, which may be in two places, first."""
+        context = api.set_span_in_context(span)
+        prepared_s = timing.decode_s + timing.preprocess_s
+        stages = ("queue", timing.queue_s), ("preprocess", prepared_s), ("infer", timing.infer_s)
+        for name, seconds in (*stages, ("postprocess", timing.postprocess_s)):
+            end_ns = start_ns + round(seconds * _NS)
+            self._tracer.start_span(name, context=context, start_time=start_ns).end(end_ns)
+            start_ns = end_ns
+
+    async def close(self) -> None:
+        """Send what is left, as far as it can be sent soon."""
+        last = threading.Thread(target=self._provider.shutdown, name="spans", daemon=True)
+        last.start()
+        await asyncio.to_thread(last.join, _LAST_S)
+
+    def _span_id(self) -> int:
+        return int(self._random()) if self._next is None else int(self._next, 16)
+
+
+def _names() -> list[str]:
+    names = [name.strip() for name in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(",") if name.strip()]
+    return [_otlp() if name == "otlp" else name for name in names if name != "none"]
+
+
+def _otlp() -> str:
+    """What OTLP is spoken over."""
+    ours = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+    protocol = ours or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    if protocol not in _PROTOCOLS:
+        raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL: found '{protocol}', expected one of {', '.join(_PROTOCOLS)}")
+    return _PROTOCOLS[protocol]
+
+
+def _entry(name: str) -> Any:
+    found = {each.name: each for each in entry_points(group=_GROUP)}
+    if name not in found:
+        raise SettingsError(
+            f"OTEL_TRACES_EXPORTER: there is no '{name}', expected none, otlp or one of {sorted(found)}"
+        )
+    return found[name]
