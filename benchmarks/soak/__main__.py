@@ -1,0 +1,233 @@
+"""Everything at once, for half an hour: is every answer right, and does the server stay as small as it was?
+
+    python -m benchmarks.soak [--seconds 1800] [--clients 32] [--looks FILE]
+
+A server process of its own on a free loopback port, with a store of its own. Clients send tensors and pictures in every
+form, and bad requests of every kind; others go away in the middle of a body or before their answer; the files of one
+model are changed every two seconds, another model is unloaded and loaded, a third remembers its answers. Every good
+answer is compared with the engine's; every bad request must get its own 4xx; 429 and 503 are right with Retry-After.
+
+The server settles in the first fifth of the time, five minutes at most. In the end nothing may be running or waiting,
+no memory may be charged to requests, there may not be more threads and files than there were until then, and memory
+may not have grown by more than 16 MB since. Exit status 1 when anything is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from benchmarks.machine import ROOT
+from benchmarks.soak.requests import Request, bad_requests, good_requests, judge, small_requests
+from benchmarks.soak.store import change, write_store
+from benchmarks.soak.watching import Watch
+
+ALLOWED_GROWTH_MB = 16
+PATIENCE_S = 60.0
+QUIET_S = 30.0
+CHANGE_S, VISIT_S = 2.0, 3.0
+MODELS = ROOT / "model_store"
+
+
+@dataclass
+class Tally:
+    """What came of it all."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    waits_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The server, and when to stop."""
+
+    url: str
+    store: Path
+    end: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to stop."""
+        return time.monotonic() >= self.end
+
+
+async def client(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
+    """Ask for one thing after the other, on one connection."""
+    chooser = random.Random(seed)
+    async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
+        while not place.is_over:
+            request = chooser.choice([*fixed, *small_requests(chooser) * 4])
+            start = time.monotonic()
+            try:
+                answer = await http.post(request.path, content=request.body, headers=request.headers)
+            except httpx.HTTPError as exc:
+                tally.wrong.append(f"{request.name}: {type(exc).__name__} after {time.monotonic() - start:.1f} s")
+                continue
+            tally.waits_s.append(time.monotonic() - start)
+            tally.counts[str(answer.status_code)] += 1
+            if (problem := judge(request, answer)) is not None:
+                tally.wrong.append(problem)
+
+
+async def leaver(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
+    """Go away in the middle of a body, or as soon as it is sent."""
+    chooser = random.Random(seed)
+    host, _, port = place.url.removeprefix("http://").partition(":")
+    while not place.is_over:
+        request = chooser.choice(fixed)
+        headers = "".join(f"{key}: {value}\r\n" for key, value in request.headers.items())
+        head = f"POST {request.path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(request.body)}\r\n{headers}\r\n"
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(head.encode() + request.body[: chooser.choice((0, len(request.body) // 2, None))])
+            await asyncio.sleep(chooser.choice((0, 0.002, 0.05)))
+            writer.transport.abort()
+        tally.counts["went away"] += 1
+        await asyncio.sleep(0.02)
+
+
+async def changer(place: Place, tally: Tally) -> None:
+    """Change the files of one model."""
+    turn = 0
+    while not place.is_over:
+        turn += 1
+        change(place.store, turn)
+        tally.counts["files changed"] += 1
+        await asyncio.sleep(CHANGE_S)
+
+
+async def host(place: Place, tally: Tally) -> None:
+    """Unload a model, and load it again."""
+    async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
+        while not place.is_over:
+            for verb in ("unload", "load"):
+                answer = await http.post(f"/v2/repository/models/visiting/{verb}")
+                if answer.status_code not in (200, 429):
+                    tally.wrong.append(f"{verb}: {answer.status_code} {answer.text[:200]}")
+                tally.counts[verb] += 1
+                await asyncio.sleep(VISIT_S / 2)
+
+
+async def watcher(place: Place, watch: Watch) -> None:
+    """Look once a second."""
+    while not place.is_over:
+        watch.look()
+        await asyncio.sleep(1)
+
+
+async def soak(place: Place, watch: Watch, clients: int) -> Tally:
+    """All of it until the end."""
+    tally = Tally()
+    good, bad = good_requests(MODELS), bad_requests(MODELS)
+    fixed = [*good, *bad]
+    work = [client(place, fixed, seed, tally) for seed in range(clients)]
+    work += [leaver(place, good, -1 - seed, tally) for seed in range(max(1, clients // 8))]
+    await asyncio.gather(*work, changer(place, tally), host(place, tally), watcher(place, watch))
+    return tally
+
+
+def settled(seconds: float) -> float:
+    """When the server has settled."""
+    return min(300.0, seconds / 5)
+
+
+def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
+    """What is still held although nobody asks for anything any more, once it is quiet or should be."""
+    early = [look for look in watch.looks if look.at_s <= settled_s]
+    threads, files = max(look.threads for look in early), max(look.files for look in early)
+    end, found = time.monotonic() + QUIET_S, ["never looked at"]
+    while found and time.monotonic() < end:
+        time.sleep(0.5)
+        now = watch.look()
+        found = [f"{name} is {value:g}" for name, value in _held(url) if value]
+        if now.threads > threads:
+            found.append(f"{now.threads} threads, at most {threads} before")
+        if now.files > files:
+            found.append(f"{now.files} files, at most {files} before")
+    return found
+
+
+def _held(url: str) -> Iterator[tuple[str, float]]:
+    names = "pnnx_serve_(?:queued_requests|running_requests|request_memory_bytes)"
+    text = httpx.get(f"{url}/metrics", trust_env=False).text
+    for name, value in re.findall(rf"^({names}{{[^}}]*}}) (\S+)$", text, re.MULTILINE):
+        yield name, float(value)
+
+
+@contextlib.contextmanager
+def serving(store: Path) -> Iterator[tuple[int, str]]:
+    """A server's process and address, when its models are loaded."""
+    command = [sys.executable, "-m", "app", "serve", "--store", str(store), "--port", "0", "--reload-interval-s", "0.5"]
+    command += ["--log-level", "error"]
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environ) as server:
+        try:
+            banner = ""
+            while "  try  " not in banner:
+                line = server.stdout.readline() if server.stdout is not None else ""
+                if not line:
+                    raise SystemExit("the server did not start")
+                banner += line
+            yield server.pid, re.findall(r"console +(http://\S+)/", banner)[0]
+        finally:
+            server.send_signal(signal.SIGTERM)
+            if server.wait(PATIENCE_S):
+                raise SystemExit(f"the server ended with {server.returncode}")
+
+
+def report(tally: Tally, watch: Watch, left: Sequence[str], seconds: float) -> bool:
+    """Tell what came of it; whether all was well."""
+    waits, growth = sorted(tally.waits_s), watch.growth_mb(settled(seconds))
+    count, first, last = len(waits), watch.looks[0], watch.looks[-1]
+    print(f"{count} answers in {seconds:.0f} s ({count / seconds:.0f}/s): {dict(sorted(tally.counts.items()))}")
+    print(f"waiting: p50 {waits[count // 2] * 1e3:.1f} ms, p99 {waits[count * 99 // 100] * 1e3:.1f} ms, longest"
+          f" {waits[-1] * 1e3:.0f} ms")  # fmt: skip
+    print(f"memory {first.memory_mb:.0f} MB at the start, {growth:+.1f} MB since it settled")
+    print(f"threads {first.threads} -> {last.threads}, files {first.files} -> {last.files}")
+    for line in [*tally.wrong[:20], *left]:
+        print(f"WRONG {line}")
+    print(f"{len(tally.wrong)} wrong answers, {len(left)} things left behind")
+    return not tally.wrong and not left and growth <= ALLOWED_GROWTH_MB
+
+
+def main() -> int:
+    """Soak and report."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--looks", type=Path, help="file for what was seen of memory, threads and files each second")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder)
+        write_store(store, MODELS)
+        with serving(store) as (pid, url):
+            start = time.monotonic()
+            watch = Watch(pid, start)
+            watch.look()
+            tally = asyncio.run(soak(Place(url, store, start + options.seconds), watch, options.clients))
+            left = left_behind(url, watch, settled(options.seconds))
+    if options.looks is not None:
+        watch.write(options.looks)
+    return 0 if report(tally, watch, left, options.seconds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
