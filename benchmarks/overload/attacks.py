@@ -122,6 +122,15 @@ async def shapes(port: int, end: float) -> None:
     await asyncio.gather(*(client() for _ in range(4)))
 
 
+async def new_sizes(port: int, end: float) -> None:
+    """40 pictures at once, each of a size that was never met; and again: what comes twice is compiled."""
+    pictures = [png(24 + n % 8, 24 + n // 8) for n in range(40)]
+    requests = [[once_closed(post("/infer?model=superres", "image/png", len(each))), each] for each in pictures]
+    while time.monotonic() < end:
+        await asyncio.gather(*(one(port, request, end) for request in requests))
+        await asyncio.sleep(0.5)
+
+
 def npy(array: np.ndarray) -> bytes:
     """An array as a file of numpy's."""
     buffer = io.BytesIO()
@@ -189,4 +198,5 @@ ATTACKS: Final[dict[str, Attack]] = {
     "62 kB that unpack to 2300 x 2300": bodies(1, "/infer?model=superres", "application/x-npz", small_but_wide),
     "26,000 scans": bodies(4, "/infer?model=shapes", "image/jpeg", endless_scans),
     "300 new sizes": shapes,
+    "40 new sizes at once": new_sizes,
 }
