@@ -64,9 +64,20 @@ class Peer:
     side: Side = field(default_factory=Side)
 
     def signal(self, number: signal.Signals) -> None:
-        """To the server and all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+        """To the server and all the processes it has started, some of which are in groups of their own."""
+        for pid in _family(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _family(pid: int) -> list[int]:
+    """A process and those that descend from it, the oldest first."""
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            texts = [path.read_text() for path in Path(f"/proc/{parent}/task").glob("*/children")]
+            found += [int(child) for text in texts for child in text.split()]
+    return found
 
 
 def install(rival: Rival, folder: Path) -> Path:
@@ -97,6 +108,8 @@ def make_files(network: Network, folder: Path) -> Files:
 @contextlib.contextmanager
 def serving(rival: Rival, python: Path, files: Files, port: int, x: np.ndarray, log: Path) -> Iterator[Peer | None]:
     """A server on the first core, once it answers rightly; None where it does not start."""
+    if is_ready(port, rival.ready):
+        raise SystemExit(f"something answers at port {port} already")
     with tempfile.TemporaryDirectory() as folder, log.open("wb") as output:
         start = rival.start(python, files, port, Path(folder) / "own", x.shape)
         process = subprocess.Popen(
@@ -114,7 +127,6 @@ def serving(rival: Rival, python: Path, files: Files, port: int, x: np.ndarray, 
                 print(f"{rival.name} is left out: {problem}; see {log}", flush=True)
             yield None if problem else peer
         finally:
-            peer.signal(signal.SIGCONT)
             peer.signal(signal.SIGKILL)
             process.wait()
 
