@@ -45,15 +45,14 @@ class ScaledDotProductAttention(Layer):
         self._shape(query.shape, key.shape, value.shape, None if attn_mask is None else attn_mask.shape)
         dtype = _common(query.dtype, key.dtype, value.dtype)
         q, k, v = (cast(each, working_dtype(dtype)) for each in (query, key, value))
+        if self.enable_gqa:
+            k, v = (_for_every_head(each, q) for each in (k, v))
         with np.errstate(all="ignore"):
-            scores = _by_heads(q * self._scale(q.shape[-1]), k.swapaxes(-1, -2))
-            scores = _masked(scores, attn_mask)
+            scores = _masked(matmul(q * self._scale(q.shape[-1]), k.swapaxes(-1, -2)), attn_mask)
             if self.is_causal:
                 scores = _masked(scores, np.tri(*scores.shape[-2:], dtype=np.bool_))
             weights, totals = exponentials(scores)
-            result = _by_heads(weights, v)
-            result /= totals
-        return cast(result, dtype)
+            return cast(matmul(weights, v) / totals, dtype)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         query, key = operands[0], operands[1]
@@ -107,27 +106,19 @@ def exponentials(scores: Array) -> tuple[Array, Array]:
 
 
 def _masked(scores: Array, mask: Array | None) -> Array:
-    """The scores with a mask applied, in place unless the mask brings axes of its own."""
+    """The scores with a mask applied."""
     if mask is None:
         return scores
-    shape = np.broadcast_shapes(scores.shape, mask.shape)
-    if shape != scores.shape:
-        scores = np.array(np.broadcast_to(scores, shape))
     if mask.dtype == np.bool_:
-        np.copyto(scores, -np.inf, where=~mask)
-    else:
-        scores += cast(mask, scores.dtype)
-    return scores
+        return np.where(mask, scores, scores.dtype.type(-np.inf))
+    return scores + cast(mask, scores.dtype)
 
 
-def _by_heads(a: Array, b: Array) -> Array:
-    """a @ b, where a head of b (axis -3) may serve several neighbouring heads of a."""
-    if a.ndim < 3 or b.ndim < 3 or b.shape[-3] in (1, a.shape[-3]) or a.shape[-3] == 1:
-        return matmul(a, b)
-    heads, groups = a.shape[-3], b.shape[-3]
-    together = a.reshape(*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1])
-    result = matmul(together, b)
-    return result.reshape(*result.shape[:-3], heads, a.shape[-2], b.shape[-1])
+def _for_every_head(x: Array, query: Array) -> Array:
+    """Keys or values with every head repeated for the heads of the query it serves."""
+    if x.ndim < 3 or query.ndim < 3:
+        return x
+    return np.repeat(x, query.shape[-3] // x.shape[-3], axis=-3)
 
 
 def _common(query: DType, key: DType, value: DType) -> DType:

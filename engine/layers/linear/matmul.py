@@ -1,4 +1,4 @@
-"""Matrix products, by BLAS for float32, float64 and complex; half precision is computed in float32.
+"""Matrix products; half precision is computed in float32.
 
 Operands of several dtypes, which PyTorch refuses but half-precision weights in a float32 file bring about, meet in
 their common dtype.
@@ -16,19 +16,12 @@ from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal, may_match
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
-from engine.tensor import Array, Shape, TensorSpec, format_shape, product
+from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """a @ b by numpy's rules, arranged for speed: BLAS does it, in one call where it can."""
-    if not 2 <= b.ndim <= a.ndim or not set(b.shape[:-2]) <= {1}:
-        return np.asarray(np.matmul(_blas_ready(a), _blas_ready(b)))
-    rows = _blas_ready(a.reshape(product(a.shape[:-1]) or 0, a.shape[-1]))
-    matrix = _blas_ready(b.reshape(b.shape[-2:]))
-    # The same product either way; with a few rows BLAS takes a third of the time when a transposed matrix comes first.
-    few = 1 < len(rows) <= 64 and matrix.T.flags.c_contiguous
-    result = np.ascontiguousarray((matrix.T @ rows.T).T) if few else rows @ matrix
-    return result.reshape(*a.shape[:-1], b.shape[-1])
+    """a @ b by numpy's rules."""
+    return np.asarray(np.matmul(a, b))
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:
@@ -180,14 +173,3 @@ class AddOuter(_AddProduct):
 
     def _product(self, first: Array, second: Array) -> Array:
         return np.multiply.outer(first, second)
-
-
-def _blas_ready(x: Array) -> Array:
-    """The array, copied if its rows and columns are both strided: numpy would multiply it without BLAS."""
-    if x.ndim < 2 or x.dtype.kind not in "fc":
-        return x
-    (rows, columns), (down, right) = x.shape[-2:], x.strides[-2:]
-    item = x.itemsize
-    if (right == item and down >= columns * item) or (down == item and right >= rows * item):
-        return x
-    return np.ascontiguousarray(x)
