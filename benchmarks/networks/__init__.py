@@ -69,6 +69,14 @@ _ALL: Final = (
         group="transformers",
     ),
     Network(
+        name="minilm_l6_128",
+        module="language",
+        make="minilm_l6",
+        shape=(1, 128),
+        vocabulary=30522,
+        group="transformers",
+    ),
+    Network(
         name="gpt_small_128",
         module="language",
         make="gpt_small",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,6 +21,17 @@ class SelfAttention(nn.Module):
         q, k, v = (y.view(n, t, self.heads, c // self.heads).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.proj(y.transpose(1, 2).reshape(n, t, c))
+
+
+class SpelledAttention(SelfAttention):
+    """The same, written out as exporters of language models do: product, scale, softmax, product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, c = x.shape
+        width = c // self.heads
+        q, k, v = (y.view(n, t, self.heads, width).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        weights = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) / width**0.5, -1)
+        return self.proj(torch.matmul(weights, v).transpose(1, 2).reshape(n, t, c))
 
 
 def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:

@@ -1,11 +1,11 @@
-"""Language models over 128 tokens: BERT-mini (Turc et al. 2019) and a small GPT-2."""
+"""Language models over 128 tokens: BERT-mini (Turc et al. 2019), MiniLM (Wang et al. 2020), and a small GPT-2."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.networks.attention import PreNormBlock, SelfAttention, feed_forward
+from benchmarks.networks.attention import PreNormBlock, SelfAttention, SpelledAttention, feed_forward
 
 TOKENS = 128
 
@@ -13,9 +13,10 @@ TOKENS = 128
 class _BertLayer(nn.Module):
     """norm(x + attention(x)), then norm(x + feed_forward(x))."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, is_spelled: bool = False) -> None:
         super().__init__()
-        self.attention, self.norm1 = SelfAttention(width, heads), nn.LayerNorm(width, 1e-12)
+        attention = SpelledAttention if is_spelled else SelfAttention
+        self.attention, self.norm1 = attention(width, heads), nn.LayerNorm(width, 1e-12)
         self.mlp, self.norm2 = feed_forward(width), nn.LayerNorm(width, 1e-12)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,12 +27,12 @@ class _BertLayer(nn.Module):
 class _Bert(nn.Module):
     """Indices (N, T) -> hidden states (N, T, C); one segment, no padding."""
 
-    def __init__(self, vocabulary: int, width: int, depth: int, heads: int) -> None:
+    def __init__(self, vocabulary: int, width: int, depth: int, heads: int, *, is_spelled: bool = False) -> None:
         super().__init__()
         self.word, self.segment = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(1, 1, width))
         self.position = nn.Parameter(torch.randn(1, TOKENS, width))
         self.norm = nn.LayerNorm(width, 1e-12)
-        self.layers = nn.Sequential(*(_BertLayer(width, heads) for _ in range(depth)))
+        self.layers = nn.Sequential(*(_BertLayer(width, heads, is_spelled=is_spelled) for _ in range(depth)))
 
     def forward(self, indices: Tensor) -> Tensor:
         return self.layers(self.norm(self.word(indices) + self.segment + self.position))
@@ -55,6 +56,11 @@ class _GPT(nn.Module):
 def bert_mini() -> nn.Module:
     """4 layers of width 256, 4 heads, 30522 words: 11.0 M parameters, 0.4 G multiply-adds in linear layers."""
     return _Bert(30522, 256, 4, 4)
+
+
+def minilm_l6() -> nn.Module:
+    """6 layers of width 384, 12 heads, 30522 words: 22.6 M parameters, 1.4 G multiply-adds in linear layers."""
+    return _Bert(30522, 384, 6, 12, is_spelled=True)
 
 
 def gpt_small() -> nn.Module:
