@@ -106,12 +106,12 @@ class Einsum(Layer):
 
     def infer(self, *operands: TensorSpec) -> TensorSpec:
         shapes = [operand.shape for operand in operands]
-        equation = self._parsed(shapes)
+        equation = self.labelled(shapes)
         sizes = _sizes(equation, shapes)
         return TensorSpec(tuple(sizes[label] for label in equation.output), _common([o.dtype for o in operands]))
 
     def forward(self, *operands: Array) -> Array:
-        equation = self._parsed([operand.shape for operand in operands])
+        equation = self.labelled([operand.shape for operand in operands])
         sizes = _sizes(equation, [operand.shape for operand in operands])
         dtype = _common([operand.dtype for operand in operands])
         arrays = [_expanded(cast(each, working_dtype(dtype)), term, sizes)
@@ -121,7 +121,7 @@ class Einsum(Layer):
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         shapes = [operand.shape for operand in operands if isinstance(operand, TensorSpec)]
-        equation = self._parsed(shapes)
+        equation = self.labelled(shapes)
         sizes = _sizes(equation, shapes)
         total, seen = 0, equation.terms[0]
         for term in equation.terms[1:]:
@@ -130,7 +130,13 @@ class Einsum(Layer):
             seen = tuple(labels)
         return total or product(shapes[0]) or 0
 
-    def _parsed(self, shapes: Sequence[Shape]) -> Equation:
+    def labelled(self, shapes: Sequence[Shape]) -> Equation:
+        """The equation with a label for every axis of operands of these shapes.
+
+        Raises:
+            ParameterError: it is malformed.
+            ShapeError: it does not fit them.
+        """
         target = self.annotations.outputs[0]
         equation = parse(self.equation, tuple(map(len, shapes)), None if target is None else target.rank)
         if len({*chain.from_iterable(equation.terms)}) > _MOST_LABELS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,18 +53,23 @@ def lower_gemm(context: Context) -> Made:
     return _added(context, term, (left, right), known, layer.alpha)
 
 
-def product(context: Context, left: View, right: View, first: Fused) -> Made:
+def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Made:
     """left @ right with what joins it.
 
     Args:
         first: the result as far as this operator makes it.
+        order: of the result's dimensions, so that they are those of the stack, of rows and of columns.
 
     Raises:
         NotLoweredError: it does not lie in matrices.
     """
     form = _Form.of(left, right)
-    fused = absorb(context.lowering, first, form.as_image)
-    result = _result(context, fused, form.as_image)
+
+    def as_image(array: Array) -> Array:
+        return form.as_image(array if order is None else array.transpose(order))
+
+    fused = absorb(context.lowering, first, as_image)
+    result = _result(context, fused, as_image)
     steps: list[KernelStep] = []
     n, columns, h, rows = result.image.shape
     tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms)

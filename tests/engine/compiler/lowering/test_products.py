@@ -173,6 +173,21 @@ def test_gemm(transposed: tuple[bool, bool]) -> None:
     check(graph, *(random(*shape) for shape in shapes))
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", ((5, 7), (7, 9))), ("ij,kj->ki", ((5, 7), (9, 7))), ("ij,jk->ki", ((5, 7), (7, 9))),
+        ("bhqd,bhkd->bhqk", ((2, 3, 5, 7), (2, 3, 9, 7))), ("bqhd,bkhd->bhqk", ((2, 5, 3, 7), (2, 9, 3, 7))),
+        ("bhqk,bkhd->bqhd", ((2, 3, 5, 9), (2, 9, 3, 7))), ("ibnd,jbnd->bnij", ((5, 2, 3, 7), (9, 2, 3, 7))),
+        ("ibh,hnd->ibnd", ((5, 2, 12), (12, 3, 7))), ("ibnd,hnd->ibh", ((5, 2, 3, 7), (12, 3, 7))),
+        ("ab,cd->abcd", ((2, 3), (4, 5))), ("bij,bjk->bik", ((1, 5, 7), (4, 7, 9))), ("i,i->", ((7,), (7,))),
+        ("ij,j->i", ((5, 7), (7,))), ("bi,bi->b", ((5, 7), (5, 7))), ("ij,jk->ik", ((5, 1), (7, 9))),
+    ],
+)  # fmt: skip
+def test_einsum_of_two_operands(equation: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    check(net("torch.einsum", *shapes, equation=equation), *(random(*shape) for shape in shapes))
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 1])
 def test_what_is_not_finite_spoils_what_it_is_multiplied_into(number: float, place: int) -> None:
