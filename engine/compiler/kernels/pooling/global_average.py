@@ -1,4 +1,4 @@
-"""The mean over all pixels of a channels-last image.
+"""The mean over all pixels of a channels-last image, or their sum.
 
 Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
 from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
@@ -31,6 +31,7 @@ class GlobalAverage(Kernel):
 
     Args:
         source, target: strides of the image and of the means, 1 along channels.
+        is_sum: whether sums are wanted instead.
     """
 
     kind = "global_average"
@@ -40,6 +41,7 @@ class GlobalAverage(Kernel):
     channels: int
     source: Strides
     target: Strides
+    is_sum: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
@@ -83,8 +85,9 @@ class GlobalAverage(Kernel):
             sums = self._sum_row(f, panel, line, zeros)
             row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
         for value, first, (lanes, real) in zip(row.results, starts_of(panel), panel, strict=True):
-            mean = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
-            target.store(mean, real, c=first)
+            if not self.is_sum:
+                value = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
+            target.store(value, real, c=first)
 
     def _sum_row(self, f: Function, panel: Panel, line: Value, zeros: list[Value]) -> list[Value]:
         """The sums of a row's pixels, run by run."""

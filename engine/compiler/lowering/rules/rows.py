@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 
+from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.rows.reduction import RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
@@ -90,12 +92,15 @@ def _rows(x: View, axis: int) -> View | None:
 
 @kernels_for(*MODES)
 def lower_reduction(context: Context) -> Made:
-    """A reduction of the last dimensions, or the mean over the pixels of images."""
+    """A reduction of the last dimensions, sums and means over others, or the mean over the pixels of images."""
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
     if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
         return mean_of_pixels(context, x, is_image=rank > 2)
-    if not axes or axes != list(range(len(x.shape) - len(axes), len(x.shape))):
+    is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
+    if is_run and axes[-1] < len(x.shape) - 1 and isinstance(layer, Mean | Sum):
+        return _reduced_between(context, x, axes, is_sum=isinstance(layer, Sum))
+    if not is_run or axes[-1] < len(x.shape) - 1:
         raise NotLoweredError("there is no kernel for a reduction of these dimensions")
     rows, copies = context.rows(x, len(axes))
     target = context.place(is_image=False)
@@ -111,3 +116,30 @@ def lower_reduction(context: Context) -> Made:
         host=context.host,
     )
     return context.made(target, *copies, context.step(kernel, rows, flat))
+
+
+def _reduced_between(context: Context, x: View, axes: list[int], *, is_sum: bool) -> Made:
+    """Sums or means over dimensions that others follow: those are channels, side by side, and these are pixels."""
+    outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
+    channels = math.prod(x.shape[axes[-1] + 1 :])
+    steps: list[KernelStep] = []
+    image = x.derive(x.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+    if image is None or image.strides[1] > 1:
+        copied = row_major(x.shape, x.dtype)
+        steps.append(context.copy(x, copied))
+        image = copied.derive(copied.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+    if image is None:
+        raise NotLoweredError("its operand does not lie in rows")
+    result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
+    kernel = GlobalAverage(
+        batch=outer,
+        rows=1,
+        columns=pixels,
+        channels=channels,
+        source=dense_strides(image),
+        target=dense_strides(result.image),
+        is_sum=is_sum,
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    return result.made(*steps, result.step(kernel, [image]))

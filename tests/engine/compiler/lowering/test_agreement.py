@@ -99,3 +99,24 @@ def test_an_operand_an_expression_does_not_read_may_have_any_shape() -> None:
         _0=(2, 3),
     )
     check(net, (2, 3))
+
+
+@pytest.mark.parametrize("type", ["torch.mean", "torch.sum"])
+@pytest.mark.parametrize("keepdim", [True, False])
+@pytest.mark.parametrize("dim", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("dims", [(0, 1, 2, 3), (3, 1, 0, 2), (0, 2, 3, 1)])
+def test_dimensions_that_others_follow_are_summed(
+    type: str, keepdim: bool, dim: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    net = built(
+        INPUT,
+        op("Tensor.permute", "permute", "0", "1", dims=dims),
+        op(type, "reduce", "1", "2", dim=dim, keepdim=keepdim),
+        op("pnnx.Expression", "half", "2", "3", expr="mul(@0,0.5)"),
+        op("pnnx.Output", "out", "3"),
+        _0=(2, 3, 7, 19),
+    )
+    check(net, (2, 3, 7, 19))
+    session = Session(net, backend="compiled", cache=None)
+    session.run([np.zeros((2, 3, 7, 19), F32)])
+    assert {row["name"]: row for row in session.describe()["operators"]}["reduce"]["kernel"] != "reference"
