@@ -50,12 +50,15 @@ class Builder:
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
 
-    def program(self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent) -> Program:
+    def program(
+        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent, cores: int = 1
+    ) -> Program:
         """The program for inputs of these shapes.
 
         Args:
             refresh: compile even what the cache has, and replace it there.
             progress: told how far it is.
+            cores: that it may use; others run beside what is made in the background, which gets one.
 
         Raises:
             RunCancelledError: nobody wants it any more; found out before every pass, operator and kernel.
@@ -63,7 +66,7 @@ class Builder:
             EngineError: an operator does not accept these shapes.
         """
         start, progress = time.perf_counter(), asking(progress)
-        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress)
+        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress, cores)
         blueprint = replace(blueprint, constants=shared(blueprint.constants))
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
@@ -90,15 +93,17 @@ class Builder:
     def _note_key(self, specs: Sequence[TensorSpec], subject: str) -> str:
         return hashlib.sha256(f"{self._key(specs)} {subject}".encode()).hexdigest()
 
-    def _obtain(self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress) -> tuple[Blueprint, bool, int]:
+    def _obtain(
+        self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int
+    ) -> tuple[Blueprint, bool, int]:
         """A blueprint, whether it was in the cache, and how many bytes it takes there."""
         if self._cache is None:
-            return self._compile(specs, progress), False, 0
+            return self._compile(specs, progress, cores), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.blueprint, progress):
             return found.blueprint, True, found.bytes
-        blueprint = self._compile(specs, progress)
+        blueprint = self._compile(specs, progress, cores)
         return blueprint, False, self._cache.save(key, blueprint) if is_unchanged() else 0
 
     def _key(self, specs: Sequence[TensorSpec]) -> str:
@@ -114,7 +119,7 @@ class Builder:
             return True
         return blueprint.operators == tuple(op.name for op in self._optimise(progress).operators)
 
-    def _compile(self, specs: Sequence[TensorSpec], progress: Progress) -> Blueprint:
+    def _compile(self, specs: Sequence[TensorSpec], progress: Progress, cores: int) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.assembly.objects import RefusedError
 
@@ -123,7 +128,7 @@ class Builder:
         refused: dict[str, str] = {}
         for _ in range(ATTEMPTS):
             try:
-                return self._generate(specs, alone, refused, progress)
+                return self._generate(specs, alone, refused, progress, cores)
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
                     break
@@ -132,7 +137,12 @@ class Builder:
         raise CompileError("its kernels cannot be made", found=_first(refused))
 
     def _generate(
-        self, specs: Sequence[TensorSpec], alone: Collection[str], refused: Mapping[str, str], progress: Progress
+        self,
+        specs: Sequence[TensorSpec],
+        alone: Collection[str],
+        refused: Mapping[str, str],
+        progress: Progress,
+        cores: int,
     ) -> Blueprint:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
@@ -153,7 +163,7 @@ class Builder:
         fusions = [
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]
-        blueprint = make_blueprint(lowering, [*self._passes, *fusions], progress)
+        blueprint = make_blueprint(lowering, [*self._passes, *fusions], progress, cores)
         if not blueprint.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return blueprint

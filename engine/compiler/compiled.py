@@ -47,7 +47,9 @@ class CompiledGraph:
         self._graph = graph
         self.builder = Builder(graph, options, host)
         own, limit = static_specs(graph.inputs), options.instances_max_bytes
-        self.instances = Instances(self.builder.program, self.threads, limit, own, must=options.must_compile)
+        self._cores = min(self.threads, available_cores())
+        make, make_now = self.builder.program, partial(self.builder.program, cores=self._cores)
+        self.instances = Instances(make, self.threads, limit, own, must=options.must_compile, make_now=make_now)
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None
@@ -108,7 +110,7 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self.builder.program, refresh=refresh, progress=progress)
+        make = partial(self.builder.program, refresh=refresh, progress=progress, cores=self._cores)
         return describe(self.instances.prepare(specs, make, refresh=refresh))
 
     def close(self) -> None:

@@ -24,12 +24,15 @@ from engine.tensor import Array
 PROGRAM_STEPS = 10_000
 
 
-def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progress: Progress = silent) -> Blueprint:
+def make_blueprint(
+    lowering: Lowering, passes: Sequence[PassReport] = (), progress: Progress = silent, cores: int = 1
+) -> Blueprint:
     """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
 
     Args:
         passes: what was done to the graph before.
         progress: told of every kernel.
+        cores: LLVM may work on so many of them at once.
 
     Raises:
         CompileError: the program would be too large.
@@ -40,7 +43,7 @@ def make_blueprint(lowering: Lowering, passes: Sequence[PassReport] = (), progre
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
     memory = plan_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
-    code = tuple(make_objects(steps, lowering.host, progress))
+    code = tuple(make_objects(steps, lowering.host, progress, cores))
     constants, places = _constants(steps)
     starts = {**memory.offsets, **places}
     return Blueprint(

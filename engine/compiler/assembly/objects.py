@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
@@ -33,8 +36,11 @@ class RefusedError(Exception):
         self.reasons = reasons
 
 
-def make_objects(steps: Sequence[Step], host: Host, progress: Progress) -> list[bytes]:
+def make_objects(steps: Sequence[Step], host: Host, progress: Progress, cores: int = 1) -> list[bytes]:
     """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress.
+
+    Args:
+        cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one.
 
     Raises:
         CompileError: the program would be too large.
@@ -44,20 +50,59 @@ def make_objects(steps: Sequence[Step], host: Host, progress: Progress) -> list[
     for step in wanted_quick(steps):
         if isinstance(step, KernelStep):
             first.setdefault(step.kernel.name, step)
-    objects, refused, left = [object_code.assemble(team_code(host), host)], dict[str, str](), PROGRAM_OPERATIONS
-    for number, step in enumerate(first.values()):
-        progress("assembling", number, len(first))
-        if left < 0:
-            raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
-        try:
-            module = _module(step.kernel, host)
-            left -= module.operations
-            objects.append(_object(step.kernel, module, host))
-        except _NotMadeError as error:
-            refused[step.operators[0]] = str(error)
+    refused: dict[str, str] = {}
+    with _assembling(cores) as assemble:
+        pending: list[tuple[KernelStep | None, Future[bytes]]] = [
+            (None, assemble(partial(object_code.assemble, team_code(host), host)))
+        ]
+        left = PROGRAM_OPERATIONS
+        for number, step in enumerate(first.values()):
+            progress("assembling", number, len(first))
+            if left < 0:
+                raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
+            try:
+                module = _module(step.kernel, host)
+            except _NotMadeError as error:
+                refused[step.operators[0]] = str(error)
+            else:
+                left -= module.operations
+                pending.append((step, assemble(partial(_object, step.kernel, module, host))))
+        objects = list(_finished(pending, refused))
     if refused:
         raise RefusedError(refused)
     return objects
+
+
+@contextmanager
+def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[bytes]]]:
+    """What has a kernel assembled: by other threads, which are gone afterwards, or at once where there is one core."""
+    if cores < 2:
+        yield _at_once
+        return
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="assemble")
+    try:
+        yield pool.submit
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
+    done: Future[bytes] = Future()
+    try:
+        done.set_result(work())
+    except (CompileError, _NotMadeError) as error:
+        done.set_exception(error)
+    return done
+
+
+def _finished(pending: Sequence[tuple[KernelStep | None, Future[bytes]]], refused: dict[str, str]) -> Iterator[bytes]:
+    """The objects, in the order they were asked for; those refused get their reason."""
+    for step, future in pending:
+        try:
+            yield future.result()
+        except _NotMadeError as error:
+            if step is not None:
+                refused[step.operators[0]] = str(error)
 
 
 class _NotMadeError(Exception):

@@ -48,7 +48,8 @@ class Instances:
     """Instances by shapes; many threads may ask at once.
 
     Args:
-        make: compiles.
+        make: compiles, on one core.
+        make_now: compiles what a run waits for; None for no other way.
         threads: of every instance.
         limit: bytes that instances of the process may take, those of files' own shapes aside.
         own: the shapes of the file, whose instance stays.
@@ -57,9 +58,10 @@ class Instances:
 
     def __init__(
         self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
-        *, must: bool = False,
+        *, must: bool = False, make_now: Make | None = None,
     ) -> None:  # fmt: skip
         self._make = make
+        self._make_now = make_now or make
         self._threads = threads
         self.limit = default_bytes() if limit is None else limit
         self._own = None if own is None else _key(own)
@@ -80,7 +82,7 @@ class Instances:
         Raises:
             TooLargeError, CompileError, EngineError: as ``prepare`` says.
         """
-        program, instance = self._obtain(specs, self._make)
+        program, instance = self._obtain(specs, self._make_now)
         return instance or Instance(program, self._threads)
 
     def prepare(

@@ -9,12 +9,19 @@ outgrows the cache) is the same elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.winograd.transforms import Filtering
+
+IntArray: TypeAlias = NDArray[Any]
+FloatArray: TypeAlias = NDArray[Any]
 
 # Of the second-level cache, what a chunk's own memory may take, and that with all weights; of the last one, weights.
 SCRATCH_SHARE = 3 / 16
@@ -63,6 +70,17 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True)
+class _Blockings:
+    """Many of them side by side: a network has dozens of convolutions, each with a thousand ways to block it."""
+
+    tiles: IntArray
+    at_once: IntArray
+    vectors: IntArray
+    panels: IntArray
+    depth: IntArray
+
+
+@dataclass(frozen=True, slots=True)
 class _Work:
     """A convolution as the model sees it: tiles, channels, vectors of output channels."""
 
@@ -77,45 +95,55 @@ class _Work:
         """Bytes of the transformed weights."""
         return 4 * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
-    def scratch(self, b: Blocking) -> int:
+    def scratch(self, b: _Blockings) -> IntArray:
         """Bytes of a chunk's own memory."""
-        channels = min(b.depth, self.in_channels) + min(self.count, b.vectors * b.panels) * self.host.lanes
-        return 4 * self.filtering.positions * b.tiles * channels
+        channels = np.minimum(b.depth, self.in_channels)
+        channels = channels + np.minimum(self.count, b.vectors * b.panels) * self.host.lanes
+        count: IntArray = 4 * self.filtering.positions * b.tiles * channels
+        return count
 
-    def products(self, tiles: int, vectors: int) -> float:
+    def products(self, tiles: IntArray, vectors: IntArray) -> FloatArray:
         """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
-        if not vectors:
-            return 0
         loads, waiting = (tiles + vectors) / self.host.repeats_a_product, 1.125 * self.host.products_in_flight
-        return max(tiles * vectors, waiting, (tiles + 3.5) * vectors / 2, loads * 1.1) + loads * 0.05
+        slowest = np.maximum.reduce([tiles * vectors, (tiles + 3.5) * vectors / 2, loads * 1.1])
+        cycles: FloatArray = np.where(vectors > 0, np.maximum(slowest, waiting) + loads * 0.05, 0)
+        return cycles
 
-    def cost(self, b: Blocking) -> float:
+    def cost(self, b: _Blockings) -> FloatArray:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
-        depth = min(b.depth, self.in_channels)
+        depth = np.minimum(b.depth, self.in_channels)
         depths, runs = -(-self.in_channels // depth), self.filtering.runs
-        repeats = sum(run.count * -(-b.tiles * run.repeats // b.at_once) for run in runs)
-        whole, rest = divmod(self.count, b.vectors)
+        repeats = np.add.reduce([run.count * -(-b.tiles * run.repeats // b.at_once) for run in runs])
+        whole, rest = self.count // b.vectors, self.count % b.vectors
         panels, sums = whole + (rest > 0), blocks * repeats * depths
         products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
         total = sums * (self.in_channels / depths * products + CALL_CYCLES * panels)
-        total += sums * b.at_once * self.count * (ADD_CYCLES if depths > 1 else SET_CYCLES)
+        total += sums * b.at_once * self.count * np.where(depths > 1, ADD_CYCLES, SET_CYCLES)
         in_vectors, share = -(-self.in_channels // self.host.lanes), self.filtering.positions / 36
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
-        weights, memory = self.weights, self.host.memory
-        if weights + self.scratch(b) > CACHE_SHARE * memory.second_bytes:
-            first = memory.fetched_cost if b.at_once >= FETCH_TILES else memory.memory_cost
-            again = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
-            total += weights * (first + (blocks - 1) * again)
-        total += weights / self.filtering.weights * blocks * repeats * memory.repeat_cost
-        spilled = max(0, self.scratch(b) - SCRATCH_SHARE * memory.second_bytes)
+        total += self._streamed(b, blocks)
+        memory, scratch = self.host.memory, self.scratch(b)
+        total += self.weights / self.filtering.weights * blocks * repeats * memory.repeat_cost
+        spilled = np.maximum(0, scratch - SCRATCH_SHARE * memory.second_bytes)
         total += spilled * blocks * groups * depths * memory.spilled_cost
         chunks = blocks * groups
         total += chunks * CHUNK_CYCLES
-        return total * sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
+        shared = [part * threads * -(-chunks // threads) / chunks for threads, part in THREADS]
+        cycles: FloatArray = total * np.add.reduce(shared)
+        return cycles
+
+    def _streamed(self, b: _Blockings, blocks: IntArray) -> FloatArray:
+        """Cycles for weights that come from beyond the second-level cache, for every block of tiles once."""
+        weights, memory = self.weights, self.host.memory
+        first = np.where(b.at_once >= FETCH_TILES, memory.fetched_cost, memory.memory_cost)
+        again = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
+        is_far = weights + self.scratch(b) > CACHE_SHARE * memory.second_bytes
+        return np.where(is_far, weights * (first + (blocks - 1) * again), 0)
 
 
-def _candidates(work: _Work) -> Iterator[Blocking]:
+def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
+    """Tiles, tiles at once, vectors, panels and depth of everything that is tried."""
     for vectors in range(1, min(4, work.count) + 1):
         panels = -(-work.count // vectors)
         sizes = sorted({-(-panels // groups) for groups in range(1, min(panels, MOST_GROUPS) + 1)})
@@ -129,9 +157,7 @@ def _candidates(work: _Work) -> Iterator[Blocking]:
                     if depths > 1 and tiles % at_once:
                         continue
                     for size in sizes:
-                        each = Blocking(tiles=tiles, at_once=at_once, vectors=vectors, panels=size, depth=depth)
-                        if work.scratch(each) <= STACK_BYTES:
-                            yield each
+                        yield tiles, at_once, vectors, size, depth
 
 
 def choose_blocking(
@@ -143,9 +169,15 @@ def choose_blocking(
 
 @lru_cache(maxsize=256)
 def _best(work: _Work) -> tuple[float, Blocking]:
-    smallest = Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32)
-    candidates = list(_candidates(work)) or [smallest]
-    return min(((work.cost(each), each) for each in candidates), key=lambda pair: pair[0])
+    smallest = (1, 1, 1, 1, 32)
+    tried = _Blockings(*np.array(list(_candidates(work)) or [smallest]).T)
+    cost = np.where(work.scratch(tried) <= STACK_BYTES, work.cost(tried), np.inf)
+    best = int(np.argmin(cost))
+    if cost[best] == np.inf:
+        tried, best = _Blockings(*np.array([smallest]).T), 0
+        cost = work.cost(tried)
+    names = [each.name for each in fields(tried)]
+    return float(cost[best]), Blocking(**{name: int(getattr(tried, name)[best]) for name in names})
 
 
 def _work(
