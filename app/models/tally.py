@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.models.statistics import Batches, Buckets, Statistics, Timing
+from app.models.statistics import Batches, Statistics
 from app.models.version import Entry, Version
 
 # Of these the largest is told, of all other numbers the sum.
@@ -81,17 +81,19 @@ def _added(one: Any, other: Any, key: str = "") -> Any:
         return {name: _added(one.get(name), other.get(name), name) for name in {**one, **other}}
     if isinstance(one, list):
         return [_added(a, b) for a, b in zip(one, other, strict=True)]
+    if isinstance(one, bool):
+        return one or other
     return max(one, other) if key == _LATEST else one + other
 
 
 def _statistics(row: Mapping[str, Any]) -> Statistics:
-    batches = {int(size): Batches(**{**each, "sums": Timing(**each["sums"])}) for size, each in row["batches"].items()}
-    return Statistics(
-        **{
-            **row,
-            "failures": Counter(row["failures"]),
-            "batches": batches,
-            "sums": Timing(**row["sums"]),
-            "buckets": Buckets(**row["buckets"]),
-        }
-    )
+    found: Statistics = _like(Statistics(), row)
+    found.batches = {int(size): _like(Batches(), each) for size, each in row["batches"].items()}
+    return found
+
+
+def _like(empty: Any, row: Any) -> Any:
+    """What a row was made of, given one of its kind that has counted nothing."""
+    if is_dataclass(empty) and not isinstance(empty, type):
+        return replace(empty, **{each.name: _like(getattr(empty, each.name), row[each.name]) for each in fields(empty)})
+    return Counter(row) if isinstance(empty, Counter) else row

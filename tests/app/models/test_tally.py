@@ -1,0 +1,43 @@
+"""Figures of several processes as one: nothing that is counted is lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from app.models.statistics import Statistics, Timing
+from app.models.tally import to_bytes
+from app.models.version import Version
+from app.protocol.v2.figures import model_stats
+from tests.app.client import serving
+from tests.app.sample_models import elementwise, write_model
+
+
+def counted(requests: int) -> Statistics:
+    """What has counted something of every kind."""
+    statistics = Statistics()
+    for number in range(requests):
+        statistics.succeeded(Timing(queue_s=0.25, infer_s=0.5 * number), 2, 4, is_first=number % 2 == 0)
+        statistics.failed("queue_full", 0.125)
+    return statistics
+
+
+def test_figures_of_others_are_added_and_the_latest_time_is_told(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, reload_interval_s=0) as client:
+        store = client.plane.store
+        (entry,) = store.entries
+        (version,) = entry.versions
+        assert isinstance(version, Version)
+        version.statistics = counted(3)
+        theirs = to_bytes(store.entries)
+        version.statistics = counted(2)
+        assert store.tallies.read()(version).statistics is version.statistics
+        store.tallies.others = lambda: [theirs, theirs, b"[]"]
+        found = store.tallies.read()(version).statistics
+        assert (found.requests, found.items, found.failures["queue_full"]) == (8, 16, 8)
+        assert (found.sums.queue_s, found.failed_s, found.batches[4].count) == (2.0, 1.0, 5)
+        assert sum(found.buckets.total) == 8 and asdict(found).keys() == asdict(version.statistics).keys()
+        stats = model_stats(entry, version, found)
+        assert stats["inference_count"] == 16 and stats["inference_stats"]["fail"]["count"] == 8
+        assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 8
