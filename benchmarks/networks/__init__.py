@@ -86,6 +86,10 @@ _ALL: Final = (
     ),
     Network(name="vit_tiny_224", module="vit", make="vit_tiny", shape=_pictures(224), group="transformers"),
     Network(name="vit_b16_224", module="vit", make="vit_b16", shape=_pictures(224), group="transformers"),
+    Network(name="lstm_tagger_100", module="sequences", make="lstm_tagger", shape=(1, 100, 64), group="recurrent"),
+    Network(
+        name="gru_classifier_100", module="sequences", make="gru_classifier", shape=(1, 100, 64), group="recurrent"
+    ),
 )
 NETWORKS: Final = {network.name: network for network in _ALL}
 GROUPS: Final = tuple(dict.fromkeys(network.group for network in _ALL))
