@@ -28,7 +28,7 @@ from engine.tensor import Array
 # What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
 PIECE_FLOPS = 1_000_000_000
 PIECE_BYTES = 500_000_000
-MOST_PIECES = 32
+MOST_PIECES = 256
 
 StepsFirst = Callable[[Array], Array]
 """Shows (rows, width) as (steps, batch, width)."""
