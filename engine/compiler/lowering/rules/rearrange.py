@@ -41,6 +41,8 @@ VIEWS = (
     identity.Identity,
     identity.RawIdentity,
 )
+# Dimensions of a roll, each of which doubles the copies.
+MOST_ROLLED = 3
 SEE_THROUGH.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, split.TensorSplit))
 
 
@@ -74,6 +76,33 @@ def _reshaped(context: Context, x: View) -> Made:
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
     return context.made(result, context.copy(x, flat))
+
+
+@kernels_for(permute.Roll)
+def lower_roll(context: Context) -> Made:
+    """Elements moved round: along every dimension two parts, each copied to where it goes."""
+    layer, x = context.layer(permute.Roll), context.tensor(0)
+    if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
+        raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
+    if len(layer.dims) > MOST_ROLLED:
+        raise NotLoweredError("there is no kernel for a roll of so many dimensions")
+    target = context.place()
+    pairs = [(x, target)]
+    for dim, shift in zip(layer.dims, layer.shifts, strict=True):
+        pairs = [part for pair in pairs for part in _rolled(*pair, dim % len(x.shape), shift)]
+    return context.made(target, *(context.copy(source, place) for source, place in pairs))
+
+
+def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
+    """The parts in front of and behind the element that becomes the first, and where they go."""
+    size = source.shape[axis]
+    shift %= size
+    parts = [(0, shift, size - shift), (size - shift, 0, shift)]
+    pairs = [(slice_of(source, axis, at, n), slice_of(target, axis, to, n)) for at, to, n in parts if n]
+    found = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if len(found) < len(pairs):
+        raise NotLoweredError("its parts have no place")
+    return found
 
 
 @kernels_for(join.Cat)

@@ -120,3 +120,22 @@ def test_dimensions_that_others_follow_are_summed(
     session = Session(net, backend="compiled", cache=None)
     session.run([np.zeros((2, 3, 7, 19), F32)])
     assert {row["name"]: row for row in session.describe()["operators"]}["reduce"]["kernel"] != "reference"
+
+
+@pytest.mark.parametrize("dims", [(0, 1, 2, 3), (0, 2, 3, 1)])
+@pytest.mark.parametrize(
+    ("shifts", "dim"),
+    [((1,), (1,)), ((-2, 3), (2, 3)), ((0, 7), (1, -2)), ((100, -100), (-1, 0)), ((1, 1, 1), (1, 2, 3))],
+)
+def test_a_roll_is_copies_of_parts(shifts: tuple[int, ...], dim: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    net = built(
+        INPUT,
+        op("Tensor.permute", "permute", "0", "1", dims=dims),
+        op("torch.roll", "roll", "1", "2", shifts=shifts, dims=dim),
+        op("pnnx.Output", "out", "2"),
+        _0=(2, 3, 7, 19),
+    )
+    check(net, (2, 3, 7, 19))
+    session = Session(net, backend="compiled", cache=None)
+    session.run([np.zeros((2, 3, 7, 19), F32)])
+    assert {row["name"]: row for row in session.describe()["operators"]}["roll"]["kernel"] != "reference"
