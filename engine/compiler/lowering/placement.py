@@ -19,7 +19,9 @@ from engine.compiler.lowering.rules.registry import (
     NO_BORDER,
     ROW_LAYERS,
     SEE_THROUGH,
+    WIDENING,
     Border,
+    Widening,
     computable,
 )
 from engine.compiler.storage import View, channels_last, row_major, spaced_rows
@@ -45,7 +47,9 @@ def look_ahead(
 
     def keeps_order(op: RuntimeOperator) -> bool:
         layer = op.definition
-        return isinstance(layer, Cat) or type(layer) in SEE_THROUGH or term_of(op) is not None
+        return (
+            isinstance(layer, Cat) or type(layer) in SEE_THROUGH or type(layer) in WIDENING or term_of(op) is not None
+        )
 
     return Placement(
         spec_of=spec_of,
@@ -128,9 +132,20 @@ class Placement:
             if kind in BORDERS and op.inputs[0] is operand:
                 x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
                 borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
+            elif kind in WIDENING:
+                borders.append(self._border_beyond(op, WIDENING[kind], depth))
             elif kind in SEE_THROUGH:
                 borders.extend(self.border_for(each, depth) for each in op.outputs)
         top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
+        return top, left, bottom, right
+
+    def _border_beyond(self, op: RuntimeOperator, wish: Widening, depth: int) -> Border:
+        """What an operator takes of its operand's border, and what its users want around that."""
+        x, y = self.spec_of(op.inputs[0]), self.spec_of(op.outputs[0])
+        taken = None if x is None or y is None else wish(op, x, y)
+        if taken is None or not self.is_image(op.outputs[0]):
+            return NO_BORDER
+        top, left, bottom, right = (a + b for a, b in zip(taken, self.border_for(op.outputs[0], depth), strict=True))
         return top, left, bottom, right
 
     def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:

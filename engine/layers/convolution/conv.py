@@ -67,7 +67,11 @@ class StridedSameConv(SelfPaddedConv):
         sizes, kernel = image(input, rank, NUMERIC).shape[-rank:], weight.shape[-rank:]
         if None in sizes or None in kernel:
             return [(None, None)] * rank
-        windows = self.conv.windows_of(tuple(size or 0 for size in kernel))
+        return self.pairs_of(tuple(size or 0 for size in sizes), tuple(size or 0 for size in kernel))
+
+    def pairs_of(self, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Padding (before, after) of each spatial axis of an image of these sizes."""
+        windows = self.conv.windows_of(kernel)
         extents, strides = [window.extent for window in windows], [window.stride for window in windows]
         return same_pairs(sizes, extents, strides, is_upper=True)
 

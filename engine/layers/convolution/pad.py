@@ -109,20 +109,9 @@ def extend(x: Array, pairs: Sequence[tuple[int, int]], mode: str = "constant", v
     if mode == "constant":
         return _surround(x, pairs, value)
     for axis, (before, after) in enumerate(pairs, start=x.ndim - len(pairs)):
-        if min(before, after) < 0:
+        if before or after:
             x = x.take(_SOURCES[mode](x.shape[axis], before, after), axis)
-        elif before or after:
-            x = _with_edges(x, axis, before, after, mode)
     return x
-
-
-def _with_edges(x: Array, axis: int, before: int, after: int, mode: str) -> Array:
-    """``x`` with elements of its own before and after those of an axis; copied in pieces, which is quicker than one by
-    one."""
-    size = x.shape[axis]
-    source = _SOURCES[mode](size, before, after)
-    edges = [x.take(part, axis) for part in (source[:before], source[before + size :])]
-    return np.concatenate([edges[0], x, edges[1]], axis)
 
 
 def _surround(x: Array, pairs: Sequence[tuple[int, int]], value: Number | Array) -> Array:

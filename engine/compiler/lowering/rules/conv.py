@@ -12,47 +12,67 @@ from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.conv_kernels import choose_kernel, direct, raw_strides
-from engine.compiler.lowering.rules.conv_parameters import ConvParameters, border_of, parameters_of, spans_of
+from engine.compiler.lowering.rules.conv_parameters import (
+    ConvParameters,
+    border_of,
+    parameters_of,
+    settled_conv,
+    spans_of,
+)
+from engine.compiler.lowering.rules.padding import surrounded
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.rules.taps import Span
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution import conv
+from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
-    if not isinstance(layer, conv.Conv) or not kernel or layer.padding_mode != "zeros" or layer.spatial_rank > 2:
+    if not isinstance(layer, conv.Conv | conv.StridedSameConv) or not 1 <= len(kernel) <= 2:
         return NO_BORDER
     if not x.rank == y.rank == len(kernel) + 2:
         return NO_BORDER
+    conv_, pairs = settled_conv(layer, x.sizes[2:], kernel)
+    if conv_.padding_mode != "zeros":
+        return NO_BORDER
     try:
-        return border_of(*spans_of(parameters_of(layer, kernel), x.sizes[2:], y.sizes[2:]), x.sizes[2:])
+        parameters = parameters_of(conv_, kernel, pairs)
+        return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
 
 
-BORDERS[conv.Conv] = _wanted_border
+BORDERS[conv.Conv] = BORDERS[conv.StridedSameConv] = _wanted_border
 
 
-@kernels_for(conv.Conv, image=True, spatial_ranks=(1, 2))
+@kernels_for(conv.Conv, conv.StridedSameConv, image=True, spatial_ranks=(1, 2))
 def lower_conv(context: Context) -> Made:
     """A convolution of signals or images with the element-wise operators after it."""
-    layer, weight, bias = context.layer(conv.Conv), context.weight(1), context.optional_weight(2)
-    x = context.tensor(0)
-    if len(x.shape) != layer.spatial_rank + 2:
+    given, weight, bias = context.layer(Layer), context.weight(1), context.optional_weight(2)
+    assert isinstance(given, conv.Conv | conv.StridedSameConv)
+    x, kernel = context.tensor(0), weight.shape[2:]
+    if len(x.shape) != len(kernel) + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
-    parameters = parameters_of(layer, weight.shape[2:])
+    if len(kernel) > 2:
+        raise NotLoweredError("there is no kernel for volumes")
+    layer, pairs = settled_conv(given, x.shape[2:], kernel)
+    edges: Sequence[KernelStep] = ()
+    if layer.padding_mode != "zeros" and any(map(any, pairs)):
+        x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
+        pairs = [(0, 0)] * len(pairs)
+    parameters = parameters_of(layer, kernel, pairs)
     rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
     parts = [*product(rows, columns)]
     compute = _whole if len(parts) == 1 else _in_parts
     steps = compute(context, image, result, parameters, parts, (as_image(weight), bias))
-    return result.made(*copies, *steps)
+    return result.made(*edges, *copies, *steps)
 
 
 Parts = Sequence[tuple[Span, Span]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.compiler.lowering.rules.registry import NO_BORDER, Border, NotLoweredError
@@ -24,16 +25,14 @@ class ConvParameters:
     groups: int = 1
 
 
-def parameters_of(layer: conv.Conv, kernel: tuple[int, ...]) -> ConvParameters:
+def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: Sequence[tuple[int, int]]) -> ConvParameters:
     """The parameters of a layer of these kernel sizes.
 
-    Raises:
-        NotLoweredError: its padding is not zeros.
+    Args:
+        pairs: zeros before and after each axis.
     """
-    if layer.padding_mode != "zeros" and any(map(any, layer.padding_of(kernel))):
-        raise NotLoweredError(f"there is no kernel for padding_mode {layer.padding_mode}")
     windows = layer.windows_of(kernel)
-    (top, bottom), (left, right) = [(0, 0), *layer.padding_of(kernel)][-2:]
+    (top, bottom), (left, right) = [(0, 0), *pairs][-2:]
     return ConvParameters(
         kernel=_pair([window.kernel for window in windows]),
         stride=_pair([window.stride for window in windows]),
@@ -41,6 +40,15 @@ def parameters_of(layer: conv.Conv, kernel: tuple[int, ...]) -> ConvParameters:
         border=(top, left, bottom, right),
         groups=layer.groups,
     )
+
+
+def settled_conv(
+    layer: conv.Conv | conv.StridedSameConv, sizes: tuple[int, ...], kernel: tuple[int, ...]
+) -> tuple[conv.Conv, list[tuple[int, int]]]:
+    """The convolution a layer is, and what it has before and after each axis of an image of these sizes."""
+    if isinstance(layer, conv.Conv):
+        return layer, layer.padding_of(kernel)
+    return layer.conv, layer.pairs_of(sizes, kernel)
 
 
 def _pair(numbers: list[int]) -> tuple[int, int]:

@@ -28,12 +28,16 @@ KernelRule = Callable[["Context"], Made]
 """From an operator and what is known around it to what becomes of it; a rule changes nothing."""
 BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 """The zeros an operator wants around its first operand; given the static specs of that and of its first result."""
+Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
+"""What of its operand's border an operator takes, None where it does something else; given specs likewise."""
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
 BORDERS: dict[type[Layer], BorderWish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
 SEE_THROUGH: set[type[Layer]] = set()
 """Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+WIDENING: dict[type[Layer], Widening] = {}
+"""Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
 ROW_LAYERS: set[type[Layer]] = set()
 """Layers that read their operand row by row, however far its rows lie apart."""
 _SPATIAL = {1: "signals", 2: "images", 3: "volumes"}

@@ -1,0 +1,190 @@
+"""Padding of every mode, as copies between parts of the result: the inside, then axis by axis what lies around it.
+
+Zeros around an image cost less: where the image lies channels-last they are its border, and the result is a view of
+both. So what pads for a convolution or a pool, on each side as it likes, costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Number
+from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.map import make_map
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.registry import WIDENING, Border, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, channels_last
+from engine.graph.operator import RuntimeOperator
+from engine.layers.convolution.pad import Pad
+from engine.tensor import Array, TensorSpec
+
+Pairs = Sequence[tuple[int, int]]
+
+
+@kernels_for(Pad)
+def lower_pad(context: Context) -> Made:
+    """A tensor with more, or less, around it."""
+    layer, x, value = context.layer(Pad), context.tensor(0), _number(context)
+    pairs = _pairs(layer, len(x.shape))
+    border = _zeros_around(layer, pairs, value)
+    out = context.op.outputs[0]
+    placement = context.lowering.placement
+    if border is not None and placement.is_image(out) and out.name not in placement.places:
+        further = placement.border_for(out)
+        return _with_zeros(context, x, border, further)
+    target = context.place()
+    return context.made(target, *padded(context, x, target, pairs, layer.mode, value))
+
+
+def _number(context: Context) -> float:
+    value = context.argument(1)
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(()).item()
+    if value is None:
+        return 0.0
+    if not isinstance(value, bool | int | float):
+        raise NotLoweredError("what it pads with is known only in a run")
+    return float(value)
+
+
+def _pairs(layer: Pad, rank: int) -> Pairs:
+    """How much stands before and after each axis."""
+    pairs = [(before or 0, after or 0) for before, after in layer.pairs]
+    return [(0, 0)] * (rank - len(pairs)) + pairs
+
+
+def _zeros_around(layer: Pad, pairs: Pairs, value: float) -> Border | None:
+    """The zeros around an image's rows and columns, if that is all that is padded."""
+    is_zero = layer.mode == "constant" and value == 0 and not np.signbit(value)
+    if not is_zero or len(pairs) not in (3, 4) or any(map(any, pairs[:2])) or min(map(min, pairs)) < 0:
+        return None
+    (top, bottom), (left, right) = [(0, 0), *pairs[2:]][-2:]
+    return top, left, bottom, right
+
+
+def _wish(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
+    """The border that is the padding itself; None where it is something else."""
+    layer, value = op.definition, None if op.layer is None or len(op.layer.positional) < 2 else op.layer.positional[1]
+    is_known = value is None or (value.index is None and isinstance(value.constant, int | float | None))
+    if not isinstance(layer, Pad) or not is_known or x.rank != y.rank or None in layer.pad:
+        return None
+    number = 0.0 if value is None or value.constant is None else value.constant
+    assert isinstance(number, int | float)
+    return _zeros_around(layer, _pairs(layer, x.rank), number)
+
+
+WIDENING[Pad] = _wish
+
+
+def _with_zeros(context: Context, x: View, border: Border, further: Border) -> Made:
+    """The image with its own border as part of it; around that is left what users want further."""
+    whole: Border = (
+        border[0] + further[0],
+        border[1] + further[1],
+        border[2] + further[2],
+        border[3] + further[3],
+    )
+    is_image = x.strides[1] == 1 or x.shape[1] == 1
+    has_room = all(mine >= wanted for mine, wanted in zip(x.border, whole, strict=True))
+    steps = []
+    if not (is_image and has_room):
+        source = channels_last(x.shape, whole)
+        steps.append(context.copy(x, source))
+        x = source
+    return context.made(_widened(x, border), *steps)
+
+
+def _widened(x: View, border: Border) -> View:
+    """A view that takes in so much of its own border."""
+    top, left, bottom, right = border
+    image: Array = x.phantom if len(x.shape) == 4 else x.phantom[:, :, None]
+    (n, c, height, width), (*lead, down, across) = image.shape, image.strides
+    whole: Array = np.ndarray(
+        (n, c, height + top + bottom, width + left + right),
+        x.dtype,
+        x.storage.phantom,
+        x.offset - top * down - left * across,
+        (*lead, down, across),
+    )
+    rest = tuple(has - taken for has, taken in zip(x.border, border, strict=True))
+    phantom = whole if len(x.shape) == 4 else whole[:, :, 0]
+    return View(x.storage, phantom, (rest[0], rest[1], rest[2], rest[3]))
+
+
+def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, value: float = 0.0) -> list[KernelStep]:
+    """The steps that write a tensor and what stands around it into memory of its own."""
+    rank = len(x.shape)
+    if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in pairs):
+        raise NotLoweredError("there is no kernel that crops on one side and pads on the other")
+    cuts = zip(x.shape, pairs, strict=True)
+    kept = x.derive(x.phantom[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in cuts)])
+    inside = [
+        slice(max(before, 0), size - max(after, 0)) for size, (before, after) in zip(target.shape, pairs, strict=True)
+    ]
+    if kept is None:
+        raise NotLoweredError("what is kept of its operand is no view")
+    done = list(inside)
+    steps = [context.copy(kept, _part(target, done))] if kept.phantom.size else []
+    for axis in range(rank):
+        for edge, source in _edges(inside[axis], target.shape[axis], mode):
+            places = [*done[:axis], edge, *done[axis + 1 :]]
+            place = _part(target, places)
+            if place.phantom.size == 0:
+                continue
+            if source is None:
+                steps.append(fill(context, place, value))
+            else:
+                steps.append(context.copy(_source(target, done, axis, source, place.shape), place))
+        done[axis] = slice(0, target.shape[axis])
+    return steps
+
+
+def _edges(inside: slice, size: int, mode: str) -> list[tuple[slice, slice | None]]:
+    """What lies before and after the inside of an axis, and which elements of the result it repeats."""
+    first, last, before, after = inside.start, inside.stop, inside.start, size - inside.stop
+    edges = (slice(0, before), slice(last, size))
+    sources: tuple[slice | None, slice | None] = (None, None)
+    if mode == "reflect":
+        sources = _backwards(first + 1, before), _backwards(last - 1 - after, after)
+    elif mode == "replicate":
+        sources = slice(first, first + 1), slice(last - 1, last)
+    elif mode == "circular":
+        sources = slice(last - before, last), slice(first, first + after)
+    return [(edge, source) for edge, source in zip(edges, sources, strict=True) if edge.stop > edge.start]
+
+
+def _backwards(first: int, count: int) -> slice:
+    """So many elements from the last of them down to ``first``."""
+    return slice(first + count - 1, first - 1 if first else None, -1)
+
+
+def _source(target: View, done: Sequence[slice], axis: int, source: slice, shape: tuple[int, ...]) -> View:
+    places = [*done[:axis], source, *done[axis + 1 :]]
+    view = target.derive(np.broadcast_to(target.phantom[tuple(places)], shape))
+    if view is None:
+        raise NotLoweredError("its result does not lie in one piece")
+    return view
+
+
+def _part(target: View, places: Sequence[slice]) -> View:
+    view = target.derive(target.phantom[tuple(places)])
+    if view is None:
+        raise NotLoweredError("its result does not lie in one piece")
+    return view
+
+
+def fill(context: Context, target: View, value: float) -> KernelStep:
+    """A step that writes one number everywhere."""
+    kernel: Kernel = make_map(target.shape, target.strides, [], Number(value), context.host)
+    return context.step(kernel, target)
+
+
+def surrounded(context: Context, x: View, pairs: Pairs, mode: str) -> tuple[View, list[KernelStep]]:
+    """An image with its spatial axes padded, for an operator that pads for itself, and the steps that make it."""
+    amounts = [(0, 0)] * (len(x.shape) - len(pairs)) + list(pairs)
+    sizes = [size + before + after for size, (before, after) in zip(x.shape, amounts, strict=True)]
+    target = channels_last(sizes)
+    return target, padded(context, x, target, amounts, mode)
