@@ -147,13 +147,14 @@ class Builder:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
         from engine.compiler.lowering import Lowering, lower
+        from engine.compiler.lowering.outputs import laid_flat
 
         graph = self._optimise(progress)
         lowering = Lowering(
             graph.operators,
             graph.infer(specs),
             [port.operand for port in graph.inputs],
-            [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"],
+            laid_flat(graph.operators, [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]),
             self.host,
             self._options,
             alone,

@@ -22,8 +22,10 @@ from engine.compiler.lowering.rules import (
     rearrange,
     recurrent,
     recurrent_onnx,
+    reducing,
     resize,
     rows,
+    standardising,
 )
 from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
 from engine.compiler.lowering.walk import lower
@@ -46,7 +48,9 @@ __all__ += [
     "rearrange",
     "recurrent",
     "recurrent_onnx",
+    "reducing",
     "resize",
     "rows",
+    "standardising",
 ]
 __all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]

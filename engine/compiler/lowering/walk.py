@@ -17,6 +17,7 @@ from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
 from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError, check_spatial_rank
 from engine.compiler.lowering.steps import Made, ReferenceStep
@@ -74,7 +75,7 @@ def _lower(lowering: Lowering, op: RuntimeOperator) -> None:
         _input(lowering, op)
     elif op.layer is not None and isinstance(op.definition, Constant):
         lowering.constants[op.outputs[0].name] = op.layer.forward([])
-    elif op.layer is not None and not _is_all_known(lowering, op):
+    elif op.layer is not None and not _is_all_known(lowering, op) and not is_only_returned(op, lowering.outputs):
         _commit(lowering, _made(lowering, op, op.layer))
 
 
@@ -165,7 +166,9 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
 
 def _result(lowering: Lowering, port: int, name: str) -> View | str:
     """An output that kernels did not write in its own memory is copied there."""
-    view = lowering.views.get(name)
+    view, data = lowering.views.get(name), lowering.constants.get(name)
+    if view is None and data is not None and data.dtype == FLOAT32:
+        view = lowering.stored(data)
     if view is None or view.dtype != FLOAT32 or view.phantom.size == 0:
         return name
     is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class Conv(Filters):
         torch.nn.Conv2d, torch.nn.functional.conv2d.
     """
 
-    means = (StridedSameConv,)
+    means: ClassVar[tuple[type[Layer], ...]] = (StridedSameConv,)
 
     padding: tuple[int, ...] | str = (0,)
     padding_mode: str = "zeros"

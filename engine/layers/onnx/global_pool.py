@@ -56,6 +56,7 @@ class GlobalMaxPool(_Global):
         input (N, C, *S)  ->  (N, C, 1, ...)
     """
 
+    means = (AdaptiveMaxPool,)
     adaptive = AdaptiveMaxPool
     reduction = AMax
 

@@ -200,6 +200,8 @@ class OnnxLRN(UnaryAdapter):
         input (N, C, ...)  ->  as input
     """
 
+    means = (LocalResponseNorm,)
+
     size: int
     alpha: float = 1e-4
     beta: float = 0.75

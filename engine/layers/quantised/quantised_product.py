@@ -90,6 +90,7 @@ class QuantisedConv2d(_QuantisedProduct, Conv):
     """
 
     plain = Conv
+    means = ()
 
 
 @register("nn.quantized.Linear", ignored=("in_features", "out_features", "bias"), shapes={

@@ -1,4 +1,4 @@
-"""Rows that are contiguous reduced to a number each: sums, means, maxima and minima.
+"""Rows that are contiguous reduced to a number each: sums, means, products, maxima and minima.
 
 Arguments: source, target, operands of the epilogue.
 """
@@ -6,16 +6,33 @@ Arguments: source, target, operands of the epilogue.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest, load_or, total, walk_row
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
+Mode = Literal["sum", "mean", "max", "min", "product"]
 # Columns summed by themselves, so that the rounding error does not grow with the length of the row.
 RUN = 8192
+
+
+def _product(f: Function, values: Sequence[Value]) -> Value:
+    return reduce(f.fmul, values)
+
+
+_FOLDS: dict[str, tuple[Fold, float]] = {
+    "sum": (total, 0.0),
+    "mean": (total, 0.0),
+    "product": (_product, 1.0),
+    "max": (largest, -math.inf),
+    "min": (largest, -math.inf),
+}
+"""How elements are folded, and what changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +40,7 @@ class RowReduction(RowKernel):
     """A number for every row; NaN if the row holds one. Operands of the epilogue are addressed as (0, row, 0, 0)."""
 
     kind = "rows"
-    mode: Literal["sum", "mean", "max", "min"]
+    mode: Mode
 
     @property
     def flops(self) -> int:
@@ -37,6 +54,8 @@ class RowReduction(RowKernel):
         row.target.store(self._reduce(row.f, row.source), 1)
 
     def _reduce(self, f: Function, line: Value) -> Value:
+        if self.mode == "product":
+            return self._fold(f, line, self.columns)
         if self.mode in ("max", "min"):
             highest = self._fold(f, line, self.columns)
             return negative(f, highest) if self.mode == "min" else highest
@@ -51,8 +70,7 @@ class RowReduction(RowKernel):
 
     def _fold(self, f: Function, line: Value, columns: int) -> Value:
         """The sum or the maximum of neighbouring elements; for a minimum, the maximum of their negatives."""
-        is_sum = self.mode in ("sum", "mean")
-        fold, neutral = (total, 0.0) if is_sum else (largest, -math.inf)
+        fold, neutral = _FOLDS[self.mode]
 
         def load(column: Index, count: int) -> Value:
             other = math.inf if self.mode == "min" else neutral

@@ -61,6 +61,8 @@ def lower_conv(context: Context) -> Made:
     if len(kernel) > 2:
         raise NotLoweredError("there is no kernel for volumes")
     layer, pairs = settled_conv(given, x.shape[2:], kernel)
+    if type(layer) is not conv.Conv:
+        raise NotLoweredError("there is no kernel for it")
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])

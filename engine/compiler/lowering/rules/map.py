@@ -17,8 +17,13 @@ from engine.tensor import Array
 @kernels_for(Layer)
 def lower_map(context: Context) -> Made:
     """An element-wise operator and those after it."""
+    return finished(context, _alone(context))
+
+
+def finished(context: Context, fused: Fused) -> Made:
+    """A map and the element-wise operators after it; operand 0 of its tree does not exist."""
     lowering, sizes = context.lowering, context.result_spec.sizes
-    fused = absorb(lowering, _alone(context), _as_it_is)
+    fused = absorb(lowering, fused, _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and len(sizes) in (3, 4) and first.is_channels_last and not first.is_row_major

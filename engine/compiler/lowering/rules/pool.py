@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
+from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made, dense_strides
-from engine.compiler.storage import View
-from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool
+from engine.compiler.lowering.terms.functions import power
+from engine.compiler.storage import View, channels_last
+from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
 from engine.layers.pooling.max_pool import MaxPool
-from engine.layers.pooling.pool import AvgPool, Pool
+from engine.layers.pooling.pool import AvgPool, LPPool, Pool
 from engine.tensor import Array
 
 Mode = Literal["max", "average"]
@@ -28,17 +32,7 @@ def lower_pool(context: Context) -> Made:
     if len(context.op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
         raise NotLoweredError("there is no kernel for the indices of maxima")
     x, out = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
-    axes = [
-        PoolAxis(
-            size=size,
-            count=count,
-            kernel=window.kernel,
-            stride=window.stride,
-            dilation=window.dilation,
-            padding=window.before,
-        )
-        for size, count, window in zip(x.shape[2:], out, layer.windows, strict=True)
-    ]
+    axes = _windows(layer, x, out)
     if not isinstance(layer, AvgPool):
         return _pooled(context, x, "max", axes)
     if any(axis.dilation != 1 for axis in axes):
@@ -47,15 +41,56 @@ def lower_pool(context: Context) -> Made:
     return _pooled(context, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
 
 
-@kernels_for(AdaptiveAvgPool, image=True, spatial_ranks=(1, 2))
+@kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, spatial_ranks=(1, 2))
 def lower_adaptive(context: Context) -> Made:
-    """The mean of windows that cover an image evenly."""
-    layer = context.layer(AdaptiveAvgPool)
+    """The mean or the largest element of windows that cover an image evenly."""
+    layer = context.layer(AdaptivePool)
+    if len(context.op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
+        raise NotLoweredError("there is no kernel for the indices of maxima")
     x, sizes = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
-    if set(sizes) == {1}:
+    is_mean = isinstance(layer, AdaptiveAvgPool)
+    if is_mean and set(sizes) == {1}:
         return mean_of_pixels(context, x, is_image=True)
     axes = [PoolAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
-    return _pooled(context, x, "average", axes)
+    return _pooled(context, x, "average" if is_mean else "max", axes)
+
+
+@kernels_for(LPPool, image=True, spatial_ranks=(1, 2))
+def lower_lp_pool(context: Context) -> Made:
+    """(taps * mean(x^p))^(1/p) of every window."""
+    layer, composition = context.layer(LPPool), Composition(context)
+    x = _operand(context, layer.spatial_rank)
+    powers = composition.map(power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape))
+    means = channels_last(context.result_spec.sizes)
+    image, target = (derived(view, as_image(view.phantom)) for view in (powers, means))
+    down, across = [PoolAxis(size=1, count=1), *_windows(layer, x, means.shape[2:])][-2:]
+    kernel = PoolKernel(
+        mode="average",
+        batch=image.shape[0],
+        channels=image.shape[1],
+        down=down,
+        across=across,
+        source=dense_strides(image),
+        target=dense_strides(target),
+        host=context.host,
+    )
+    composition.steps.append(context.step(kernel, image, target))
+    taps = math.prod(window.kernel for window in layer.windows)
+    return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
+
+
+def _windows(layer: Pool, x: View, counts: Sequence[int]) -> list[PoolAxis]:
+    return [
+        PoolAxis(
+            size=size,
+            count=count,
+            kernel=window.kernel,
+            stride=window.stride,
+            dilation=window.dilation,
+            padding=window.before,
+        )
+        for size, count, window in zip(x.shape[2:], counts, layer.windows, strict=True)
+    ]
 
 
 def _operand(context: Context, spatial_rank: int) -> View:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
-from engine.compiler.kernels.rows.reduction import RowReduction
+from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.pool import mean_of_pixels
@@ -18,11 +18,10 @@ from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
 from engine.layers.reduction.extremum import AMax, AMin
-from engine.layers.reduction.reduction import Mean, Reduction, Sum
+from engine.layers.reduction.reduction import Mean, Prod, Reduction, Sum
 from engine.tensor import Array
 
-Mode = Literal["sum", "mean", "max", "min"]
-MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", AMax: "max", AMin: "min"}
+MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min"}
 
 
 @kernels_for(softmax.Softmax, softmax.LogSoftmax)
@@ -92,7 +91,7 @@ def _rows(x: View, axis: int) -> View | None:
 
 @kernels_for(*MODES)
 def lower_reduction(context: Context) -> Made:
-    """A reduction of the last dimensions, sums and means over others, or the mean over the pixels of images."""
+    """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
     if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
@@ -100,9 +99,13 @@ def lower_reduction(context: Context) -> Made:
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
     if is_run and axes[-1] < len(x.shape) - 1 and isinstance(layer, Mean | Sum):
         return _reduced_between(context, x, axes, is_sum=isinstance(layer, Sum))
-    if not is_run or axes[-1] < len(x.shape) - 1:
-        raise NotLoweredError("there is no kernel for a reduction of these dimensions")
-    rows, copies = context.rows(x, len(axes))
+    if not axes or not x.shape:
+        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    moved = x.derive(x.phantom.transpose([*kept, *axes]))
+    if moved is None:
+        raise NotLoweredError("its operand does not lie in rows")
+    rows, copies = context.rows(moved, len(axes))
     target = context.place(is_image=False)
     flat = target.derive(target.phantom.reshape(-1))
     if flat is None:

@@ -1,0 +1,36 @@
+"""What a graph returns, laid flat: the items of tuples and lists, which need no step of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from engine.graph.operator import RuntimeOperator
+from engine.layers.creation.container import ListConstruct, TupleConstruct
+
+_CONTAINERS = (TupleConstruct, ListConstruct)
+# Items of tuples within tuples, which are few unless a file means harm.
+_MOST = 10_000
+
+
+def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
+    """Names of the operands a graph returns, those of tuples and lists one by one, as its caller counts them."""
+    makers = {operand.name: op for op in operators for operand in op.outputs}
+    found: list[str] = []
+    pending = list(reversed(outputs))
+    while pending:
+        if len(found) + len(pending) > _MOST:
+            return list(outputs)
+        name = pending.pop()
+        op = makers.get(name)
+        if op is not None and op.layer is not None and isinstance(op.definition, _CONTAINERS):
+            pending.extend(reversed([each.name for each in op.inputs]))
+        else:
+            found.append(name)
+    return found
+
+
+def is_only_returned(op: RuntimeOperator, outputs: Collection[str]) -> bool:
+    """Whether all an operator does is to pack what the graph returns, and its outputs are laid flat."""
+    if not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs):
+        return False
+    return all(user.type == "pnnx.Output" for each in op.outputs for user in each.consumers)

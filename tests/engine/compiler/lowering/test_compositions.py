@@ -1,0 +1,135 @@
+"""Operators that several kernels compute, and what a graph returns in a tuple: the reference's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import RuntimeGraph, Session
+from engine.pnnx import Operator
+from tests.engine.graph.build import F32, INPUT, built, op
+
+RANDOM = np.random.default_rng(7)
+SHAPES = [(1, 1, 1), (2, 3, 17), (3, 4, 5, 6), (2, 65, 2), (1, 16, 9, 1)]
+
+
+def check(net: RuntimeGraph, *inputs: np.ndarray) -> dict[str, str]:
+    """How the operators ran, where they gave the reference's answer."""
+    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    found, wanted = session.run(inputs), Session(net, backend="reference").run(inputs)
+    assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in wanted]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+    return {row["name"]: row["kernel"] for row in session.describe()["operators"] if "kernel" in row}
+
+
+def one(operator: Operator, x: np.ndarray) -> str:
+    return check(built(INPUT, operator, op("pnnx.Output", "out", "1"), _0=x.shape), x)[operator.name]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dim", [(0,), (1,), (-1,), (0, 2), (0, 1, 2), (2, 1)], ids=str)
+@pytest.mark.parametrize("type_", ["sum", "mean", "amax", "amin", "prod", "logsumexp", "norm", "var", "std"])
+def test_any_dimensions_are_reduced(type_: str, dim: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    given: dict[str, Any] = {"dim": dim[0] if type_ == "prod" else dim, "keepdim": len(dim) == 2}
+    if type_ == "norm":
+        given["p"] = 2
+    if type_ in ("var", "std"):
+        given["unbiased"] = False
+    x = RANDOM.standard_normal(shape).astype(F32)
+    assert one(op(f"torch.{type_}", "reduce", "0", "1", **given), x) != "reference"
+
+
+@pytest.mark.parametrize("p", [0, 1, 3, 2.5, float("inf"), float("-inf"), "fro"])
+def test_norms_of_any_order(p: float | str) -> None:
+    x = RANDOM.standard_normal((3, 17, 2)).astype(F32)
+    assert one(op("torch.norm", "norm", "0", "1", p=p, dim=(1,), keepdim=True), x) != "reference"
+    if not isinstance(p, str):
+        assert one(op("F.normalize", "norm", "0", "1", p=p, dim=-1, eps=1e-12), x) != "reference"
+
+
+@pytest.mark.parametrize("type_", ["logsumexp", "sum", "amax", "prod"])
+def test_what_is_not_finite_comes_through(type_: str) -> None:
+    x = np.array([[1, np.inf, 2], [np.nan, 0, np.inf], [-np.inf, -np.inf, -np.inf], [-np.inf, 3, 4]], F32)
+    with np.errstate(all="ignore"):
+        one(op(f"torch.{type_}", "reduce", "0", "1", dim=1 if type_ == "prod" else (1,), keepdim=False), x)
+        one(op(f"torch.{type_}", "reduce", "0", "1", dim=0 if type_ == "prod" else (0,), keepdim=False), x)
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 1), (2, 6, 17), (3, 6, 5, 7), (2, 6, 3, 4, 5)], ids=str)
+def test_statistics_of_the_tensor_itself(shape: tuple[int, ...]) -> None:
+    x, rank = RANDOM.standard_normal(shape).astype(F32), len(shape) - 2
+    weight, bias = (RANDOM.standard_normal(6).astype(F32) for _ in range(2))
+    affine = {"affine": True, "weight": weight, "bias": bias, "eps": 1e-5}
+    norms = [
+        op("nn.GroupNorm", "norm", "0", "1", num_groups=3, num_channels=6, **affine),
+        op("F.group_norm", "norm", "0", "1", num_groups=2, weight=None, bias=None, eps=1e-5),
+        op(f"nn.InstanceNorm{rank}d", "norm", "0", "1", num_features=6, track_running_stats=False, **affine),
+        op("F.local_response_norm", "norm", "0", "1", size=5, alpha=1e-2, beta=0.75, k=1.5),
+        op("F.local_response_norm", "norm", "0", "1", size=20, alpha=1e-2, beta=0.5, k=1.5),
+    ]
+    for norm in norms:
+        assert one(norm, x) != "reference", norm.type
+
+
+def test_batch_statistics_and_those_of_a_run() -> None:
+    x, vectors = RANDOM.standard_normal((4, 5, 3, 2)).astype(F32), RANDOM.random((4, 5), np.float32) + 0.1
+    inputs = [op("pnnx.Input", f"in_{k}", "", str(k)) for k in range(5)]
+    net = built(
+        *inputs,
+        op("F.batch_norm", "given", "0 1 2 3 4", "5", eps=1e-5),
+        op("F.batch_norm", "own", "0", "6", running_mean=None, running_var=None, weight=None, bias=None, eps=1e-5),
+        op("pnnx.Output", "out_a", "5"),
+        op("pnnx.Output", "out_b", "6"),
+        _0=x.shape,
+        _1=(5,),
+        _2=(5,),
+        _3=(5,),
+        _4=(5,),
+    )
+    kernels = check(net, x, *vectors)
+    assert "reference" not in kernels.values()
+
+
+@pytest.mark.parametrize("norm_type", [1, 2, 3])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_power_pools(norm_type: int, ceil_mode: bool) -> None:
+    x = RANDOM.random((2, 3, 9, 8), np.float32)
+    given = {"norm_type": norm_type, "kernel_size": (3, 2), "stride": (2, 2), "ceil_mode": ceil_mode}
+    assert one(op("F.lp_pool2d", "pool", "0", "1", **given), x) != "reference"
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 4), (9, 8), (10, 3)])
+def test_adaptive_maxima(size: tuple[int, int]) -> None:
+    x = RANDOM.standard_normal((2, 3, 9, 8)).astype(F32)
+    x[1, 2, 3, 4] = np.nan
+    pool = op("F.adaptive_max_pool2d", "pool", "0", "1", output_size=size, return_indices=False)
+    assert one(pool, x) in ("pool", "removed")
+
+
+@pytest.mark.parametrize("order", ["1 2", "2 1 0", "1 1"])
+def test_what_is_returned_in_a_tuple_takes_no_step(order: str) -> None:
+    net = built(
+        INPUT,
+        op("nn.ReLU", "relu", "0", "1"),
+        op("torch.flatten", "flat", "1", "2", start_dim=1, end_dim=-1),
+        op("prim::TupleConstruct", "pair", order, "3"),
+        op("prim::ListConstruct", "list", "3 1", "4"),
+        op("pnnx.Output", "out", "3"),
+        _0=(1, 3, 5, 5),
+    )
+    kernels = check(net, RANDOM.standard_normal((1, 3, 5, 5)).astype(F32))
+    assert kernels["pair"] in ("view", "reference", "removed")
+
+
+def test_a_graph_of_views_alone_is_copied_by_kernels() -> None:
+    net = built(
+        INPUT,
+        op("torch.transpose", "turn", "0", "1", dim0=0, dim1=1),
+        op("prim::TupleConstruct", "pair", "1 0", "2"),
+        op("pnnx.Output", "out", "2"),
+        _0=(3, 5),
+    )
+    assert "reference" not in check(net, RANDOM.standard_normal((3, 5)).astype(F32)).values()
