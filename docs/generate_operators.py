@@ -116,7 +116,7 @@ def _compiled(layer: type[Layer], rank: int | None) -> str:
         return "constant"
     if rank is not None and rank not in SPATIAL_RANKS.get(layer, (rank,)):
         return "–"
-    if layer in KERNEL_RULES:
+    if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
         return "view" if KERNEL_RULES[layer] is rearrange.lower_view else "kernel"
     return "map" if layer in EXPRESSION_RULES else "–"
 

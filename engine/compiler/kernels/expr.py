@@ -6,7 +6,7 @@ the accumulator, and the body of a map. ``emit`` writes it for vectors of any wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ class Apply:
 
 
 Expr: TypeAlias = Number | Operand | Apply
+Functions: TypeAlias = Mapping[str, Callable[..., Value]]
 
 
 def apply(name: str, *arguments: Expr | float) -> Expr:
@@ -96,16 +97,34 @@ def cost(tree: Expr) -> int:
     return 0
 
 
-def emit(f: Function, tree: Expr, operands: Sequence[Value], type_: str | None = None) -> Value:
-    """Write the tree for one vector of ``type_``, the operands' by default; equal sub-trees are written once."""
-    return _emit(f, tree, operands, type_ or operands[0].type, {})
+def emit(
+    f: Function,
+    tree: Expr,
+    operands: Sequence[Value],
+    type_: str | None = None,
+    functions: Functions = math.FUNCTIONS,
+) -> Value:
+    """Write the tree for one vector of ``type_``, the operands' by default; equal sub-trees are written once.
+
+    Args:
+        functions: what there is for such vectors.
+    """
+    return _emit(f, tree, operands, type_ or operands[0].type, functions, {})
 
 
-def _emit(f: Function, tree: Expr, operands: Sequence[Value], type_: str, done: dict[Expr, Value]) -> Value:
+def _emit(
+    f: Function,
+    tree: Expr,
+    operands: Sequence[Value],
+    type_: str,
+    functions: Functions,
+    done: dict[Expr, Value],
+) -> Value:
     if isinstance(tree, Operand):
         return operands[tree.index]
     if isinstance(tree, Number):
         return constant(tree.value, type_)
     if tree not in done:
-        done[tree] = math.FUNCTIONS[tree.name](f, *(_emit(f, each, operands, type_, done) for each in tree.arguments))
+        arguments = [_emit(f, each, operands, type_, functions, done) for each in tree.arguments]
+        done[tree] = functions[tree.name](f, *arguments)
     return done[tree]

@@ -130,7 +130,7 @@ def make_map(
     """The map over ``shape`` whose target and operands have these strides along its dimensions."""
     merged = merge_loops(shape, [target, *operands])
     merged = merged or [(1, (1, *(1 for _ in operands)))]
-    merged.append(merged.pop(_vector_loop(merged, host.lanes)))
+    merged.append(merged.pop(vector_loop(merged, host.lanes)))
     return Map(
         sizes=tuple(size for size, _ in merged),
         target=tuple(strides[0] for _, strides in merged),
@@ -157,7 +157,7 @@ def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[
     return merged
 
 
-def _vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int:
+def vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int:
     """The loop that is best walked in vectors: long, and close in memory."""
 
     def cost(loop: tuple[int, tuple[int, ...]]) -> float:

@@ -18,6 +18,8 @@ from engine.options import Options
 from engine.passes import ATTENTION, JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
+QUANTISING = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
+
 
 @dataclass(slots=True)
 class Lowering:
@@ -68,6 +70,11 @@ class Lowering:
         self.placement = look_ahead(self.operators, self.outputs, self.spec, self.term, joins)
         chains = () if ATTENTION in self.options.passes_off else find_chains(self)
         self.chains = {chain.last.name: chain for chain in chains}
+
+    @property
+    def quantises(self) -> bool:
+        """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
+        return any(type(op.definition).__module__ in QUANTISING for op in self.operators)
 
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         """Shape and dtype of an operand that can lie in memory."""

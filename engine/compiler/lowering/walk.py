@@ -32,7 +32,6 @@ from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
-QUANTISING = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -142,11 +141,6 @@ def _why_no_rule(lowering: Lowering, op: RuntimeOperator) -> str:
     return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
 
 
-def _quantises(lowering: Lowering) -> bool:
-    """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
-    return any(type(op.definition).__module__ in QUANTISING for op in lowering.operators)
-
-
 def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Made:
     inputs = tuple(lowering.views.get(each.name) for each in op.inputs)
     views = {each.name: view for each in op.outputs if (view := _memory(lowering, each)) is not None}
@@ -157,7 +151,7 @@ def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Made:
 def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
     """Where a reference layer stores a tensor; None for what is kept by name."""
     spec = lowering.spec(operand)
-    if spec is None or (spec.dtype in QUANTISED and _quantises(lowering)):
+    if spec is None or (spec.dtype in QUANTISED and lowering.quantises):
         return None
     if spec.dtype == FLOAT32 and spec.size:
         return lowering.placement.place(operand)

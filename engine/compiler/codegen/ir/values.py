@@ -49,10 +49,17 @@ def float_text(number: float) -> str:
     return f"0x{bits:016X}"
 
 
+def double_text(number: float) -> str:
+    """A float64 constant as LLVM wants it."""
+    (bits,) = struct.unpack("<Q", struct.pack("<d", number))
+    return f"0x{bits:016X}"
+
+
 def constant(number: float, type_: str) -> Value:
     """The same number in every lane of a float or integer type."""
     element = element_of(type_)
-    text = float_text(float(number)) if element == "float" else str(int(number))
+    texts = {"float": float_text, "double": double_text}
+    text = texts[element](float(number)) if element in texts else str(int(number))
     if type_ == element:
         return Value(text, type_)
     return Value("<" + ", ".join([f"{element} {text}"] * lanes_of(type_)) + ">", type_)

@@ -9,6 +9,7 @@ from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 from engine.compiler.lowering.terms.registry import expression_for
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, mathematics
+from engine.layers.indexing import masking
 
 _SAME = (
     "abs", "neg", "sign", "square", "ceil", "floor", "round", "trunc", "frac", "sqrt", "rsqrt", "reciprocal", "exp",
@@ -119,6 +120,18 @@ def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
         return function("floor_divide", x, other)
     ratio = quotient(x, other)
     return ratio if layer.rounding_mode is None else function("trunc", ratio)
+
+
+@expression_for(masking.Where)
+def where(layer: masking.Where, condition: Expr, x: Expr | None = None, other: Expr | None = None) -> Expr | None:
+    """x where a condition that is known ahead is not zero, else the other."""
+    return None if x is None or other is None else apply("where", condition, x, other)
+
+
+@expression_for(masking.MaskedFill)
+def masked_fill(layer: masking.MaskedFill, x: Expr, mask: Expr, value: Expr) -> Expr:
+    """The value where the mask is on, else x."""
+    return apply("where", mask, value, x)
 
 
 @expression_for(mathematics.Logit)

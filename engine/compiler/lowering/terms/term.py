@@ -49,10 +49,17 @@ def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
     layer = settled(bound, inputs)
     if layer is None or type(layer) not in EXPRESSION_RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
         return None
-    given = [Argument(source.value(inputs), source.index) for source in bound.positional]
+    given = [_given(source.value(inputs), source.index) for source in bound.positional]
     prepare = PREPARATIONS.get(type(layer))
     arguments = given if prepare is None else prepare(layer, *given)
     return None if arguments is None else _term(layer, arguments)
+
+
+def _given(value: object, index: int | None) -> Argument:
+    """An argument; truths that are known are 1.0 and 0.0."""
+    if isinstance(value, np.ndarray) and value.dtype == np.bool_:
+        return Argument(value.astype(_FLOAT32))
+    return Argument(value, index)
 
 
 def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:

@@ -1,0 +1,179 @@
+"""Element-wise expressions of every dtype: comparisons, logic, masks, integers, float64, and conversions between them.
+
+Elements are loaded as they lie, computed with as float32, float64 or int64, and stored as what the target holds.
+
+Arguments: target, operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, lanes_of, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.expr import Expr, emit
+from engine.compiler.kernels.functions import math, typed
+from engine.compiler.kernels.functions.truth import Truth
+from engine.compiler.kernels.kernel import block_of, start
+from engine.compiler.kernels.map import Map, merge_loops, vector_loop
+
+Domain = Literal["float", "double", "i64"]
+FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
+    "float": math.FUNCTIONS,
+    "double": typed.DOUBLES,
+    "i64": typed.INTEGERS,
+}
+"""What there is to compute with."""
+TYPES = {
+    "bool": ("i8", 1), "uint8": ("i8", 1), "int8": ("i8", 1), "int16": ("i16", 2), "int32": ("i32", 4),
+    "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
+}  # fmt: skip
+"""What elements of a dtype are in memory: their type, and bytes."""
+_FLOATS = ("float", "double")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elements(Map):
+    """A map of static geometry over any dtypes; see make_elements().
+
+    Args:
+        dtypes: of the target and the operands.
+        domain: what is computed with.
+    """
+
+    dtypes: tuple[str, ...]
+    domain: Domain
+
+    @cached_property
+    def blocking(self) -> tuple[int, int]:
+        """Rows, and elements of a row, that make a chunk."""
+        wanted = max(1, self.host.chunk_bytes // sum(TYPES[each][1] for each in self.dtypes))
+        length = self.sizes[-1]
+        if length > wanted:
+            return 1, -(-wanted // self.lanes) * self.lanes
+        return min(self.rows, max(1, wanted // length)), length
+
+    def emit(self, module: Module) -> None:
+        f, addresses, chunk = start(module, self, len(self.dtypes))
+        rows, length = self.blocking
+        row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
+        with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
+            places = self._indices(f, each.index)
+            pairs = self._strided(addresses[0], addresses[1:])
+            at = [
+                f.at(base, self._offset(f, places, strides), TYPES[dtype][1])
+                for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
+            ]
+            self._emit_elements(f, at, *block_of(f, piece, length, self.sizes[-1]))
+        f.finish()
+
+    def _emit_elements(self, f: Function, at: Sequence[Value], begin: Index, end: Index) -> None:
+        whole = self.sizes[-1] // self.lanes * self.lanes
+        rest = self.sizes[-1] - whole
+        if whole:
+            with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
+                self._element(f, at, loop.index, self.lanes)
+        if rest:
+            if isinstance(end, int):
+                self._element(f, at, whole, rest)
+            else:
+                with f.when(f.op("i1", f"icmp eq i64 {end.text}, {self.sizes[-1]}")):
+                    self._element(f, at, whole, rest)
+
+    def _element(self, f: Function, at: Sequence[Value], index: Index, count: int) -> None:
+        (target, *operands), (dtype, *dtypes) = at, self.dtypes
+        values = [
+            self._widened(f, self._load(f, place, index, count, strides[-1], each), each)
+            for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
+        ]
+        type_ = vector(self.lanes, self.domain)
+        result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
+        self._store(f, _cut(f, result, dtype), target, index, count, dtype)
+
+    def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
+        """Some lanes as they lie in memory; nothing beside them is read."""
+        element, size = TYPES[dtype]
+        if stride == 0:
+            return f.splat(f.load(element, base, size), self.lanes)
+        address = f.at(base, f.mul(index, stride), size)
+        if self.lanes == 1 or (stride == 1 and count == self.lanes):
+            return f.load(vector(self.lanes, element), address, size)
+        type_ = vector(self.lanes, element)
+        value = Value("zeroinitializer", type_)
+        for lane in range(count):
+            one = f.load(element, f.at(address, lane * stride, size), size)
+            value = f.op(type_, f"insertelement {type_} {value.text}, {element} {one.text}, i64 {lane}")
+        return value
+
+    def _store(self, f: Function, value: Value, base: Value, index: Index, count: int, dtype: str) -> None:
+        element, size = TYPES[dtype]
+        stride = self.target[-1]
+        address = f.at(base, f.mul(index, stride), size)
+        if self.lanes == 1 or (stride == 1 and count == self.lanes):
+            f.store(value, address, size)
+            return
+        for lane in range(count):
+            one = f.op(element, f"extractelement {value.type} {value.text}, i64 {lane}")
+            f.store(one, f.at(address, lane * stride, size), size)
+
+    def _widened(self, f: Function, value: Value, dtype: str) -> Value:
+        """What was loaded, as what is computed with."""
+        type_ = vector(lanes_of(value.type), self.domain)
+        if dtype == "bool":
+            mask = f.compare("ne", value, constant(0, value.type))
+            return _as_number(f, mask, type_)
+        if dtype.startswith("float"):
+            name = {("float32", "double"): "fpext", ("float64", "float"): "fptrunc"}.get((dtype, self.domain))
+            return value if name is None else f.convert(name, value, type_)
+        is_signed = not dtype.startswith("u")
+        if self.domain in _FLOATS:
+            return f.convert("sitofp" if is_signed else "uitofp", value, type_)
+        return value if dtype == "int64" else f.convert("sext" if is_signed else "zext", value, type_)
+
+
+def _as_number(f: Function, mask: Value, type_: str) -> Truth:
+    return typed.as_truth(f, mask, type_)
+
+
+def _cut(f: Function, value: Value, dtype: str) -> Value:
+    """What was computed, as the target holds it."""
+    lanes, element = lanes_of(value.type), TYPES[dtype][0]
+    is_float = value.type.endswith(("float", "double", "float>", "double>"))
+    if dtype == "bool":
+        zero = constant(0, value.type)
+        is_true = f.compare("une" if is_float else "ne", value, zero)
+        mask = value.mask if isinstance(value, Truth) else is_true
+        return f.convert("zext", mask, vector(lanes, element))
+    if vector(lanes, element) == value.type:
+        return value
+    if is_float:
+        return f.convert("fpext" if dtype == "float64" else "fptrunc", value, vector(lanes, element))
+    return f.convert("trunc", value, vector(lanes, element))
+
+
+def make_elements(
+    shape: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    dtypes: Sequence[str],
+    tree: Expr,
+    domain: Domain,
+    host: Host,
+) -> Elements:
+    """The map over ``shape`` whose target and operands have these strides along its dimensions, and these dtypes."""
+    merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
+    lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)
+    merged.append(merged.pop(vector_loop(merged, lanes)))
+    return Elements(
+        sizes=tuple(size for size, _ in merged),
+        target=tuple(each[0] for _, each in merged),
+        operands=tuple(tuple(each[1 + k] for _, each in merged) for k in range(len(strides) - 1)),
+        tree=tree,
+        lanes=fitting_lanes(merged[-1][0], lanes),
+        dtypes=tuple(dtypes),
+        domain=domain,
+        host=host,
+    )

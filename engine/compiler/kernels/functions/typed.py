@@ -1,0 +1,131 @@
+"""The functions of vectors of float64 and of int64 by name; integers of other sizes are widened, and cut where stored.
+
+A truth is 1 or 0, and remembers its mask, as among float32 vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions import truth
+from engine.compiler.kernels.functions.arithmetic import absolute, like, negative, square
+from engine.compiler.kernels.functions.truth import Truth
+
+_ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+"""What comparisons of integers are called -> what LLVM calls them."""
+BITS = 64
+
+
+def _is_true(f: Function, x: Value) -> Value:
+    """The mask of what is not zero."""
+    return x.mask if isinstance(x, Truth) else f.compare("ne", x, constant(0, x.type))
+
+
+def as_truth(f: Function, mask: Value, type_: str) -> Truth:
+    """1 where a mask is on, else 0, in vectors of a type."""
+    value = f.select(mask, constant(1, type_), constant(0, type_))
+    return Truth(value.text, value.type, mask)
+
+
+def _compared(how: str) -> Callable[[Function, Value, Value], Value]:
+    return lambda f, a, b: as_truth(f, f.compare(how, a, b), a.type)
+
+
+def _combined(name: str) -> Callable[[Function, Value, Value], Value]:
+    return lambda f, a, b: as_truth(f, f.binary(name, _is_true(f, a), _is_true(f, b)), a.type)
+
+
+def _binary(name: str) -> Callable[[Function, Value, Value], Value]:
+    return lambda f, a, b: f.binary(name, a, b)
+
+
+def _negated(f: Function, x: Value) -> Value:
+    return f.binary("sub", constant(0, x.type), x)
+
+
+def _magnitude(f: Function, x: Value) -> Value:
+    return f.select(f.compare("slt", x, constant(0, x.type)), _negated(f, x), x)
+
+
+def _selected(f: Function, condition: Value, a: Value, b: Value) -> Value:
+    return f.select(_is_true(f, condition), a, b)
+
+
+def _larger(f: Function, a: Value, b: Value) -> Value:
+    return f.select(f.compare("sgt", a, b), a, b)
+
+
+def _smaller(f: Function, a: Value, b: Value) -> Value:
+    return f.select(f.compare("slt", a, b), a, b)
+
+
+def _shifted_right(f: Function, x: Value, count: Value) -> Value:
+    """x / 2**count rounded down; all sign where there are no so many bits."""
+    most = constant(BITS - 1, count.type)
+    return f.binary("ashr", x, f.select(f.compare("ult", count, most), count, most))
+
+
+def _shifted_left(f: Function, x: Value, count: Value) -> Value:
+    """x * 2**count; nothing is left where there are no so many bits."""
+    is_inside = f.compare("ult", count, constant(BITS, count.type))
+    shifted = f.binary("shl", x, f.select(is_inside, count, constant(0, count.type)))
+    return f.select(is_inside, shifted, constant(0, x.type))
+
+
+INTEGERS: Mapping[str, Callable[..., Value]] = {
+    "add": _binary("add"),
+    "sub": _binary("sub"),
+    "mul": _binary("mul"),
+    "square": lambda f, x: f.binary("mul", x, x),
+    "neg": _negated,
+    "abs": _magnitude,
+    "max": _larger,
+    "min": _smaller,
+    "and": _binary("and"),
+    "or": _binary("or"),
+    "xor": _binary("xor"),
+    "lshift": _shifted_left,
+    "rshift": _shifted_right,
+    "where": _selected,
+    "logical_not": lambda f, x: as_truth(f, f.compare("eq", x, constant(0, x.type)), x.type),
+    **{f"logical_{name}": _combined(name) for name in ("and", "or", "xor")},
+    **{name: _compared(how) for name, how in _ORDERS.items()},
+}
+RING = frozenset({"add", "sub", "mul", "square", "neg", "and", "or", "xor"})
+"""Those whose lowest bits depend on no others: what is cut after many of them is as if it was cut after each."""
+
+
+def _maximum(f: Function, a: Value, b: Value) -> Value:
+    """The larger of two; NaN if one is."""
+    takes_first = f.binary("or", f.compare("ogt", a, b), f.compare("uno", a, a))
+    return f.select(takes_first, a, b)
+
+
+def _minimum(f: Function, a: Value, b: Value) -> Value:
+    takes_first = f.binary("or", f.compare("olt", a, b), f.compare("uno", a, a))
+    return f.select(takes_first, a, b)
+
+
+DOUBLES: Mapping[str, Callable[..., Value]] = {
+    "add": Function.fadd,
+    "sub": Function.fsub,
+    "mul": Function.fmul,
+    "div": Function.fdiv,
+    "neg": negative,
+    "abs": absolute,
+    "square": square,
+    "sqrt": lambda f, x: f.intrinsic("sqrt", x),
+    "reciprocal": lambda f, x: f.fdiv(like(x, 1.0), x),
+    "max": _maximum,
+    "min": _minimum,
+    "where": truth.where,
+    "isnan": truth.isnan,
+    "isinf": truth.comparison_with("oeq", float("inf"), of_magnitude=True),
+    "isfinite": truth.comparison_with("olt", float("inf"), of_magnitude=True),
+    "isposinf": truth.comparison_with("oeq", float("inf")),
+    "isneginf": truth.comparison_with("oeq", float("-inf")),
+    "logical_not": truth.comparison_with("oeq", 0.0),
+    **{f"logical_{name}": truth.logic(name) for name in ("and", "or", "xor")},
+    **{name: truth.comparison(how) for name, how in truth.COMPARISONS.items()},
+}
