@@ -113,7 +113,9 @@ class _Search:
         return user if user.layer is not None and not user.layer.dynamic and len(user.outputs) == 1 else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
-        (query, columns), (left, value) = self.first.inputs[:2], last.inputs[:2]
+        if len(self.first.inputs) != 2 or len(last.inputs) != 2:  # a factor may be an attribute
+            return None
+        (query, columns), (left, value) = self.first.inputs, last.inputs
         specs = [self.lowering.spec(each) for each in (query, columns, value, last.outputs[0])]
         if left is not weights or value is weights or not all(_is_stack(spec) for spec in specs):
             return None

@@ -153,3 +153,24 @@ def test_what_the_description_says_of_the_steps() -> None:
     rows = {row["name"]: row for row in session.describe()["operators"]}
     assert rows["attend"]["kernel"] == "attention"
     assert {rows[name]["fused_into"] for name in ("scores", "middle", "weigh")} == {"attend"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_factor_that_is_an_attribute_is_no_operand(is_first: bool) -> None:
+    given = {"other": random(8, 33)} if is_first else {}
+    others = {} if is_first else {"other": random(33, 6)}
+    net = built(
+        op("pnnx.Input", "pnnx_input_0", "", "a"),
+        op("pnnx.Input", "pnnx_input_1", "", "b"),
+        op("torch.matmul", "scores", "a" if is_first else "a b", "p", **given),
+        op("F.softmax", "weigh", "p", "w", dim=-1),
+        op("torch.matmul", "attend", "w b" if is_first else "w", "y", **others),
+        op("pnnx.Output", "out", "y"),
+        _a=(20, 8),
+        _b=(33, 6) if is_first else (8, 33),
+    )
+    session = Session(net, backend="compiled", cache=None)
+    inputs = [random(20, 8), random(33, 6) if is_first else random(8, 33)]
+    np.testing.assert_allclose(
+        session.run(inputs)[0], Session(net, backend="reference").run(inputs)[0], rtol=1e-5, atol=1e-5
+    )
