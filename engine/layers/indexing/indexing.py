@@ -112,11 +112,11 @@ def _placed(shape: Shape) -> Iterator[None]:
 
 
 def _slots(expr: str | Slots) -> Slots:
-    return _parsed(expr) if isinstance(expr, str) else expr
+    return constant_slots(expr) if isinstance(expr, str) else expr
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Slots:
+def constant_slots(text: str) -> Slots:
     """A constant index from its text."""
     try:
         items = json.loads(text.replace("None", "null").replace("True", "true").replace("False", "false"))

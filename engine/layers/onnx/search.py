@@ -60,6 +60,7 @@ class _Last(Layer):
 class OnnxArgMax(_ArgExtreme):
     """The place of the largest element along an axis."""
 
+    means = (ArgMax,)
     extreme = ArgMax
 
 
@@ -67,6 +68,7 @@ class OnnxArgMax(_ArgExtreme):
 class OnnxArgMin(_ArgExtreme):
     """The place of the smallest element along an axis."""
 
+    means = (ArgMin,)
     extreme = ArgMin
 
 

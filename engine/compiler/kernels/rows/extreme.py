@@ -1,0 +1,114 @@
+"""The place of the largest or smallest element of every row, and the element. NaN counts as both; the first is named.
+
+Arguments: source, places (int64), elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, lanes_of, vector
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extreme(Kernel):
+    """For every row two numbers, side by side with those of the next.
+
+    Args:
+        source: distance of rows, in elements.
+        is_largest: or the smallest.
+    """
+
+    kind = "extreme"
+    rows: int
+    columns: int
+    source: int
+    is_largest: bool
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, self.host.chunk_bytes // (4 * self.columns)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def lanes(self) -> int:
+        """Elements compared side by side; a row has as many."""
+        lanes = self.host.lanes
+        while lanes > self.columns:
+            lanes //= 2
+        return lanes
+
+    def emit(self, module: Module) -> None:
+        f, (source, places, elements), chunk = start(module, self, 3)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(source, f.mul(row.index, self.source))
+            element, place = self._found(f, line)
+            f.store(f.convert("sext", place, "i64"), f.at(places, row.index, 8), 8)
+            f.store(element, f.at(elements, row.index))
+        f.finish()
+
+    def _found(self, f: Function, line: Value) -> tuple[Value, Value]:
+        lanes, whole = self.lanes, self.columns // self.lanes * self.lanes
+        best, place = f.load(vector(lanes), line), _counted(lanes)
+        if whole > lanes:
+            with f.loop(lanes, whole, lanes, carry=[best, place]) as column:
+                x = f.load(vector(lanes), f.at(line, column.index))
+                here = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
+                is_more = self._is_more(f, x, column.carried[0])
+                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
+            best, place = column.results
+        best, place = self._of_lanes(f, best, place)
+        if whole < self.columns:
+            with f.loop(whole, self.columns, carry=[best, place]) as column:
+                x = f.load("float", f.at(line, column.index))
+                is_more = self._is_more(f, x, column.carried[0])
+                here = _short(f, column.index)
+                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
+            best, place = column.results
+        return best, place
+
+    def _is_more(self, f: Function, x: Value, best: Value) -> Value:
+        """Whether x is to be taken for the best so far, which is before it; a NaN stays."""
+        is_more = f.compare("ugt" if self.is_largest else "ult", x, best)
+        return f.binary("and", is_more, f.compare("ord", best, best))
+
+    def _of_lanes(self, f: Function, bests: Value, places: Value) -> tuple[Value, Value]:
+        """The best of the lanes, the first of those that are equal."""
+        lanes = lanes_of(bests.type)
+        if lanes == 1:
+            return bests, places
+        pairs = [
+            (
+                f.op("float", f"extractelement {bests.type} {bests.text}, i64 {lane}"),
+                f.op("i32", f"extractelement {places.type} {places.text}, i64 {lane}"),
+            )
+            for lane in range(lanes)
+        ]
+        best, place = pairs[0]
+        for x, here in pairs[1:]:
+            both_nan = f.binary("and", f.compare("uno", x, x), f.compare("uno", best, best))
+            is_equal = f.binary("or", f.compare("oeq", x, best), both_nan)
+            is_first = f.binary("and", is_equal, f.compare("slt", here, place))
+            is_taken = f.binary("or", self._is_more(f, x, best), is_first)
+            best, place = f.select(is_taken, x, best), f.select(is_taken, here, place)
+        return best, place
+
+
+def _counted(lanes: int) -> Value:
+    """0, 1, 2, ..."""
+    if lanes == 1:
+        return Value("0", "i32")
+    return Value("<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">", vector(lanes, "i32"))
+
+
+def _short(f: Function, index: Index) -> Value:
+    return f.convert("trunc", as_value(index), "i32")

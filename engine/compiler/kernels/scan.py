@@ -1,0 +1,74 @@
+"""Running sums and products along a dimension; what lies behind it is walked in vectors.
+
+Arguments: source, target; both (outer, size, inner) without gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(Kernel):
+    """Every element with all before it."""
+
+    kind = "scan"
+    mode: Literal["sum", "product"]
+    outer: int
+    size: int
+    inner: int
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector."""
+        return fitting_lanes(self.inner, self.host.lanes)
+
+    @property
+    def panels(self) -> int:
+        """Vectors of the elements behind the dimension."""
+        return -(-self.inner // self.lanes)
+
+    @property
+    def block(self) -> int:
+        """Vectors of a chunk."""
+        wanted = self.host.chunk_bytes // (8 * self.size * self.lanes)
+        return max(1, min(self.outer * self.panels, wanted))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.outer * self.panels // self.block)
+
+    @property
+    def flops(self) -> int:
+        return self.outer * self.size * self.inner
+
+    def emit(self, module: Module) -> None:
+        f, (source, target), chunk = start(module, self, 2)
+        rest = self.inner - (self.panels - 1) * self.lanes
+        with f.loop(*block_of(f, chunk, self.block, self.outer * self.panels)) as each:
+            outer, panel = f.divmod(each.index, self.panels)
+            first = f.add(f.mul(outer, self.size * self.inner), f.mul(panel, self.lanes))
+            at = f.at(source, first), f.at(target, first)
+            if self.panels == 1:
+                self._walk(f, *at, rest)
+            else:
+                is_whole = f.less(panel, self.panels - 1)
+                with f.when(is_whole):
+                    self._walk(f, *at, self.lanes)
+                with f.unless(is_whole):
+                    self._walk(f, *at, rest)
+        f.finish()
+
+    def _walk(self, f: Function, source: Value, target: Value, count: int) -> None:
+        neutral = constant(0.0 if self.mode == "sum" else 1.0, vector(self.lanes))
+        with f.loop(0, self.size, carry=[neutral]) as step:
+            place: Index = f.mul(step.index, self.inner)
+            x = f.load_lanes(vector(self.lanes), f.at(source, place), count)
+            total = (f.fadd if self.mode == "sum" else f.fmul)(step.carried[0], x)
+            f.store_lanes(total, f.at(target, place), count)
+            step.carry([total])

@@ -1,0 +1,83 @@
+"""Largest and smallest elements with their places, and running sums and products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.rows.extreme import Extreme
+from engine.compiler.kernels.scan import Scan
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composing import Composition, derived
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.precision import INT64
+from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
+from engine.layers.reduction.scan import CumProd, CumSum
+
+# Columns that an int32 counts.
+_MOST = 2**31 - 1
+
+
+@kernels_for(ArgMax, ArgMin)
+def lower_place(context: Context) -> Made:
+    """Where the extreme is, along one dimension or in the flattened tensor."""
+    layer: Any = context.layer(Layer)
+    places, _, composition = _extremes(context, layer.dim, is_largest=isinstance(layer, ArgMax))
+    return Made(views={context.op.outputs[0].name: places}, steps=composition.steps)
+
+
+@kernels_for(Max, Min)
+def lower_extreme(context: Context) -> Made:
+    """The extreme of all, or along one dimension with its place."""
+    layer: Any = context.layer(Layer)
+    outputs, is_largest = context.op.outputs, isinstance(layer, Max)
+    if len(outputs) == 1:
+        x, composition = context.tensor(0), Composition(context)
+        if not x.shape:
+            raise NotLoweredError("its operand is a single number")
+        axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
+        found = composition.reduce(x, axes, "max" if is_largest else "min")
+        return composition.finish(Operand(0), derived(found, found.phantom.reshape(context.result_spec.sizes)))
+    places, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+    return Made(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
+
+
+def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[View, View, Composition]:
+    """Places and elements, and the steps that find them."""
+    x, composition = context.tensor(0), Composition(context)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if not x.shape or spec is None:
+        raise NotLoweredError("its operand is a single number")
+    rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
+    if rows.shape[1] > _MOST:
+        raise NotLoweredError("there is no kernel for so many elements")
+    places, elements = row_major(spec.sizes, INT64), row_major(spec.sizes, FLOAT32)
+    count, columns = rows.shape
+    kernel = Extreme(rows=count, columns=columns, source=rows.strides[0], is_largest=is_largest, host=context.host)
+    composition.steps.append(context.step(kernel, rows, places, elements))
+    return places, elements, composition
+
+
+@kernels_for(CumSum, CumProd)
+def lower_scan(context: Context) -> Made:
+    """Every element with all before it along one dimension."""
+    layer: Any = context.layer(Layer)
+    x, target, composition = context.tensor(0), context.place(is_image=False), Composition(context)
+    if not x.shape:
+        raise NotLoweredError("its operand is a single number")
+    axis = checked_axis(layer.dim, len(x.shape))
+    sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if not x.is_row_major:
+        copied = row_major(x.shape, FLOAT32)
+        composition.steps.append(context.copy(x, copied))
+        x = copied
+    if not target.is_row_major:
+        raise NotLoweredError("its result does not lie in one piece")
+    mode: Literal["sum", "product"] = "sum" if isinstance(layer, CumSum) else "product"
+    kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
+    return context.made(target, *composition.steps, context.step(kernel, x, target))
