@@ -118,7 +118,7 @@ class Scheduler:
         """
         if is_light and self._is_free and work.prepare_here() and self._claim():
             try:
-                return self._run_here(work)
+                return self._run_here(work, deadline)
             finally:
                 self._release()
         job = self._enter(work, deadline, priority)
@@ -231,7 +231,9 @@ class Scheduler:
             if self._ready or self._arrived:
                 self._threads.wake()
 
-    def _run_here(self, work: Work) -> Any:
+    def _run_here(self, work: Work, deadline: float) -> Any:
+        if time.monotonic() > deadline:
+            raise self._too_late()
         start = time.perf_counter()
         work.run(_never)
         self.pace.ran(time.perf_counter() - start, 1)

@@ -199,7 +199,7 @@ def test_this_machine_is_measured_instead_of_a_model(
     monkeypatch.setattr("engine.compiler.measuring.record._known", {})
     status, lines, error = measured("--host", "--cache-dir", str(tmp_path / "kept"), capsys=capsys)
     assert (status, error) == (0, "")
-    assert re.fullmatch(r"\S+: \w+, \d+ lanes, \d+ registers", lines[0])
+    assert re.fullmatch(r".+: \w+, \d+ lanes, \d+ registers", lines[0])
     assert any(re.fullmatch(r"memory\s+\d+", line) for line in lines)
     assert len(list((tmp_path / "kept").iterdir())) == 1
 

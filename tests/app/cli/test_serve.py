@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,14 @@ from app.threads import BLAS_VARIABLES, ThreadBudget
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings of every server that would have been started."""
     seen: list[Settings] = []
-    monkeypatch.setattr("app.cli.serve.serve", lambda settings: seen.append(settings) or 0)
+    stand_in(monkeypatch, lambda settings, entrance: seen.append(settings) or 0)
     return seen
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings, object], int]) -> None:
+    """Something else than a server; nothing listens meanwhile."""
+    monkeypatch.setattr("app.cli.serve.porch", lambda settings: nullcontext())
+    monkeypatch.setattr("app.process.server.serve", serve)
 
 
 def test_flags_become_settings(served: list[Settings]) -> None:
@@ -66,7 +74,7 @@ def test_a_value_out_of_range_is_a_wrong_call(served: list[Settings], capsys: py
 
 
 def test_runs_side_by_side_get_one_blas_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cli.serve.serve", lambda settings: 0)
+    stand_in(monkeypatch, lambda settings, entrance: 0)
     budget = ThreadBudget(affinity=8, quota=None, setting=None)
     monkeypatch.setattr("app.cli.arguments.options.thread_budget", lambda *_: budget)
     for flags, expected in ((["--max-in-flight", "2"], "4"), ([], "1")):

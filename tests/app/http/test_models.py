@@ -17,6 +17,7 @@ def test_the_list_has_a_row_for_every_model(zoo: Client) -> None:
     assert [row["name"] for row in rows] == sorted(row["name"] for row in rows) and len(rows) == 12
     assert rows[1] == {
         "name": "boxes", "task": "detection", "default": False, "state": "ready", "reason": None,
+        "tags": {},
         "versions": [
             {"version": 1, "state": "ready", "reason": None, "backend": "compiled", "compile_failure": None}
         ],
