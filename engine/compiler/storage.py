@@ -179,8 +179,8 @@ def _pitch(size: int) -> int:
 
 def constant(data: Array) -> View:
     """A tensor that is known now."""
-    data = np.ascontiguousarray(data)
-    storage = Storage(data.reshape(-1), Home.CONSTANT, data=data.reshape(-1))
+    flat = np.ascontiguousarray(data).reshape(-1)
+    storage = Storage(flat, Home.CONSTANT, data=flat)
     return View(storage, storage.phantom.reshape(data.shape))
 
 

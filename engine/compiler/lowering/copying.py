@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map, merge_loops
 from engine.compiler.kernels.transposing.transpose import Repeat, Transpose
 from engine.compiler.lowering.steps import KernelStep, kernel_step
-from engine.compiler.storage import View
+from engine.compiler.storage import FLOAT32, View
+from engine.tensor import Array
 
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
-    """The step that copies a view to another of its shape."""
-    views = source, target
+    """The step that copies a view to another of its shape and dtype; elements of several words as so many."""
+    views = source, target = as_words(source), as_words(target)
     kernel: Kernel | None = make_transpose(source.shape, source.strides, target.strides, host)
     if kernel is None:
         views = target, source
         kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), host)
     return kernel_step(kernel, views, operators)
+
+
+def as_words(view: View) -> View:
+    """A view of elements of 4, 8 or 16 bytes as one of float32, along a further dimension where they are larger."""
+    if view.dtype == FLOAT32:
+        return view
+    words = view.dtype.itemsize // FLOAT32.itemsize
+    phantom: Array = np.ndarray(
+        (*view.shape, words),
+        FLOAT32,
+        view.storage.phantom.view(np.uint8),
+        view.offset,
+        (*view.phantom.strides, FLOAT32.itemsize),
+    )
+    return View(view.storage, phantom if words > 1 else phantom[..., 0])
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:

@@ -10,6 +10,7 @@ from engine.layers.creation.container import ListConstruct, TupleConstruct
 _CONTAINERS = (TupleConstruct, ListConstruct)
 # Items of tuples within tuples, which are few unless a file means harm.
 _MOST = 10_000
+_DEEPEST = 8
 
 
 def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
@@ -29,8 +30,10 @@ def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> l
     return found
 
 
-def is_only_returned(op: RuntimeOperator, outputs: Collection[str]) -> bool:
+def is_only_returned(op: RuntimeOperator, outputs: Collection[str], depth: int = 0) -> bool:
     """Whether all an operator does is to pack what the graph returns, and its outputs are laid flat."""
-    if not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs):
+    is_inside = not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs)
+    if is_inside or depth > _DEEPEST:
         return False
-    return all(user.type == "pnnx.Output" for each in op.outputs for user in each.consumers)
+    users = (user for each in op.outputs for user in each.consumers)
+    return all(user.type == "pnnx.Output" or is_only_returned(user, outputs, depth + 1) for user in users)

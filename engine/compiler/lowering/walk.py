@@ -31,6 +31,8 @@ from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 
+# Bytes of elements that kernels copy.
+WORDS = (4, 8, 16)
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
 
 _log = logging.getLogger("pnnx_serve.engine")
@@ -158,16 +160,23 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
     return row_major(spec.sizes, spec.dtype)
 
 
+def _is_for_kernels(lowering: Lowering, view: View) -> bool:
+    """Whether kernels should copy elements that are not float32: those that no reference layer has stored."""
+    stored = (each for step in lowering.steps if isinstance(step, ReferenceStep) for each in step.outputs)
+    is_stored = any(each is not None and each.storage is view.storage for each in stored)
+    return view.dtype.itemsize in WORDS and not is_stored
+
+
 def _result(lowering: Lowering, port: int, name: str) -> View | str:
     """An output that kernels did not write in its own memory is copied there."""
     view, data = lowering.views.get(name), lowering.constants.get(name)
-    if view is None and data is not None and data.dtype == FLOAT32:
+    if view is None and data is not None and data.dtype.itemsize in WORDS:
         view = lowering.stored(data)
-    if view is None or view.dtype != FLOAT32 or view.phantom.size == 0:
+    if view is None or view.phantom.size == 0 or (view.dtype != FLOAT32 and not _is_for_kernels(lowering, view)):
         return name
     is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
     if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
         return view
-    result = row_major(view.shape, FLOAT32, Home.OUTPUT, port)
+    result = row_major(view.shape, view.dtype, Home.OUTPUT, port)
     lowering.steps.append(copy(view, result, [name], lowering.host))
     return result

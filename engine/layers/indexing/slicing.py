@@ -59,7 +59,7 @@ class _Window(Rearrangement):
                 lengths[axis] = self._length(item, shape[axis])
         return tuple(dim for axis, dim in enumerate(lengths) if axis not in selected)
 
-    def _index(self, shape: Shape) -> tuple[slice | int, ...]:
+    def place(self, shape: Shape) -> tuple[slice | int, ...]:
         """What to index an array of this shape with."""
         self._window_shape(shape)
         index: list[slice | int] = [slice(None)] * len(shape)
@@ -96,7 +96,7 @@ class Slice(_Window):
         return TensorSpec(self._window_shape(input.shape), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return input[(*self._index(input.shape), ...)]
+        return input[(*self.place(input.shape), ...)]
 
 
 @register("Tensor.select", positional=("input", "dim", "index"))
@@ -152,7 +152,7 @@ class SliceCopy(_Window):
         return input
 
     def forward(self, input: Array, src: Array) -> Array:
-        index = self._index(input.shape)
+        index = self.place(input.shape)
         self._check_fits(src.shape, self._window_shape(input.shape))
         result = input.copy()
         result[index] = cast(src, input.dtype)

@@ -9,20 +9,9 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_kernels import direct
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, constant
-from engine.layers.linear.linear import Linear
 from engine.tensor import Array
-
-
-@kernels_for(Linear, rows=True)
-def lower_linear(context: Context) -> Made:
-    """x @ weight.T + bias."""
-    weight, bias = context.weight(1), context.optional_weight(2)
-    if weight.ndim != 2 or (bias is not None and bias.shape != (len(weight),)):
-        raise NotLoweredError("its weight or bias has an unusual shape")
-    return linear(context, context.tensor(0), weight, bias)
 
 
 def linear(context: Context, x: View, weight: Array, bias: Array | None, index: int = 0) -> Made:

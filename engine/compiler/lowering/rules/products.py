@@ -19,6 +19,7 @@ from engine.compiler.lowering.rules.linear import linear
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
+from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddMatmul, Matmul
 from engine.layers.onnx.matmul import Gemm
 from engine.tensor import Array
@@ -51,6 +52,27 @@ def lower_gemm(context: Context) -> Made:
         known = known.T
     term = (2, layer.beta if context.argument(2) is not None else 0)
     return _added(context, term, (left, right), known, layer.alpha)
+
+
+@kernels_for(Linear, rows=True)
+def lower_linear(context: Context) -> Made:
+    """x @ weight.T + bias, also where the run computes the weight."""
+    weight = context.argument(1)
+    if isinstance(weight, View):
+        return _computed_linear(context)
+    known, bias = context.weight(1), context.optional_weight(2)
+    if known.ndim != 2 or (bias is not None and bias.shape != (len(known),)):
+        raise NotLoweredError("its weight or bias has an unusual shape")
+    return linear(context, context.tensor(0), known, bias)
+
+
+def _computed_linear(context: Context) -> Made:
+    x, weight, first = context.tensor(0), context.tensor(1), alone(context.op)
+    if len(weight.shape) != 2:
+        raise NotLoweredError("its weight has an unusual shape")
+    if context.argument(2) is not None:
+        first = Fused(first.operand, apply("add", Operand(0), Operand(1)), (context.tensor(2),), first.operators)
+    return product(context, x, _turned(weight), first)
 
 
 def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Made:

@@ -13,9 +13,9 @@ from engine.compiler.lowering.rules.registry import SEE_THROUGH, NotLoweredError
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import identity
+from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
-from engine.layers.shape import expand, join, permute, shape, split
+from engine.layers.shape import diagonal, expand, join, permute, shape, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
 
@@ -40,6 +40,9 @@ VIEWS = (
     identity.Dropout,
     identity.Identity,
     identity.RawIdentity,
+    complex.ViewAsReal,
+    complex.ViewAsComplex,
+    diagonal.Diagonal,
 )
 # Dimensions of a roll, each of which doubles the copies.
 MOST_ROLLED = 3

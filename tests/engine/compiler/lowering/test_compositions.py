@@ -133,3 +133,18 @@ def test_a_graph_of_views_alone_is_copied_by_kernels() -> None:
         _0=(3, 5),
     )
     assert "reference" not in check(net, RANDOM.standard_normal((3, 5)).astype(F32)).values()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)], ids=str)
+def test_constants_are_returned_in_their_shape(shape: tuple[int, ...]) -> None:
+    for dtype in ("float32", "int64", "bool"):
+        data = np.ones(shape, dtype)
+        net = built(
+            INPUT,
+            op("nn.ReLU", "relu", "0", "1"),
+            op("pnnx.Attribute", "fixed", "", "2", data=data),
+            op("prim::TupleConstruct", "pair", "2 1", "3"),
+            op("pnnx.Output", "out", "3"),
+            _0=(3, 5),
+        )
+        check(net, RANDOM.standard_normal((3, 5)).astype(F32))
