@@ -29,6 +29,7 @@ from engine.compiler.lowering.rules import (
     reducing,
     resize,
     rows,
+    scattering,
     standardising,
 )
 from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
@@ -59,6 +60,7 @@ __all__ += [
     "reducing",
     "resize",
     "rows",
+    "scattering",
     "standardising",
 ]
 __all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]

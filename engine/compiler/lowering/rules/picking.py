@@ -19,7 +19,7 @@ from engine.layers.indexing.indexing import Index, constant_slots
 from engine.layers.indexing.selection import Gather, IndexSelect
 from engine.layers.operands.axes import checked_axis
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Slot:
 @kernels_for(Gather)
 def lower_gather(context: Context) -> Made:
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
-    x, index = _table(context), _indices(context.argument(1), context)
+    x, index = _table(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for single numbers")
     axis = checked_axis(context.layer(Gather).dim, len(x.shape))
@@ -47,7 +47,7 @@ def lower_gather(context: Context) -> Made:
 @kernels_for(IndexSelect)
 def lower_index_select(context: Context) -> Made:
     """The slices of one axis that index names."""
-    x, index = _table(context), _indices(context.argument(1), context)
+    x, index = _table(context), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1:
         raise NotLoweredError("there is no kernel for single numbers")
     axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
@@ -63,7 +63,7 @@ def lower_index(context: Context) -> Made:
     slots = constant_slots(expr) if isinstance(expr, str) else expr
     if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
         raise NotLoweredError("its indices are known only in a run")
-    given = {axis: _indices(slot, context) for axis, slot in enumerate(slots) if slot is not None}
+    given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
     if not given:
         raise NotLoweredError("it has no indices")
     shape = np.broadcast_shapes(*(each.shape for each in given.values()))
@@ -89,9 +89,10 @@ def _table(context: Context) -> View:
     return x
 
 
-def _indices(value: object, context: Context) -> View:
+def indices_of(value: object, context: Context) -> View:
+    """A tensor of integers in memory."""
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
-    if not isinstance(value, View) or value.dtype.name not in _BITS:
+    if not isinstance(value, View) or value.dtype.name not in BITS:
         raise NotLoweredError("its indices are no tensor of integers that a kernel reads")
     return value
 
@@ -111,7 +112,7 @@ def _picked(context: Context, x: View, source: Sequence[int], slots: Sequence[_S
     positions = tuple(
         Positions(
             strides=tuple(steps[2 + k] for _, steps in loops),
-            bits=_BITS[each.view.dtype.name],
+            bits=BITS[each.view.dtype.name],
             size=x.shape[each.axis],
             step=x.strides[each.axis],
             wraps=each.wraps,
