@@ -40,7 +40,7 @@ _TRACE: Final = 64_000
 
 
 class TextFormatter(logging.Formatter):
-    """``12:00:00 INFO app.models.store: model 'digits' is ready [request id]``."""
+    """``12:00:00 INFO app.models.keeping.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and those of the exception; the ids of request and trace only where there are."""

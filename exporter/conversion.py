@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from app.models.layout import BIN, PARAM
+from app.models.folder.layout import BIN, PARAM
 from exporter.errors import ConversionError, last_line
 from exporter.inputs import InputSpec
 

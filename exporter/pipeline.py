@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import engine
-from app.models.layout import BIN, PARAM
+from app.models.folder.layout import BIN, PARAM
 from exporter.conversion import ONNX, SCRIPT, convert
 from exporter.errors import ConversionError, DivergenceError, ExportError
 from exporter.inputs import InputSpec, check_second

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import engine
-from app.models.layout import BIN, CONFIG, NAME_RULE, PARAM, is_model_name
+from app.models.folder.layout import BIN, CONFIG, NAME_RULE, PARAM, is_model_name
 from exporter.errors import ExportError
 
 _HEADER: Final = """# {name}: {inputs} -> {outputs}

@@ -12,7 +12,7 @@ from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.arguments.shapes import example_specs
 from app.errors import ConfigError, ServiceError
-from app.models.repository import ModelFiles, VersionFiles
+from app.models.folder.repository import ModelFiles, VersionFiles
 from app.progress import compiling
 from app.render.spelling import count_text, counted, time_text
 from app.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app.models.repository import ModelFiles, scan
+from app.models.folder.repository import ModelFiles, scan
 from app.render.columns import aligned
 from app.settings import Settings
 

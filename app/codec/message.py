@@ -11,7 +11,7 @@ from app.errors import InvalidRequestError
 from app.signature import Inputs, Signature
 from app.wording import brief
 
-# Names for versions begin with a letter (app/models/layout.py).
+# Names for versions begin with a letter (app/models/folder/layout.py).
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 

@@ -12,8 +12,8 @@ from app.access.groups import Group
 from app.codec.message import read_version
 from app.errors import ModelNotReadyError, NotFoundError
 from app.grpc.call import Call
+from app.models.keeping.version import Entry, Version
 from app.models.model import Model
-from app.models.version import Entry, Version
 from app.protocol.grpc.parameters import read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.grpc.schema import parse
 from app.protocol.v2 import lookup

@@ -21,7 +21,7 @@ from app.http.responses import install_error_handlers
 from app.http.routes import graph, health, infer, metrics, models, pages
 from app.http.v2.app import V2App
 from app.metrics.meter import Meter
-from app.models.plugins import load_plugins
+from app.models.folder.plugins import load_plugins
 from app.protocol.v2.changes import install
 from app.protocol.v2.regions import open_regions
 from app.protocol.v2.settings import ChangingSettings

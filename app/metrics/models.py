@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.metrics.snapshot import Snapshot, Value
+from app.models.keeping.store import Store
+from app.models.keeping.version import State, Version
 from app.models.statistics import Statistics
-from app.models.store import Store
-from app.models.version import State, Version
 
 _OK = "ok"
 

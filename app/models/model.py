@@ -18,7 +18,7 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.budget import charge, would_fit
 from app.models.batcher import Batcher
-from app.models.config import ModelConfig
+from app.models.folder.config import ModelConfig
 from app.models.response_cache import open_cache
 from app.models.sessions import open_session
 from app.models.sizing import settle

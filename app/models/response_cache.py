@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import ConfigError
 from app.memory.budget import Keeper, keeper
-from app.models.config import ResponseCacheConfig
+from app.models.folder.config import ResponseCacheConfig
 
 Arrays = Mapping[str, NDArray[Any]]
 

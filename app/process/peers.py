@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.metrics.meter import Meter
-from app.models.tally import to_bytes
+from app.models.keeping.tally import to_bytes
 from app.process.board import Place
 from app.process.team import Team
 from app.serving.dataplane import DataPlane

@@ -29,7 +29,7 @@ from app.log import configure_logging
 from app.memory.collector import set_aside, set_aside_when_due
 from app.memory.machine import keep_heap
 from app.metrics.meter import Meter
-from app.models.repository import find_models
+from app.models.folder.repository import find_models
 from app.process.banner import banner
 from app.process.board import Board
 from app.process.calls import Calls, make_calls, reserve_port, stop_calls

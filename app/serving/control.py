@@ -16,15 +16,15 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from app.errors import ModelNotFoundError, ModelNotReadyError
-from app.models.demand import Demand, Loaded
-from app.models.layout import is_model_name
+from app.models.folder.layout import is_model_name
+from app.models.keeping.orders import Demand, Loaded
 from app.serving.commands import Arguments, Command, Commands, Deed
 from app.settings import Settings
 from app.wording import told
 
 T = TypeVar("T")
 
-# Commands that are at work at once; more wait. Models load side by side as far as there is memory (app/models/crew.py).
+# Commands that are at work at once; more wait. Models load side by side as far as memory goes (crew.py).
 MAX_CALLS: Final = 16
 # A load of several models, each of which may take its time, waits for its turn.
 LOADS: Final = 3

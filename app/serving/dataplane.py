@@ -21,13 +21,13 @@ from app.memory.budget import MemoryBudget, current
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.account import account
 from app.models.call import Call
-from app.models.demand import Demand
+from app.models.keeping.orders import Demand
+from app.models.keeping.roster import Roster
+from app.models.keeping.store import Store
+from app.models.keeping.version import State, Version
+from app.models.keeping.watch import Watcher
 from app.models.lane import Lane
 from app.models.model import InferRequest, InferResult, Model
-from app.models.roster import Roster
-from app.models.store import Store
-from app.models.version import State, Version
-from app.models.watch import Watcher
 from app.scheduling.ticket import Ticket
 from app.serving.commands import Commands
 from app.serving.control import Control

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from app.models.config import config_type
+from app.models.folder.config import config_type
 from engine.compiler.kernels.kernel import Kernel
 from tests.app.client import Client, serving
 from tests.app.sockets import listening

@@ -70,7 +70,7 @@ def test_the_config_says_what_a_model_of_pictures_needs(shape: tuple[int | None,
 
 
 def test_what_the_config_suggests_is_a_config(tmp_path: Path) -> None:
-    from app.models.config import read_config
+    from app.models.folder.config import read_config
 
     lines = config_text("net", graph(1, 3, 32, 48)).splitlines()
     suggested = [line.removeprefix("# ") for line in lines if line.startswith("# ") and (" = " in line or "[" in line)]

@@ -8,10 +8,10 @@ from pathlib import Path
 import engine
 from app.cli.arguments.wrong_files import advice
 from app.errors import ConfigError, ModelNotFoundError
-from app.models.config import ModelConfig
-from app.models.layout import is_version
+from app.models.folder.config import ModelConfig
+from app.models.folder.layout import is_version
+from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
 from app.models.model import Model
-from app.models.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
 from app.settings import Settings
 from app.threads import thread_budget
 from app.wording import did_you_mean, quoted

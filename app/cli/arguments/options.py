@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Final, Literal, get_args, get_origin
 
-from app.models.plugins import load_plugins
+from app.models.folder.plugins import load_plugins
 from app.settings import Settings, variable
 from app.sources import CONFIG
 from app.threads import limit_threads, thread_budget

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import engine
 from app.cli.arguments.models import find, load, prepare
 from app.errors import ConfigError, ServiceError
-from app.models.repository import ModelFiles, VersionFiles
+from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.trial import NotTriedError, try_out
 from app.settings import Settings
 from app.wording import printable

@@ -16,7 +16,7 @@ from app.errors import InvalidRequestError, ModelNotReadyError
 from app.http.openapi.schemas import ErrorBody
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
-from app.models.version import Version
+from app.models.keeping.version import Version
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.http.openapi.schemas import ErrorBody, ModelDetails, ModelList
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
-from app.models.catalogue import details, summaries
+from app.models.keeping.catalogue import details, summaries
 
 router = APIRouter(prefix="/models", tags=["models"])
 

@@ -16,8 +16,8 @@ from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
 from app.memory.budget import Allowance, charge
+from app.models.keeping.version import Version
 from app.models.model import Model
-from app.models.version import Version
 from app.protocol.v2.outputs import Encoded, encode
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
 from app.protocol.v2.run import earlier, prepare

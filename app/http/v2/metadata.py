@@ -11,8 +11,8 @@ from app.codec.message import read_version
 from app.errors import ModelNotReadyError
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
+from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
-from app.models.version import Entry, State, Version
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.models.keeping.version import Entry, Version
 from app.models.statistics import Batches, Statistics, Timing
-from app.models.version import Entry, Version
 
 
 def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.errors import ModelNotReadyError, VersionNotFoundError
+from app.models.keeping.store import Store
+from app.models.keeping.version import Entry, Version
 from app.models.model import Model
-from app.models.store import Store
-from app.models.version import Entry, Version
 from app.protocol.v2.figures import model_stats
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from app.models.keeping.store import Store
+from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
-from app.models.store import Store
-from app.models.version import Entry, State, Version
 from app.protocol.v2.datatypes import config_name
 from app.protocol.v2.ports import WirePort, wire_ports
 from app.version import version as program_version

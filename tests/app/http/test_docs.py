@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from app.images.config import PreprocessConfig
-from app.models.config import config_type
+from app.models.folder.config import config_type
 from app.schema import Section
 from app.settings import Settings, variable
 from app.tasks.registry import parameter_names

@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.images.placement import Placement
-from app.models.config import read_config
+from app.models.folder.config import read_config
 from app.schema import Body, Fraction, Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Outputs, Prediction, Task

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import torch
 
 import exporter
-from app.models.plugins import load_plugins
+from app.models.folder.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from app.models.layout import BIN, CONFIG, FLAT_BIN, PARAM, is_version
-from app.models.repository import FoundModel, ModelFiles, VersionFiles
+from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, PARAM, is_version
+from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles
 
 FileIdentity: TypeAlias = tuple[int, ...]
 Identity: TypeAlias = tuple[FileIdentity | None, ...]

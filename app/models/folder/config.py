@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
-from app.models.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
+from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.reading import read_text
 from app.scheduling.config import BatchingConfig
 from app.schema import Section

@@ -7,9 +7,9 @@ from typing import Final
 
 import engine
 from app.errors import ConfigError, ServiceError
-from app.models.crew import LoadingStoppedError, Stop
+from app.models.folder.repository import ModelFiles, VersionFiles
+from app.models.keeping.crew import LoadingStoppedError, Stop
 from app.models.model import Model
-from app.models.repository import ModelFiles, VersionFiles
 from app.progress import compiling
 from app.settings import Settings
 from app.wording import told

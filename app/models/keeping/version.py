@@ -14,9 +14,9 @@ import threading
 from dataclasses import dataclass, field
 
 from app.errors import VersionNotFoundError
-from app.models.identity import Identity
+from app.models.folder.identity import Identity
+from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
-from app.models.repository import ModelFiles, VersionFiles
 from app.models.statistics import Statistics
 from app.scheduling.scheduler import Scheduler
 from app.wording import cut, told

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.errors import ConfigError
-from app.models.labels import read_labels
+from app.models.folder.labels import read_labels
 from app.tasks.classification import ClassificationTask
 from tests.app.tasks.build import task_of
 

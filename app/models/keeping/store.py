@@ -1,6 +1,6 @@
 """The models that are served, by name and version.
 
-Models are read and loaded side by side (app/models/crew.py), and one that is ready serves while others still load.
+Models are read and loaded side by side (crew.py), and one that is ready serves while others still load.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Final
 
 import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
-from app.models.config import ModelConfig
-from app.models.crew import Crew, Job, Stop
-from app.models.identity import identify, mark_of
-from app.models.loading import LoadFailedError, load_model
-from app.models.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
-from app.models.tally import Tallies
-from app.models.version import Entry, State, Version
+from app.models.folder.config import ModelConfig
+from app.models.folder.identity import identify, mark_of
+from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
+from app.models.keeping.crew import Crew, Job, Stop
+from app.models.keeping.loading import LoadFailedError, load_model
+from app.models.keeping.tally import Tallies
+from app.models.keeping.version import Entry, State, Version
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
 from app.wording import cut, did_you_mean, quoted, told

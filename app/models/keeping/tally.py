@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from app.models.keeping.version import Entry, Version
 from app.models.statistics import Batches, Statistics
-from app.models.version import Entry, Version
 
 # Of these the largest is told, of all other numbers the sum.
 _LATEST: Final = "last_request_at"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError
-from app.models.config import ModelConfig, config_type, read_config
+from app.models.folder.config import ModelConfig, config_type, read_config
 
 
 def config(folder: Path, text: str) -> ModelConfig:
@@ -20,7 +20,7 @@ def test_every_key_is_optional_and_the_file_as_well(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
     example = text.split("```toml\n")[1].split("```")[0]
     read = config(tmp_path, example)
     assert set(read.model_dump()) == set(config_type().model_fields)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.models.crew import Stop
-from app.models.loading import LoadFailedError, load_model
-from app.models.repository import ModelFiles, find_models, read_model
+from app.models.folder.repository import ModelFiles, find_models, read_model
+from app.models.keeping.crew import Stop
+from app.models.keeping.loading import LoadFailedError, load_model
 from app.settings import Settings
 from tests.app.sample_models import write_model
 

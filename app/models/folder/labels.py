@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigError
-from app.models.layout import CONFIG
+from app.models.folder.layout import CONFIG
 from app.reading import read_text
 from app.wording import told
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.errors import ConfigError
-from app.models.config import MAX_VERSIONS, ModelConfig, read_config
-from app.models.labels import read_labels
-from app.models.layout import BIN, FLAT_BIN, FLAT_PARAM, NAME_RULE, PARAM, is_model_name, is_version
+from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
+from app.models.folder.labels import read_labels
+from app.models.folder.layout import BIN, FLAT_BIN, FLAT_PARAM, NAME_RULE, PARAM, is_model_name, is_version
 from app.wording import told
 
 log = logging.getLogger(__name__)

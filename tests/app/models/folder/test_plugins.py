@@ -13,13 +13,13 @@ import pytest
 
 import engine
 from app.cli import main
-from app.models.plugins import load_plugins
+from app.models.folder.plugins import load_plugins
 from app.settings import Settings, SettingsError
 from tests.app.client import serving
 from tests.app.environment import environment
 from tests.app.sample_models import elementwise, through, write_model
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PLUGIN = str(ROOT / "examples/custom_operator.py")
 TWICE = """
 import engine

@@ -15,12 +15,12 @@ from typing import Final
 
 from app.errors import ConfigError, ModelLoadError, ModelNotFoundError, ModelNotReadyError
 from app.memory.collector import collect
-from app.models.config import ModelConfig, parse_config
-from app.models.identity import Contents, contents_of, mark_of
-from app.models.repository import FoundModel, ModelFiles, find_model, find_models, read_model
-from app.models.store import Order, Store, unloaded_entry
-from app.models.version import Entry, State, Version
-from app.models.watch import Watcher
+from app.models.folder.config import ModelConfig, parse_config
+from app.models.folder.identity import Contents, contents_of, mark_of
+from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
+from app.models.keeping.store import Order, Store, unloaded_entry
+from app.models.keeping.version import Entry, State, Version
+from app.models.keeping.watch import Watcher
 from app.settings import Settings
 from app.wording import cut, told
 

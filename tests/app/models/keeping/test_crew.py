@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.models import crew
-from app.models.crew import Crew, Job, LoadingStoppedError, Stop
+from app.models.keeping import crew
+from app.models.keeping.crew import Crew, Job, LoadingStoppedError, Stop
 
 PATIENCE_S = 120.0
 

@@ -13,11 +13,11 @@ import threading
 from dataclasses import dataclass
 
 from app.memory.collector import collect, set_aside_when_due
-from app.models.identity import Identity, identify, is_pair
-from app.models.repository import FoundModel, ModelFiles, read_model
-from app.models.roster import Roster
-from app.models.store import Store
-from app.models.version import Entry, State, Version
+from app.models.folder.identity import Identity, identify, is_pair
+from app.models.folder.repository import FoundModel, ModelFiles, read_model
+from app.models.keeping.roster import Roster
+from app.models.keeping.store import Store
+from app.models.keeping.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
 

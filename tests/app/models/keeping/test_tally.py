@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from app.models.keeping.tally import to_bytes
+from app.models.keeping.version import Version
 from app.models.statistics import Statistics, Timing
-from app.models.tally import to_bytes
-from app.models.version import Version
 from app.protocol.v2.figures import model_stats
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import engine
-from app.models.store import Store
-from app.models.tally import Tally
-from app.models.version import Entry, Version
+from app.models.keeping.store import Store
+from app.models.keeping.tally import Tally
+from app.models.keeping.version import Entry, Version
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.models import config, labels, repository
-from app.models.repository import scan
+from app.models.folder import config, labels, repository
+from app.models.folder.repository import scan
 from app.serving import dataplane
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import ConfigError
-from app.models.identity import Contents, contents_of
-from app.models.repository import FoundModel, ModelFiles, find_models, read_model
-from app.models.store import Store
-from app.models.version import Entry, State, Version
+from app.models.folder.identity import Contents, contents_of
+from app.models.folder.repository import FoundModel, ModelFiles, find_models, read_model
+from app.models.keeping.store import Store
+from app.models.keeping.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
 
