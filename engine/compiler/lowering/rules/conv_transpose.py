@@ -70,24 +70,27 @@ def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
 
 
 def _axes(layer: ConvTranspose, kernel: tuple[int, ...], out: tuple[int, ...]) -> tuple[list[Phase], list[Phase]]:
-    if layer.spatial_rank != 2:
-        raise NotLoweredError("there is no kernel for signals and volumes")
-    if set(spread(layer.dilation, 2, "dilation")) != {1}:
+    rank = layer.spatial_rank
+    if rank > 2:
+        raise NotLoweredError("there is no kernel for volumes")
+    if set(spread(layer.dilation, rank, "dilation")) != {1}:
         raise NotLoweredError("there is no kernel for a dilated one")
-    strides, paddings = spread(layer.stride, 2, "stride"), spread(layer.padding, 2, "padding", 0)
-    rows, columns = (phases(*each) for each in zip(kernel, strides, paddings, out, strict=True))
+    strides, paddings = spread(layer.stride, rank, "stride"), spread(layer.padding, rank, "padding", 0)
+    found = [phases(*each) for each in zip(kernel, strides, paddings, out, strict=True)]
+    rows, columns = [phases(1, 1, 0, 1), *found][-2:]
     return rows, columns
 
 
 def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
-    tops, bottoms = zip(*(each.margins(sizes[0]) for each in rows), strict=True)
-    lefts, rights = zip(*(each.margins(sizes[1]) for each in columns), strict=True)
+    height, width = (1, *sizes)[-2:]
+    tops, bottoms = zip(*(each.margins(height) for each in rows), strict=True)
+    lefts, rights = zip(*(each.margins(width) for each in columns), strict=True)
     return bearable((max(tops), max(lefts), max(bottoms), max(rights)), sizes)
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
-    if not isinstance(layer, ConvTranspose) or weight is None or x.rank != 4:
+    if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
     try:
         return _border(*_axes(layer, tuple(weight.shape[2:]), y.sizes[2:]), x.sizes[2:])
@@ -98,17 +101,18 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[ConvTranspose] = _wanted_border
 
 
-@kernels_for(ConvTranspose, image=True, spatial_ranks=(2,))
+@kernels_for(ConvTranspose, image=True, spatial_ranks=(1, 2))
 def lower_conv_transpose(context: Context) -> Made:
-    """A transposed convolution of images with the element-wise operators after it."""
+    """A transposed convolution of signals or images with the element-wise operators after it."""
     layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
     x, sizes = context.tensor(0), context.result_spec.sizes
-    if len(x.shape) != 4:
+    if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     rows, columns = _axes(layer, weight.shape[2:], sizes[2:])
     image, copies = context.image(x, _border(rows, columns, x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
-    stride = spread(layer.stride, 2, "stride")
+    stride = (1, *spread(layer.stride, layer.spatial_rank, "stride"))[-2:]
+    weight = as_image(weight)
     source = _strides(image)
     steps = []
     for row, column in product(rows, columns):
@@ -122,8 +126,8 @@ def lower_conv_transpose(context: Context) -> Made:
 
 
 def _pixels(array: Array, row: Phase, column: Phase, stride: tuple[int, ...]) -> Array:
-    """The pixels of (n, c, h, w) that a phase makes."""
-    return array[:, :, row.phase :: stride[0], column.phase :: stride[1]]
+    """The pixels of (n, c, h, w) or (n, c, w) that a phase makes."""
+    return as_image(array)[:, :, row.phase :: stride[0], column.phase :: stride[1]]
 
 
 def _bank(weight: Array, groups: int, row: Phase, column: Phase) -> Array:

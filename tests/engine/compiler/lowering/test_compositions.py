@@ -148,3 +148,14 @@ def test_constants_are_returned_in_their_shape(shape: tuple[int, ...]) -> None:
             _0=(3, 5),
         )
         check(net, RANDOM.standard_normal((3, 5)).astype(F32))
+
+
+@pytest.mark.parametrize(("stride", "padding", "groups"), [(1, 0, 1), (2, 1, 1), (3, 2, 2)])
+def test_transposed_convolutions_of_signals(stride: int, padding: int, groups: int) -> None:
+    weight = RANDOM.standard_normal((6, 4 // groups, 3)).astype(F32)
+    given = {"in_channels": 6, "out_channels": 4, "kernel_size": (3,), "output_padding": (0,), "dilation": (1,)}
+    layer = op(
+        "nn.ConvTranspose1d", "up", "0", "1", stride=(stride,), padding=(padding,), groups=groups, bias=False,
+        weight=weight, **given,
+    )  # fmt: skip
+    assert one(layer, RANDOM.standard_normal((2, 6, 17)).astype(F32)) == "conv"
