@@ -18,22 +18,23 @@ class OtherWork:
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
-        self._start = self._busy_s(), time.process_time(), time.perf_counter()
+        self._start = self._busy(), time.process_time(), time.perf_counter()
 
     def share(self) -> float:
         """Of the time of all cores, what other programs took; 0 where the system does not say."""
-        busy, own, start = self._start
-        elapsed = (time.perf_counter() - start) * (os.cpu_count() or 1)
-        now = self._busy_s()
-        if busy is None or now is None or elapsed <= 0:
+        before, own, start = self._start
+        now, elapsed = self._busy(), time.perf_counter() - start
+        if before is None or now is None or elapsed <= 0:
             return 0.0
-        return max(0.0, (now - busy) - (time.process_time() - own)) / elapsed
+        (busy, _), (busy_now, cores) = before, now
+        return max(0.0, (busy_now - busy) - (time.process_time() - own)) / (elapsed * cores)
 
-    def _busy_s(self) -> float | None:
-        """Seconds in which any core did anything, other machines' shares of this one included."""
+    def _busy(self) -> tuple[float, int] | None:
+        """Seconds in which any core did anything, other machines' shares of this one included; how many cores."""
         with suppress(OSError, ValueError, IndexError):
-            line = self._stat.read_text(errors="replace").partition("\n")[0].split()
-            ticks = [int(each) for each in line[1:9]]
-            if line[0] == "cpu" and len(ticks) == 8:
-                return (sum(ticks) - sum(ticks[k] for k in _IDLE)) / os.sysconf("SC_CLK_TCK")
+            rows = [line.split() for line in self._stat.read_text(errors="replace").splitlines()]
+            ticks = [int(each) for each in rows[0][1:9]]
+            if rows[0][0] == "cpu" and len(ticks) == 8:
+                cores = sum(row[:1] != [] and row[0].startswith("cpu") for row in rows) - 1
+                return (sum(ticks) - sum(ticks[k] for k in _IDLE)) / os.sysconf("SC_CLK_TCK"), max(1, cores)
         return None

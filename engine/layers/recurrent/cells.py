@@ -39,7 +39,7 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
     """
     outputs = []
     for step in wanted(x):
-        i, f, g, o = np.split(_product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h), 4, axis=1)
+        i, f, g, o = _gates(_product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h), 4)
         c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
         h = _sigmoid(o) * np.tanh(c)
         if cell.projection is not None:
@@ -60,8 +60,8 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
     """
     outputs = []
     for step in wanted(x):
-        gates = np.split(_product(step, cell.input_weight, cell.input_bias), 3, axis=1)
-        inner = np.split(_of_state(cell, h), 3, axis=1)
+        gates = _gates(_product(step, cell.input_weight, cell.input_bias), 3)
+        inner = _gates(_of_state(cell, h), 3)
         r, z = (_sigmoid(mine + theirs) for mine, theirs in zip(gates[:2], inner[:2], strict=True))
         n = np.tanh(gates[2] + r * inner[2])
         h = (1 - z) * n + z * h
@@ -85,6 +85,12 @@ def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array
         h = np.maximum(gate, 0) if relu else np.tanh(gate)
         outputs.append(h)
     return np.stack(outputs), h
+
+
+def _gates(x: Array, count: int) -> list[Array]:
+    """(B, count * H) as so many of (B, H)."""
+    size = x.shape[1] // count
+    return [x[:, k * size : (k + 1) * size] for k in range(count)]
 
 
 def _of_state(cell: Cell, h: Array) -> Array:
