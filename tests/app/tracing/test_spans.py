@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -24,7 +24,7 @@ from app.tracing.otel import OtelSpans, exporters
 from tests.app.grpc.raw import call, channel, refused, request, tensor
 from tests.app.process.test_server import PATIENCE_S, ROOT, process
 from tests.app.sample_models import elementwise, through, write_model
-from tests.app.sockets import Front, listening
+from tests.app.sockets import Front, listening, until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -67,9 +67,15 @@ def made(server: tuple[Front, InMemorySpanExporter]) -> Iterator[grpc.Channel]:
         yield made
 
 
+def told(memory: InMemorySpanExporter, requests: int = 1) -> Sequence[ReadableSpan]:
+    """The spans, once so many requests are over, which comes after their answers."""
+    until(lambda: sum(span.kind is SpanKind.SERVER for span in memory.get_finished_spans()) >= requests)
+    return memory.get_finished_spans()
+
+
 def whole(memory: InMemorySpanExporter) -> tuple[ReadableSpan, list[ReadableSpan]]:
     """The request's span, and those in it by their time."""
-    *inner, outer = sorted(memory.get_finished_spans(), key=lambda span: span.kind is SpanKind.SERVER)
+    *inner, outer = sorted(told(memory), key=lambda span: span.kind is SpanKind.SERVER)
     assert outer.kind is SpanKind.SERVER
     return outer, sorted(inner, key=lambda span: (span.start_time, STAGES.index(span.name)))
 
@@ -95,9 +101,9 @@ def test_a_request_is_a_span_of_its_client_s_trace_with_one_for_each_stage(
     assert f"{outer.context.trace_id:032x}" == TRACE and outer.parent is not None
     assert (f"{outer.parent.span_id:016x}", outer.parent.is_remote) == (PARENT, True)
     assert answer.headers["traceparent"] == f"00-{TRACE}-{outer.context.span_id:016x}-01"
-    told = dict(outer.attributes or {})
-    assert outer.name == "POST one" and told["http.response.status_code"] == 200 and told["request.id"] == "mine"
-    assert told["url.path"] == "/models/one/infer" and told["inference.model"] == "one" and told["inference.items"] == 1
+    said = dict(outer.attributes or {})
+    assert outer.name == "POST one" and said["http.response.status_code"] == 200 and said["request.id"] == "mine"
+    assert said["url.path"] == "/models/one/infer" and said["inference.model"] == "one" and said["inference.items"] == 1
     (row,) = re.findall(r"infer;dur=([\d.]+)", answer.headers["server-timing"])
     span = inner[2]
     assert abs((span.end_time or 0) - (span.start_time or 0) - float(row) * 1e6) < 2_000
@@ -108,14 +114,14 @@ def test_a_call_over_grpc_is_one_too(made: grpc.Channel, memory: InMemorySpanExp
     outer, inner = whole(memory)
     check_stages(outer, inner)
     assert f"{outer.context.trace_id:032x}" == TRACE and outer.name == "ModelInfer one"
-    told = dict(outer.attributes or {})
-    assert (told["rpc.service"], told["rpc.grpc.status_code"]) == ("inference.GRPCInferenceService", 0)
+    said = dict(outer.attributes or {})
+    assert (said["rpc.service"], said["rpc.grpc.status_code"]) == ("inference.GRPCInferenceService", 0)
 
 
 def test_without_a_trace_a_request_begins_one(http: httpx.Client, memory: InMemorySpanExporter) -> None:
     for _ in range(2):
         http.post("/v2/models/one/infer", content=bytes(8), headers={"inference-header-content-length": "0"})
-    found = [span for span in memory.get_finished_spans() if span.kind is SpanKind.SERVER]
+    found = [span for span in told(memory, 2) if span.kind is SpanKind.SERVER]
     assert len({span.context.trace_id for span in found}) == 2 and all(span.parent is None for span in found)
 
 
@@ -136,7 +142,7 @@ def test_what_is_not_answered_has_no_stages_and_our_faults_are_errors(
     status: StatusCode,
 ) -> None:
     ask(http)
-    (span,) = memory.get_finished_spans()
+    (span,) = told(memory)
     assert (span.name, span.status.status_code) == (name, status)
     assert "secret" not in str(span.to_json())
 
