@@ -24,7 +24,6 @@ from engine.compiler.cache import entry, folder
 from engine.files import NotRegularError, open_regular
 
 SUFFIX: Final = ".blueprint"
-_UNFINISHED: Final = ".unfinished"
 # A file that a writer has not finished for so long, it never will: the writer is gone.
 _ABANDONED_S: Final = 3600.0
 
@@ -103,7 +102,7 @@ class Cache:
         """Remove what was not used for longest, until the rest fits; never the entry just written."""
         entries = list(_files(place, SUFFIX))
         total = sum(size for _, size, _ in entries)
-        removed = [name for name, _, used in _files(place, _UNFINISHED) if time.time() - used > _ABANDONED_S]
+        removed = [name for name, _, used in _files(place, folder.UNFINISHED) if time.time() - used > _ABANDONED_S]
         for name, size, _ in sorted(entries, key=lambda each: each[2]):
             if total <= self.max_bytes:
                 break
@@ -124,7 +123,7 @@ class Cache:
 
 def _write(place: int, name: str, key: str, blueprint: Blueprint) -> int:
     """Write an entry, and give it its name when it is whole; its size in bytes."""
-    with folder.replacing(place, name, _UNFINISHED) as file:
+    with folder.replacing(place, name) as file:
         entry.write(file, key, blueprint)
         return file.tell()
 

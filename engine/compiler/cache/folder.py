@@ -17,6 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+UNFINISHED: Final = ".unfinished"
+"""How the name of a file ends that is being written."""
+
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -69,16 +72,15 @@ def check_entry(status: os.stat_result) -> None:
 
 
 @contextmanager
-def replacing(place: int, name: str, suffix: str) -> Iterator[BinaryIO]:
+def replacing(place: int, name: str) -> Iterator[BinaryIO]:
     """A file to write to, that has its name in the folder once the block has ended well: whole, or not at all.
 
-    Args:
-        suffix: of the name it has until then.
+    Until then it is called ``UNFINISHED``.
 
     Raises:
         OSError: the disk is full, and the like.
     """
-    unfinished = f"{name}.{os.getpid()}-{secrets.token_hex(4)}{suffix}"
+    unfinished = f"{name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(unfinished, flags, 0o644, dir_fd=place), "wb") as file:

@@ -6,7 +6,6 @@ What is wrong with a note is no error: then it is as if there were none.
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -42,16 +41,9 @@ def write_note(place: Path, key: str, content: bytes) -> None:
     """Keep something, as far as that can be done."""
     if len(content) > MAX_BYTES:
         return
-    unfinished = f"{key}.{os.getpid()}-{secrets.token_hex(4)}.unfinished"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError), folder.opened(place, make=True) as opened:
-        try:
-            with open(os.open(unfinished, flags, 0o644, dir_fd=opened), "wb") as file:
-                file.write(content)
-            os.replace(unfinished, f"{key}{SUFFIX}", src_dir_fd=opened, dst_dir_fd=opened)
-        except OSError:
-            os.unlink(unfinished, dir_fd=opened)
-            raise
+        with folder.replacing(opened, f"{key}{SUFFIX}") as file:
+            file.write(content)
         _make_room(opened)
 
 

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,22 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.compiler.cache import folder
+from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.judging import judge
 from engine.compiler.measuring.rates import Rates, measure
 from engine.errors import CompileError
-from engine.files import open_regular
 from engine.options import Options
 from engine.resources import available_cores
 
-SUFFIX: Final = ".host"
-_UNFINISHED: Final = ".unfinished"
 # How often a machine is measured that is never quiet.
 _ENOUGH: Final = 3
 # How long another process may take to measure; one that was stopped meanwhile is not waited for.
 _PATIENCE_S: Final = 5.0
-_MOST_BYTES: Final = 1 << 16
 # What no machine does, and what every one does more than: a file that says so was not written by this program.
 _BELIEVABLE: Final = (1e3, 1e15)
 
@@ -80,12 +76,12 @@ def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
 
 
 def _obtain(host: Host, caches: Caches, place: Path, *, again: bool) -> Rates:
-    """What the file has, else what is measured now, which it has then."""
+    """What the note says, else what is measured now, which it says then."""
     name = _name(host, caches)
     rates = None if again else _read(place, name, caches)
     if rates is None or not (rates.is_quiet or rates.times >= _ENOUGH):
         rates = _measured(host, caches, rates, again=again)
-        _write(place, name, rates)
+        write_note(place, name, json.dumps(asdict(rates), indent=1).encode())
     return rates
 
 
@@ -115,32 +111,20 @@ def _measured(host: Host, caches: Caches, before: Rates | None, *, again: bool) 
 
 
 def _name(host: Host, caches: Caches) -> str:
-    """Of a machine's file: those that share a folder and differ have files of their own."""
+    """Of a machine's note: those that share a folder and differ have notes of their own."""
     machine = (host.key, cpu_name(), asdict(caches), available_cores())
-    return hashlib.sha256(repr(machine).encode()).hexdigest()[:32] + SUFFIX
+    return hashlib.sha256(repr(machine).encode()).hexdigest()[:32]
 
 
 def _read(place: Path, name: str, caches: Caches) -> Rates | None:
     try:
-        with folder.opened(place, make=False) as opened:
-            descriptor = open_regular(name, follow=False, folder=opened)
-            with open(descriptor, "rb") as file:
-                folder.check_entry(os.fstat(descriptor))
-                return _rates(json.loads(file.read(_MOST_BYTES)), caches)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return _rates(json.loads(read_note(place, name) or b""), caches)
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def _write(place: Path, name: str, rates: Rates) -> None:
-    try:
-        with folder.opened(place, make=True) as opened, folder.replacing(opened, name, _UNFINISHED) as file:
-            file.write(json.dumps(asdict(rates), indent=1).encode())
-    except OSError as error:
-        _log.info("what was measured of this machine is not kept: %s", error.strerror)
-
-
 def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
-    """Rates of a file.
+    """Rates of a note.
 
     Raises:
         ValueError, TypeError, KeyError: it is none of this program.
