@@ -65,6 +65,13 @@ class MemoryBudget:
         """The allowance of a new request."""
         return Allowance(self)
 
+    def answering(self) -> AbstractContextManager[Allowance]:
+        """The allowance of a new request, which is the one at hand in the block; given back if that fails.
+
+        Else it goes on with the answer, which closes it when it is sent.
+        """
+        return _Answering(self.open())
+
     def take(self, count: int, held: int, *, arriving: bool = False, is_only_asked: bool = False) -> None:
         """Count bytes as used.
 
@@ -292,6 +299,21 @@ class _Work:
 
     def __exit__(self, *exc: object) -> None:
         self._allowance.close()
+
+
+class _Answering:
+    __slots__ = ("_allowance",)
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+
+    def __enter__(self) -> Allowance:
+        return self._allowance.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        self._allowance.__exit__(kind, *exc)
+        if kind is not None:
+            self._allowance.close()
 
 
 class _Charge:

@@ -76,13 +76,9 @@ async def _graph(plane: DataPlane, name: str | None, number: str | None, format:
 
 
 def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
-    allowance = plane.memory.open()
-    try:
+    with plane.memory.answering() as allowance:
         allowance.charge(len(text))
         return ChargedResponse([text], allowance, media_type)
-    except BaseException:
-        allowance.close()
-        raise
 
 
 def _size(version: Version, retry_after_s: int) -> int:

@@ -34,13 +34,8 @@ async def infer(request: Request) -> Response:
     """Run a model."""
     plane = dataplane(request)
     _, version, model = await asked(request)
-    allowance = plane.memory.open()
-    try:
-        with allowance:
-            encoded, packing = await _encoded(request, plane, version, model, allowance)
-    except BaseException:
-        allowance.close()
-        raise
+    with plane.memory.answering() as allowance:
+        encoded, packing = await _encoded(request, plane, version, model, allowance)
     headers = {} if packing is None else {"content-encoding": packing}
     if encoded.header_length is None:
         return ChargedResponse(encoded.pieces, allowance, "application/json", headers)
