@@ -6,7 +6,7 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,10 +24,15 @@ from engine.progress import Progress, silent
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
-# Footprints are small; a client that sends ever new shapes must not make them many.
-_MAX_FOOTPRINTS: Final = 256
+T = TypeVar("T")
 
+# What is known of shapes is small; a client that sends ever new ones must not make it much.
+_MAX_KNOWN: Final = 256
+
+_Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
 _Known: TypeAlias = tuple[RuntimeGraph, list[TensorSpec], Footprint, int]
+# The graph that ran, and where each of its inputs was found in what was given.
+_Route: TypeAlias = tuple[RuntimeGraph, list[Any]]
 
 
 class Outputs(list[Array]):
@@ -117,6 +122,7 @@ class Session:
         self._batching: Batching | None = None
         self._own = static_specs(graph.inputs)
         self._footprints: dict[tuple[Any, ...], _Known] = {}
+        self._routes: dict[tuple[Any, ...], _Route] = {}
         _ = graph.plan  # a graph that is not built is refused here
 
     @property
@@ -140,7 +146,7 @@ class Session:
 
     def run(
         self,
-        inputs: Sequence[Any] | Mapping[str, Any] | Array,
+        inputs: _Given,
         profile: bool = False,
         *,
         taps: Iterable[str] = (),
@@ -172,9 +178,31 @@ class Session:
         except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
             raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
 
-    def _run_any(
-        self, inputs: Sequence[Any] | Mapping[str, Any] | Array, profile: bool, taps: tuple[str, ...]
-    ) -> Outputs:
+    def _run_any(self, inputs: _Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+        if profile or taps:
+            return self._run_watched(inputs, profile, taps)
+        key = _shapes_of(inputs)
+        route = None if key is None else self._routes.get(key)
+        if route is not None:
+            graph, places = route
+            given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
+            return _outputs(self._executor.run(graph, [given[place] for place in places], None))
+        return self._run_new(inputs, key)
+
+    def _run_new(self, inputs: _Given, key: tuple[Any, ...] | None) -> Outputs:
+        """Run inputs of shapes that have not passed all checks before, or that run in parts."""
+        ran: list[tuple[RuntimeGraph, Sequence[Array]]] = []
+
+        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
+            ran.append((graph, part))
+            return self._executor.run(graph, part, None)
+
+        outputs = _outputs(self._run(feed(self.graph.inputs, inputs), run_graph))
+        if key is not None and len(ran) == 1 and (places := _places(inputs, ran[0][1])) is not None:
+            self._remember(self._routes, key, (ran[0][0], places))
+        return outputs
+
+    def _run_watched(self, inputs: _Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         runs: list[MeasuredRun] | None = [] if profile else None
         watches: list[Watch] = []
 
@@ -188,15 +216,14 @@ class Session:
                 runs.append(measured(watch))
             return results
 
-        arrays = self._run(feed(self.graph.inputs, inputs), run_graph)
-        outputs = Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
+        outputs = _outputs(self._run(feed(self.graph.inputs, inputs), run_graph))
         outputs.taps = _join_taps(watches, taps)
         if runs is not None:
             outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
 
-    def estimate_bytes(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> int:
+    def estimate_bytes(self, inputs: _Given) -> int:
         """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
 
         Where machine code for these shapes is there, so is its memory, and only the outputs are new. Nothing is
@@ -214,7 +241,7 @@ class Session:
             return outputs
         return footprint.peak + (outputs if parts > 1 else 0)
 
-    def is_compiled(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> bool:
+    def is_compiled(self, inputs: _Given) -> bool:
         """Whether a run on these inputs finds the machine code it needs; else it compiles, or is the reference's.
 
         Raises:
@@ -223,7 +250,7 @@ class Session:
         graph, specs, _, _ = self._known(inputs)
         return self._executor.holds(graph, specs)
 
-    def wish(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> None:
+    def wish(self, inputs: _Given) -> None:
         """Have code made in the background for inputs of these shapes, if they are met more than once.
 
         Raises:
@@ -255,21 +282,21 @@ class Session:
         if known != self._own:
             self._executor.discard(graph, known)
 
-    def _known(self, inputs: Sequence[Any] | Mapping[str, Any] | Array) -> _Known:
+    def _known(self, inputs: _Given) -> _Known:
         key = _shapes_of(inputs)
         known = None if key is None else self._footprints.get(key)
         if known is None:
             arrays = feed(self.graph.inputs, inputs)
             known = self._footprint([TensorSpec(array.shape, array.dtype) for array in arrays])
             if key is not None and self._is_settled:
-                self._remember(key, known)
+                self._remember(self._footprints, key, known)
         return known
 
-    def _remember(self, key: tuple[Any, ...], known: _Known) -> None:
+    def _remember(self, table: dict[tuple[Any, ...], T], key: tuple[Any, ...], known: T) -> None:
         with self._lock:
-            if len(self._footprints) >= _MAX_FOOTPRINTS:
-                self._footprints.clear()
-            self._footprints[key] = known
+            if len(table) >= _MAX_KNOWN:
+                table.clear()
+            table[key] = known
 
     def _footprint(self, specs: list[TensorSpec]) -> _Known:
         graph, of_part = self._graph_for(specs)
@@ -410,14 +437,34 @@ class Session:
             return self._batching
 
 
-def _shapes_of(inputs: Sequence[Any] | Mapping[str, Any] | Array) -> tuple[Any, ...] | None:
+def _shapes_of(inputs: _Given) -> tuple[Any, ...] | None:
     """Names or places, shapes and dtypes; None where not all are arrays."""
+    is_named = isinstance(inputs, Mapping)
     if isinstance(inputs, Mapping):
-        named: Collection[tuple[Any, Any]] = inputs.items()
+        given: Collection[tuple[Any, Any]] = inputs.items()
+    elif isinstance(inputs, np.ndarray):
+        given = [(0, inputs)]
+    elif isinstance(inputs, (list, tuple)):
+        given = list(enumerate(inputs))
     else:
-        named = [(0, inputs)] if isinstance(inputs, np.ndarray) else list(enumerate(inputs))
-    key = tuple([(name, each.shape, each.dtype) for name, each in named if isinstance(each, np.ndarray)])
-    return key if len(key) == len(named) else None
+        return None
+    key = tuple([(place, each.shape, each.dtype) for place, each in given if type(each) is np.ndarray])
+    return (is_named, *key) if len(key) == len(given) else None
+
+
+def _places(inputs: _Given, arrays: Sequence[Array]) -> list[Any] | None:
+    """Where in what was given each of these arrays is; None where one was made of it."""
+    if isinstance(inputs, np.ndarray):
+        inputs = [inputs]
+    given: Collection[tuple[Any, Any]] = inputs.items() if isinstance(inputs, Mapping) else list(enumerate(inputs))
+    found = {id(each): place for place, each in given}
+    if len(found) < len(given) or any(id(array) not in found for array in arrays):
+        return None  # of an array that is given twice nobody knows which input it was
+    return [found[id(array)] for array in arrays]
+
+
+def _outputs(arrays: Sequence[Array]) -> Outputs:
+    return Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
 
 
 def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:

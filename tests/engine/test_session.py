@@ -67,6 +67,32 @@ def test_inputs_that_do_not_fit_are_named(relu: RuntimeGraph, inputs: Any, messa
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("seen", [[X], (X,), X, {"in0": X}, {"0": X}], ids=["list", "tuple", "array", "name", "alias"])
+def test_what_does_not_fit_is_refused_also_where_other_inputs_of_its_shapes_were_run(
+    relu: RuntimeGraph, seen: Any
+) -> None:
+    session = Session(relu)
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run(seen)[0], np.maximum(X, 0))
+    for wrong in ({0: X}, {"x": X}, {"in0": X, "0": X}, [X, X], [X.astype(np.float64)], {"in0": X[:, :2]}, [X.T]):
+        with pytest.raises(InputError):
+            session.run(wrong)
+    for other in ([X.astype(">f4")], [X.view(np.matrix)], [X[::-1]], [X.tolist()], [np.repeat(X, 3, axis=0)]):
+        expected = np.maximum(np.array(other[0], F32), 0)
+        np.testing.assert_array_equal(session.run(other)[0], expected)
+
+
+def test_an_array_that_was_given_twice_stands_for_neither_of_two_inputs_later() -> None:
+    second = op("pnnx.Input", "second", "", "1")
+    graph = built(INPUT, second, op("pnnx.Expression", "e", "0 1", "2", expr="sub(@0,@1)"),
+                  op("pnnx.Output", "out", "2"), _0=(2, 3), _1=(2, 3))  # fmt: skip
+    session = Session(graph)
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run([X, X])[0], X - X)
+        np.testing.assert_array_equal(session.run([X, 3 * X])[0], X - 3 * X)
+        np.testing.assert_array_equal(session.run({"in1": X, "in0": 3 * X})[0], 3 * X - X)
+
+
 def test_outputs_share_no_memory_with_inputs_weights_or_each_other() -> None:
     weight = np.ones((2, 3), F32)
     net = built(

@@ -32,12 +32,12 @@ class Tables:
         places = [argument for step in steps for argument in step.arguments]
         bases = {Home.ARENA: arena, Home.CONSTANT: address_of(program.blueprint.constants)}
         self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
+        self._words = self.arguments.data
         outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
         self._aimed = [
-            (home, port, np.array([k for k, each in outside if (each.home, each.port) == (home, port)]))
+            (home, port, [(k, each.offset) for k, each in outside if (each.home, each.port) == (home, port)])
             for home, port in dict.fromkeys((each.home, each.port) for _, each in outside)
         ]
-        self._offsets = self.arguments.copy()
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         at = address_of(self.arguments)
         for record, step in zip(self.steps, steps, strict=False):
@@ -67,13 +67,14 @@ class Tables:
     @property
     def nbytes(self) -> int:
         """Memory they take."""
-        return sum(each.nbytes for each in (self.arguments, self._offsets, self.steps, self.segments, self.counters))
+        return sum(each.nbytes for each in (self.arguments, self.steps, self.segments, self.counters))
 
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
         for home, port, places in self._aimed:
-            array = inputs[port] if home is Home.INPUT else outputs[port]
-            self.arguments[places] = self._offsets[places] + address_of(array)
+            at = address_of(inputs[port] if home is Home.INPUT else outputs[port])
+            for place, offset in places:  # few, mostly one: numpy would take longer
+                self._words[place] = at + offset
 
 
 def _pieces(steps: Sequence[NativeStep], segment: Segment) -> list[tuple[int, int]]:
