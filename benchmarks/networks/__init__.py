@@ -17,7 +17,7 @@ class Network:
     Args:
         name: also the name of its folder.
         module, make: a module of this package and the function in it that makes the network.
-        shape: of its only input, with batch 1.
+        shape: of its only input at batch 1, which is one item, or as many as the first number says.
         vocabulary: the input is indices below this number (int64); 0 for float32 values.
         has_columns: the columns of the output measure different things, so each has its own largest magnitude.
         group: what ``--networks`` can ask for instead of names.
@@ -90,6 +90,22 @@ _ALL: Final = (
     Network(
         name="gru_classifier_100", module="sequences", make="gru_classifier", shape=(1, 100, 64), group="recurrent"
     ),
+    Network(
+        name="lstm_classifier_100", module="sequences", make="lstm_classifier", shape=(1, 100, 64), group="recurrent"
+    ),
+    Network(name="gru_tagger_100", module="sequences", make="gru_tagger", shape=(1, 100, 64), group="recurrent"),
+    Network(name="crnn_100", module="text", make="crnn", shape=(1, 1, 32, 100), group="recurrent"),
+    Network(name="letters_400", module="speech", make="letters", shape=(1, 80, 400), group="others"),
+    Network(name="tcn_500", module="speech", make="tcn", shape=(1, 64, 500), group="others"),
+    Network(name="ultraface_320", module="ultraface", make="ultraface", shape=(1, 3, 240, 320), group="others"),
+    Network(name="dcgan_generator", module="dcgan", make="generator", shape=(1, 100, 1, 1), group="others"),
+    Network(name="wide_mlp", module="mlp", make="wide_mlp", shape=(1, 2048), group="others"),
+    Network(name="odd_picture", module="awkward", make="odd_picture", shape=(1, 3, 97, 131), group="awkward"),
+    Network(name="odd_channels", module="awkward", make="odd_channels", shape=_pictures(112), group="awkward"),
+    Network(name="dilated", module="awkward", make="dilated", shape=_pictures(96), group="awkward"),
+    Network(name="groups_of_five", module="awkward", make="groups_of_five", shape=_pictures(96), group="awkward"),
+    Network(name="batch_of_three", module="awkward", make="odd_picture", shape=(3, 3, 64, 64), group="awkward"),
+    Network(name="hundred_tiny", module="awkward", make="hundred_tiny", shape=(1, 48), group="awkward"),
 )
 NETWORKS: Final = {network.name: network for network in _ALL}
 GROUPS: Final = tuple(dict.fromkeys(network.group for network in _ALL))

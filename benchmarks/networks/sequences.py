@@ -35,3 +35,13 @@ def lstm_tagger() -> nn.Module:
 def gru_classifier() -> nn.Module:
     """2 layers of 128 units: 0.2 M parameters."""
     return _Classifier(nn.GRU(FEATURES, 128, 2, batch_first=True), 128, 12)
+
+
+def lstm_classifier() -> nn.Module:
+    """2 layers of 128 units: 0.2 M parameters."""
+    return _Classifier(nn.LSTM(FEATURES, 128, 2, batch_first=True), 128, 12)
+
+
+def gru_tagger() -> nn.Module:
+    """2 layers of 128 units in both directions: 0.4 M parameters."""
+    return _Tagger(nn.GRU(FEATURES, 128, 2, batch_first=True, bidirectional=True), 256, 24)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from benchmarks.networks import Network
 
 SEED = 20_26
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def settled(make: Callable[[], nn.Module], network: Network) -> nn.Module:
@@ -22,7 +23,7 @@ def settled(make: Callable[[], nn.Module], network: Network) -> nn.Module:
     module = make().eval()
     for each in module.modules():
         _initialise(each)
-    norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
+    norms = [each for each in module.modules() if isinstance(each, _NORMS)]
     for norm in norms:
         norm.train()
         norm.momentum = None  # statistics of this one forward, not a moving average with the initial ones
@@ -37,7 +38,7 @@ def settled(make: Callable[[], nn.Module], network: Network) -> nn.Module:
 def example(network: Network, batch: int) -> Tensor:
     """An input; the first items of a larger batch are those of a smaller one."""
     items = []
-    for index in range(batch):
+    for index in range(batch * network.shape[0]):
         generator = torch.Generator().manual_seed(SEED + index)
         shape = (1, *network.shape[1:])
         if network.vocabulary:
@@ -48,13 +49,13 @@ def example(network: Network, batch: int) -> Tensor:
 
 
 def _initialise(layer: nn.Module) -> None:
-    if isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)):
+    if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)):
         # The fan of a transposed convolution as wide as its stride is its input channels alone.
         fan = layer.in_channels if layer.transposed else layer.weight[0].numel()
         nn.init.normal_(layer.weight, 0, (2 / fan) ** 0.5)
     elif isinstance(layer, nn.Linear):
         nn.init.normal_(layer.weight, 0, (1 / layer.in_features) ** 0.5)
-    elif isinstance(layer, nn.BatchNorm2d):
+    elif isinstance(layer, _NORMS):
         nn.init.uniform_(layer.weight, 0.7, 1.3)
         nn.init.normal_(layer.bias, 0, 0.1)
     elif isinstance(layer, nn.LayerNorm):
@@ -62,7 +63,7 @@ def _initialise(layer: nn.Module) -> None:
         nn.init.normal_(layer.bias, 0, 0.1)
 
 
-def _move(norm: nn.BatchNorm2d) -> None:
+def _move(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
     mean, variance = norm.running_mean, norm.running_var
     if mean is None or variance is None:
         raise ValueError("a batch norm without running statistics cannot be settled")

@@ -58,7 +58,7 @@ def test_a_group_stands_for_its_networks() -> None:
 
 
 def test_unknown_network_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no such network: resnet17; known are resnet18, .*, recurrent, all"):
+    with pytest.raises(ValueError, match=r"no such network: resnet17; known are resnet18, .*, awkward, all"):
         select(["resnet17"])
 
 

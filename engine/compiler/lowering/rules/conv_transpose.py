@@ -69,16 +69,26 @@ def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
     return found
 
 
-def _axes(layer: ConvTranspose, kernel: tuple[int, ...], out: tuple[int, ...]) -> tuple[list[Phase], list[Phase]]:
+def _axes(
+    layer: ConvTranspose, kernel: tuple[int, ...], strides: tuple[int, ...], out: tuple[int, ...]
+) -> tuple[list[Phase], list[Phase]]:
     rank = layer.spatial_rank
     if rank > 2:
         raise NotLoweredError("there is no kernel for volumes")
     if set(spread(layer.dilation, rank, "dilation")) != {1}:
         raise NotLoweredError("there is no kernel for a dilated one")
-    strides, paddings = spread(layer.stride, rank, "stride"), spread(layer.padding, rank, "padding", 0)
+    paddings = spread(layer.padding, rank, "padding", 0)
     found = [phases(*each) for each in zip(kernel, strides, paddings, out, strict=True)]
     rows, columns = [phases(1, 1, 0, 1), *found][-2:]
     return rows, columns
+
+
+def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Its strides; along an axis of one element, where none is made, one with which every output meets a single tap."""
+    strides = spread(layer.stride, layer.spatial_rank, "stride")
+    return tuple(
+        k if size == 1 and s < k <= MOST_PHASES else s for k, s, size in zip(kernel, strides, sizes, strict=True)
+    )
 
 
 def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
@@ -93,7 +103,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
     try:
-        return _border(*_axes(layer, tuple(weight.shape[2:]), y.sizes[2:]), x.sizes[2:])
+        kernel = tuple(weight.shape[2:])
+        return _border(*_axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
 
@@ -108,10 +119,11 @@ def lower_conv_transpose(context: Context) -> Made:
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
-    rows, columns = _axes(layer, weight.shape[2:], sizes[2:])
+    strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
+    rows, columns = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(rows, columns, x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
-    stride = (1, *spread(layer.stride, layer.spatial_rank, "stride"))[-2:]
+    stride = (1, *strides)[-2:]
     weight = as_image(weight)
     source = _strides(image)
     steps = []

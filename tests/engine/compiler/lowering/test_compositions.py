@@ -159,3 +159,19 @@ def test_transposed_convolutions_of_signals(stride: int, padding: int, groups: i
         weight=weight, **given,
     )  # fmt: skip
     assert one(layer, RANDOM.standard_normal((2, 6, 17)).astype(F32)) == "conv"
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "padding", "more"),
+    [((1, 1), 1, 0, 0), ((1, 1), 2, 1, 1), ((1, 1), 3, 2, 2), ((1, 5), 1, 1, 0), ((5, 1), 2, 0, 1), ((1, 1), 5, 0, 4)],
+    ids=str,
+)
+def test_transposed_convolutions_of_images_of_a_single_row_or_column(
+    shape: tuple[int, int], stride: int, padding: int, more: int
+) -> None:
+    weight, bias = RANDOM.standard_normal((6, 2, 4, 4)).astype(F32), RANDOM.standard_normal(4).astype(F32)
+    given = {"in_channels": 6, "out_channels": 4, "kernel_size": (4, 4), "dilation": (1, 1), "groups": 2, "bias": bias}
+    two = {"stride": (stride,) * 2, "padding": (padding,) * 2, "output_padding": (more,) * 2}
+    layer = op("nn.ConvTranspose2d", "up", "0", "1", weight=weight, **given, **two)
+    kernel = "conv" if stride <= 4 else "reference"  # phases without a tap have no kernel
+    assert one(layer, RANDOM.standard_normal((2, 6, *shape)).astype(F32)) == kernel
