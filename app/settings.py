@@ -91,7 +91,7 @@ class Settings(BaseModel):
     max_wait_s: float | None = _row(
         None,
         "seconds",
-        "A request that would wait longer for its run is answered 429; unset: longer than its time.",
+        "A request that would wait longer for its run is answered 429; unset: a lasting queue is kept short.",
         gt=0,
     )
     request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)

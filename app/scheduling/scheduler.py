@@ -7,7 +7,6 @@ Requests that may share a run are run together with what waits when their turn c
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -16,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
+from app.errors import DeadlineExceededError, ModelNotReadyError, ServiceError
+from app.scheduling.admission import Admission
 from app.scheduling.errand import Errand
 from app.scheduling.job import USUAL_PRIORITY, Demand, Job, Stage, Work
 from app.scheduling.pace import Pace
@@ -63,7 +63,8 @@ class Scheduler:
         places: requests that may be there at once, whatever they do.
         slow: runs beside these of shapes that there is no code for, so that they hold up no others.
         retry_after_s: the least that a refused client is told.
-        max_wait_s: a request that would wait longer is refused; None where only its deadline counts.
+        max_wait_s: a request that would wait longer is refused; None where bursts may wait, and a lasting queue is kept
+            short (app/scheduling/pressure.py).
     """
 
     def __init__(
@@ -79,9 +80,8 @@ class Scheduler:
     ) -> None:
         self.name = name
         self.runs = runs
-        self._limit = places
         self._retry_after_s = retry_after_s
-        self._max_wait_s = max_wait_s
+        self._admission = Admission(name, places=places, retry_after_s=retry_after_s, max_wait_s=max_wait_s)
         self._preparers = threads
         self._slow_runs = slow
         self._lock = threading.Lock()
@@ -90,6 +90,8 @@ class Scheduler:
         self._pending = 0
         self._preparing = 0
         self._running = [0, 0]  # runs: usual ones, slow ones
+        # When a run ended, where the next one could begin at once.
+        self._turn_began: float | None = None
         self._in_runs = 0
         self._items_in_runs = 0
         self._arrived, self._ready, self._slow = Waiting(), Waiting(), Waiting()
@@ -140,26 +142,19 @@ class Scheduler:
         Raises:
             QueueFullError, ModelNotReadyError: as ``run`` says.
         """
+        error = self.refusal(deadline, priority)
+        if error is not None:
+            raise error
+
+    def refusal(self, deadline: float, priority: int = USUAL_PRIORITY, ahead_s: float = 0.0) -> ServiceError | None:
+        """What a request would be refused with that comes now; None where it would be taken.
+
+        ahead_s: what it waits for before it comes here.
+        """
         if self._ended is not None:
-            raise ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
-        wait_s = self.wait_s
-        if self._pending >= self._limit:
-            raise QueueFullError(
-                f"'{self.name}' is busy: {self._pending} requests run or wait, at most {self._limit} may",
-                retry_after_s=self._advice(wait_s),
-                limit=self._limit,
-            )
-        if priority < USUAL_PRIORITY:  # it passes by those that wait
-            return
-        left_s = deadline - time.monotonic()
-        if self._max_wait_s is not None:
-            left_s = min(left_s, self._max_wait_s)
-        if wait_s > max(0.0, left_s):
-            raise QueueFullError(
-                f"'{self.name}' is busy: the request would wait some {wait_s:.3g} seconds, at most {left_s:.3g} may be",
-                retry_after_s=self._advice(wait_s - left_s),
-                wait_s=round(wait_s, 3),
-            )
+            return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
+        wait_s, marks = ahead_s + self.wait_s, self.pace.marks(self.runs)
+        return self._admission.refusal(self._pending, wait_s, marks, deadline, priority)
 
     @property
     def wait_s(self) -> float:
@@ -214,7 +209,7 @@ class Scheduler:
     def _claim(self) -> bool:
         """Take the place of a run, if there is one."""
         with self._lock:
-            if not self._is_free or self._pending >= self._limit:
+            if not self._is_free or not self._admission.has_place(self._pending):
                 return False
             self._pending += 1
             self._running[0] += 1
@@ -265,9 +260,6 @@ class Scheduler:
             if job.stage is Stage.WAITING:
                 self._drop(job)
 
-    def _advice(self, wait_s: float) -> int:
-        return max(self._retry_after_s, min(math.ceil(wait_s), 3600))
-
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(f"'{self.name}' did not answer within the request's time")
 
@@ -303,6 +295,8 @@ class Scheduler:
         if self._preparing < self._preparers and (job := self._next(self._arrived)) is not None:
             self._preparing += 1
             return partial(self._prepare, job, job.begin())
+        if not (self._ready or self._arrived or self._preparing):
+            self._turn_began = None  # whoever waited for the next turn has left
         return None
 
     def _next(self, queue: Waiting) -> Job | None:
@@ -391,11 +385,15 @@ class Scheduler:
     def _run(self, jobs: list[Job], kind: int) -> None:
         start = time.perf_counter()
         failed = self._compute(jobs)
-        seconds = time.perf_counter() - start
+        now = time.perf_counter()
         with self._lock:
             self._end_run(jobs, kind)
-            if not kind and not failed:
-                self.pace.ran(seconds, _items(jobs))
+            if not kind:
+                if not failed:
+                    self.pace.ran(
+                        now - start, _items(jobs), None if self._turn_began is None else now - self._turn_began
+                    )
+                self._turn_began = now if self._ready or self._arrived else None
             for job in failed:
                 self._over(job)
             done = [job for job in jobs if job not in failed]

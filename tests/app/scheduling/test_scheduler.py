@@ -241,6 +241,50 @@ def test_waiting_is_bounded_by_the_setting_but_not_for_those_that_come_first() -
     run(test, max_wait_s=0.5)
 
 
+def test_who_comes_while_more_come_than_can_be_answered_is_refused_and_told_when_to_come_again() -> None:
+    async def test(scheduler: Scheduler, order: Order) -> None:
+        scheduler.pace.ran(0.5, 1)
+        held, first = await hold(scheduler, order)
+        waiting = await queue_up(scheduler, [Task(str(number), order) for number in range(30)])
+        assert scheduler.refusal(soon()) is None  # it may be a burst
+        scheduler._admission._clock = lambda: time.monotonic() + 20.0
+        assert scheduler.refusal(soon() + 20.0, priority=1) is None
+        with pytest.raises(QueueFullError, match="'model' is busy: more requests come than can be answered") as caught:
+            await scheduler.run(Task("late", order), soon() + 20.0)
+        assert caught.value.headers == {"Retry-After": "16"} and caught.value.detail == {"wait_s": 15.5}
+        held.release.set()
+        await asyncio.gather(first, *waiting)
+        assert await scheduler.run(Task("later", order), soon() + 20.0) == "later by -"
+
+    run(test)
+
+
+def test_runs_that_follow_each_other_say_how_long_many_wait() -> None:
+    async def test(scheduler: Scheduler, order: Order) -> None:
+        held, first = await hold(scheduler, order)
+        waiting = await queue_up(scheduler, [Task("b", order), Task("c", order)])
+        assert scheduler.pace._turn_s.value is None
+        held.release.set()
+        await asyncio.gather(first, *waiting)
+        assert scheduler.pace._turn_s.value is not None and scheduler._turn_began is None
+
+    run(test)
+
+
+def test_what_left_the_queue_is_no_turn() -> None:
+    async def test(scheduler: Scheduler, order: Order) -> None:
+        held, first = await hold(scheduler, order)
+        (gone,) = await queue_up(scheduler, [Task("gone", order)])
+        scheduler._turn_began = 0.0  # as if a run had ended long ago
+        gone.cancel()
+        first.cancel()
+        await asyncio.gather(first, gone, return_exceptions=True)
+        held.release.set()
+        await until(lambda: not scheduler.is_busy and scheduler._turn_began is None)
+
+    run(test)
+
+
 def test_closed_it_drops_what_waits_and_refuses_what_comes() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
