@@ -22,3 +22,12 @@ def _bytes(path: str, name: str) -> int:
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0
+
+
+def rollup(pid: int | str = "self") -> dict[str, int]:
+    """Bytes of a process by kind: rss, pss, anonymous, file, shared (with other processes), and peak (of rss)."""
+    names = {"rss": "Rss", "pss": "Pss", "anonymous": "Anonymous"}
+    found = {name: _bytes(f"/proc/{pid}/smaps_rollup", entry) for name, entry in names.items()}
+    pages = (_bytes(f"/proc/{pid}/smaps_rollup", f"Shared_{kind}") for kind in ("Clean", "Dirty"))
+    status = f"/proc/{pid}/status"
+    return {**found, "file": _bytes(status, "RssFile"), "shared": sum(pages), "peak": _bytes(status, "VmHWM")}

@@ -76,6 +76,7 @@ class Builder:
             known = _known(graph, specs)
         code = object_code.Code(blueprint.code, self.host)
         release(self._graph)
+        object_code.settle()
         time_s = time.perf_counter() - start
         METER.made(time_s, is_cached=is_cached)
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
@@ -109,6 +110,7 @@ class Builder:
     def _key(self, specs: Sequence[TensorSpec]) -> str:
         if self._digest is None:
             self._digest = graph_digest(self._graph)
+            release(self._graph)  # a start from the cache looks at them no more
         passes_off = ", ".join(sorted(self._options.passes_off))
         options = (self.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
         return program_key(self._graph, self._digest, specs, *options)
@@ -165,6 +167,7 @@ class Builder:
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]
         blueprint = make_blueprint(lowering, [*self._passes, *fusions], progress, cores)
+        lowering.forget()
         if not blueprint.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return blueprint

@@ -180,7 +180,7 @@ def _pitch(size: int) -> int:
 def constant(data: Array) -> View:
     """A tensor that is known now."""
     flat = np.ascontiguousarray(data).reshape(-1)
-    storage = Storage(flat, Home.CONSTANT, data=flat)
+    storage = Storage(_phantom(flat.size, flat.dtype), Home.CONSTANT, data=flat)
     return View(storage, storage.phantom.reshape(data.shape))
 
 

@@ -12,7 +12,7 @@ from engine.compiler.assembly.objects import make_objects
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
-from engine.compiler.runtime.allocation import aligned_bytes
+from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.errors import CompileError
 from engine.passes import PassReport
@@ -78,10 +78,11 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
             if storage.home is Home.CONSTANT and storage not in places:
                 places[storage] = end
                 end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
-    block = aligned_bytes(end)
+    block = allocate(end) if end else aligned_bytes(0)
     for storage, at in wanted(places.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
+            storage.data = None  # or there would be all of them twice
     return block, places
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from engine.compiler.codegen.host import Host, import_llvm
+from engine.compiler.codegen.leftovers import give_back
 from engine.compiler.codegen.loading import Block, UnknownFormError
 from engine.errors import CompileError
 
@@ -17,18 +18,29 @@ KEPT_BYTES: Final = 64 << 20
 
 _ready = threading.Lock()
 _is_ready = False
+_has_worked = False
 
 
 def _llvm() -> Any:
     """LLVM, ready to make code; imported when the first code is made, for what is in the cache needs none of it."""
-    global _is_ready
+    global _is_ready, _has_worked
     llvm = import_llvm()
     with _ready:
+        _has_worked = True
         if not _is_ready:
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
             _is_ready = True
     return llvm
+
+
+def settle() -> None:
+    """Give back the memory that LLVM has left behind, if it has worked since this was last called."""
+    global _has_worked
+    with _ready:
+        is_due, _has_worked = _has_worked, False
+    if is_due:
+        give_back()
 
 
 def target_machine(host: Host) -> Any:

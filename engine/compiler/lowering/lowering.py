@@ -71,6 +71,11 @@ class Lowering:
         chains = () if ATTENTION in self.options.passes_off else find_chains(self)
         self.chains = {chain.last.name: chain for chain in chains}
 
+    def forget(self) -> None:
+        """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
+        for each in (self.steps, self.views, self.constants, self.results, self._stored):
+            each.clear()
+
     @property
     def quantises(self) -> bool:
         """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""

@@ -30,9 +30,10 @@ def allocate(count: int) -> Array:
     if count < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.frombuffer(_mapped(max(count, 1)), np.uint8)
     block = _mapped(count + LARGE_PAGE)
-    block.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(block, np.uint8)
     skip = -raw.ctypes.data % LARGE_PAGE
+    # The rest would be one more large page, most of which nobody needs.
+    block.madvise(mmap.MADV_HUGEPAGE, skip, count - count % LARGE_PAGE)
     return raw[skip : skip + count]
 
 

@@ -12,7 +12,7 @@ import pytest
 import engine
 from engine import blocks
 from engine.compiler.runtime.pages import release
-from tests.engine.compiler.cache.keeping import convolution
+from tests.engine.compiler.cache.keeping import X, convolution
 
 MODEL = Path(__file__).parents[4] / "model_store" / "shapes" / "1" / "model.pnnx.param"
 NAME = "weights of this test"
@@ -62,6 +62,16 @@ def test_weights_that_were_copied_are_kept() -> None:
     before = sums(graph)
     release(graph)
     assert sums(graph) == before == sums(engine.load(MODEL))
+
+
+def test_aligned_copies_of_the_reference_are_let_go_and_made_anew() -> None:
+    graph = convolution()
+    expected = engine.Session(graph, backend="reference").run([X])
+    layer = next(op.layer for op in graph.operators if op.name == "conv")
+    assert layer is not None and "_aligned" in vars(layer)
+    release(graph)
+    assert "_aligned" not in vars(layer)
+    np.testing.assert_array_equal(engine.Session(graph, backend="reference").run([X])[0], expected[0])
 
 
 def test_weights_in_memory_are_left_alone() -> None:
