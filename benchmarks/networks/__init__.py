@@ -69,6 +69,14 @@ _ALL: Final = (
         group="transformers",
     ),
     Network(
+        name="bert_base_128",
+        module="language",
+        make="bert_base",
+        shape=(1, 128),
+        vocabulary=30522,
+        group="transformers",
+    ),
+    Network(
         name="minilm_l6_128",
         module="language",
         make="minilm_l6",
@@ -86,6 +94,24 @@ _ALL: Final = (
     ),
     Network(name="vit_tiny_224", module="vit", make="vit_tiny", shape=_pictures(224), group="transformers"),
     Network(name="vit_b16_224", module="vit", make="vit_b16", shape=_pictures(224), group="transformers"),
+    Network(name="swin_tiny_224", module="swin", make="swin_tiny", shape=_pictures(224), group="transformers"),
+    Network(
+        name="convnext_tiny_224", module="convnext", make="convnext_tiny", shape=_pictures(224), group="transformers"
+    ),
+    Network(
+        name="whisper_tiny_encoder",
+        module="whisper",
+        make="whisper_tiny_encoder",
+        shape=(1, 80, 3000),
+        group="transformers",
+    ),
+    Network(
+        name="masked_attention_384",
+        module="attention",
+        make="masked_attention",
+        shape=(1, 3, 12, 384, 64),
+        group="transformers",
+    ),
     Network(name="lstm_tagger_100", module="sequences", make="lstm_tagger", shape=(1, 100, 64), group="recurrent"),
     Network(
         name="gru_classifier_100", module="sequences", make="gru_classifier", shape=(1, 100, 64), group="recurrent"

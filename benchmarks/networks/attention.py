@@ -34,6 +34,22 @@ class SpelledAttention(SelfAttention):
         return self.proj(torch.matmul(weights, v).transpose(1, 2).reshape(n, t, c))
 
 
+class MaskedAttention(nn.Module):
+    """Attention alone: queries, keys and values (N, 3, heads, T, width), with a number added to every score."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.randn(1, 1, positions, positions))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(*x.unbind(1), attn_mask=self.mask)
+
+
+def masked_attention() -> nn.Module:
+    """384 positions, as long as BERT's questions and answers are."""
+    return MaskedAttention(384)
+
+
 def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:
     """Four times as wide, GELU, and back."""
     return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))

@@ -1,4 +1,4 @@
-"""Language models over 128 tokens: BERT-mini (Turc et al. 2019), MiniLM (Wang et al. 2020), and a small GPT-2."""
+"""Language models over 128 tokens: BERT (Devlin et al. 2018), MiniLM (Wang et al. 2020), and a small GPT-2."""
 
 from __future__ import annotations
 
@@ -54,8 +54,13 @@ class _GPT(nn.Module):
 
 
 def bert_mini() -> nn.Module:
-    """4 layers of width 256, 4 heads, 30522 words: 11.0 M parameters, 0.4 G multiply-adds in linear layers."""
+    """4 layers of width 256 (Turc et al. 2019), 4 heads, 30522 words: 11.0 M parameters, 0.4 G multiply-adds."""
     return _Bert(30522, 256, 4, 4)
+
+
+def bert_base() -> nn.Module:
+    """12 layers of width 768, 12 heads, 30522 words: 109 M parameters, 11 G multiply-adds in linear layers."""
+    return _Bert(30522, 768, 12, 12)
 
 
 def minilm_l6() -> nn.Module:
