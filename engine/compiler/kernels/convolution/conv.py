@@ -3,15 +3,16 @@
 A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the
 panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in
 place: pixels of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the
-image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice.
+image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice;
+where that costs too much, the last tiles of a row have a pixel less instead.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,15 +31,22 @@ IMAGE_SHARE = 3 / 16
 WEIGHT_SHARE = 3 / 8
 # Vectors of a panel that are tried; the first of equals is taken.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
+# Tiles of two widths take twice the code: what they save of the work, at least.
+LEAST_SAVED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class ConvTile:
-    """Output pixels computed at once, and how many vectors of channels for each."""
+    """Output pixels computed at once, and how many vectors of channels for each.
+
+    Args:
+        varies: whether the last tiles of a row have a column less, so that none overlap.
+    """
 
     rows: int
     columns: int
     vectors: int
+    varies: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +101,11 @@ class Conv(Convolution):
         """Tiles down and across an image."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
+    @property
+    def wide_tiles(self) -> int:
+        """Tiles across an image before those that have a column less."""
+        return _wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
+
     @cached_property
     def grid(self) -> Grid:
         """Tiles and panels, and what a chunk has of them."""
@@ -125,7 +138,11 @@ class Conv(Convolution):
         return packed
 
     def emit(self, module: Module) -> None:
-        functions = {each: emit_tile(module, self._tile_of(each)) for each in dict.fromkeys(self.panels)}
+        functions = {
+            (panel, columns): emit_tile(module, self._tile_of(panel, columns))
+            for columns in range(self.tile.columns - self.tile.varies, self.tile.columns + 1)
+            for panel in dict.fromkeys(self.panels)
+        }
         f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
         target = Target.of(f, self.epilogue, self.target, addresses)
         tiles, panels = self.grid.ranges(f, chunk)
@@ -135,14 +152,16 @@ class Conv(Convolution):
             channel = f.add(f.mul(group, self.out_channels), f.mul(panel, sum(real for _, real in self.panels[0])))
             source = f.at(image, f.mul(group, self.in_channels))
             with f.loop(*tiles) as each_tile:
-                n, h, w = self._origin(f, each_tile)
+                n, h, across = self._number(f, each_tile)
+                w = self._column(f, across)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 arguments = [place(f, source, strides, n, h, w, 0), weight, *target.at(n, h, w, channel).addresses]
-                for each in cases(f, panel, self.panels):
-                    f.call(functions[each], arguments)
+                for columns in self._widths(f, across):
+                    for each in cases(f, panel, self.panels):
+                        f.call(functions[each, columns], arguments)
         f.finish()
 
-    def _tile_of(self, panel: Panel) -> TileCode:
+    def _tile_of(self, panel: Panel, columns: int) -> TileCode:
         kh, kw = self.kernel
         is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
         pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
@@ -151,9 +170,9 @@ class Conv(Convolution):
         if not is_run:
             loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
         return TileCode(
-            name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
+            name=f"{self.name}_{columns}_{'_'.join(str(real) for _, real in panel)}",
             rows=self.tile.rows,
-            columns=self.tile.columns,
+            columns=columns,
             panel=panel,
             steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
             loops=tuple(each for each in loops if each[0] > 1),
@@ -168,23 +187,55 @@ class Conv(Convolution):
             is_source_far=self.groups == 1 and 4 * pixels * inputs >= self.host.memory.second_bytes,
         )
 
-    def _origin(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
-        """Image, row and column of a tile's first pixel; the last tile of a row or column is shifted back."""
+    def _number(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
+        """A tile's image, its first row, and its number across; the last of a column is shifted back."""
         rest, across = f.divmod(tile.index, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
         h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
-        w = f.minimum(f.mul(across, self.tile.columns), self.columns - self.tile.columns)
-        return n, h if self.tiling[0] > 1 else 0, w if self.tiling[1] > 1 else 0
+        return n, h if self.tiling[0] > 1 else 0, across
+
+    def _column(self, f: Function, across: Index) -> Index:
+        """The first column of a tile; the last is shifted back, unless tiles vary."""
+        width = self.tile.columns
+        if self.tiling[1] == 1:
+            return 0
+        if self.tile.varies:
+            return f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))
+        return f.minimum(f.mul(across, width), self.columns - width)
+
+    def _widths(self, f: Function, across: Index) -> Iterator[int]:
+        """What code is to be written for, so that it runs for a tile: its columns."""
+        if not self.tile.varies:
+            yield self.tile.columns
+            return
+        is_wide = f.less(across, self.wide_tiles)
+        with f.when(is_wide):
+            yield self.tile.columns
+        with f.unless(is_wide):
+            yield self.tile.columns - 1
+
+
+def _wide_tiles(columns: int, width: int) -> int:
+    """Of the fewest tiles of a width, or one less, that cover a row without overlap: those of the width."""
+    return columns - -(-columns // width) * (width - 1)
 
 
 def choose_tile(
-    host: Host, rows: int, columns: int, out_channels: int, taps: int = 256, sizes: Sequence[int] = PANEL_SIZES
+    host: Host,
+    rows: int,
+    columns: int,
+    out_channels: int,
+    taps: int = 256,
+    sizes: Sequence[int] = PANEL_SIZES,
+    *,
+    may_vary: bool = False,
 ) -> ConvTile:
     """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
 
     Args:
         taps: products summed for one output value; with few of them the beginning and the end of a tile count.
         sizes: vectors that a panel may have.
+        may_vary: whether the last tiles of a row may have a column less.
     """
     count = len(vectors_of(out_channels, host.lanes))
     spare = 1 if host.repeats_from_memory else 2
@@ -196,13 +247,24 @@ def choose_tile(
         for tile_rows in range(1, min(rows, limit) + 1):
             for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
                 tile = ConvTile(tile_rows, tile_columns, vectors)
-                tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
-                whole, rest = divmod(count, vectors)
-                cycles = [_cycles(host, tile, each, taps) for each in (vectors, rest)]
-                total = tiles * (whole * cycles[0] + (cycles[1] if rest else 0))
+                across, wide = -(-columns // tile_columns), _wide_tiles(columns, tile_columns)
+                one = _cycles_of_all(host, tile, count, taps)
+                row = across * one
+                if may_vary and 0 < wide < across:
+                    less = replace(tile, columns=tile_columns - 1)
+                    varied = wide * one + (across - wide) * _cycles_of_all(host, less, count, taps)
+                    if varied < (1 - LEAST_SAVED) * row:
+                        row, tile = varied, replace(tile, varies=True)
+                total = -(-rows // tile_rows) * row
                 if best is None or total < best[0]:
                     best = total, tile
     return best[1] if best else ConvTile(1, 1, 1)
+
+
+def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int) -> float:
+    """What so many vectors of channels cost at the pixels of a tile."""
+    whole, rest = divmod(count, tile.vectors)
+    return whole * _cycles(host, tile, tile.vectors, taps) + (_cycles(host, tile, rest, taps) if rest else 0)
 
 
 def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:

@@ -127,7 +127,7 @@ def direct(
         dilation=parameters.dilation,
         source=source,
         target=target,
-        tile=choose_tile(context.host, rows, columns, out_channels, taps, panel_sizes),
+        tile=choose_tile(context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=True),
         host=context.host,
         epilogue=result.epilogue,
         packed_kernel=(weight.shape[2], weight.shape[3]),

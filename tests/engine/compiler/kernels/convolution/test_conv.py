@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.convolution.conv import Conv, ConvTile, choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue
 from tests.engine.compiler.kernels.convolution.summed import convolved
@@ -27,6 +27,7 @@ def check(
     groups: int = 1,
     gap: int = 0,
     tail: str | None = None,
+    tile: ConvTile | None = None,
 ) -> None:
     """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart."""
     n, rows, columns = shape
@@ -54,7 +55,7 @@ def check(
         dilation=dilation,
         source=dense(height, width, pitch),
         target=out,
-        tile=choose_tile(host, rows, columns, out_channels // groups, taps),
+        tile=tile or choose_tile(host, rows, columns, out_channels // groups, taps),
         host=host,
         epilogue=Epilogue(apply("add", apply(tail, Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
     )
@@ -117,6 +118,23 @@ def test_a_residual_is_added_after_an_activation(level: str, tail: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_linear_layer_is_a_convolution_of_one_row(level: str) -> None:
     check(level, (1, 1, 1), (130, 203), (1, 1))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("size", "width"), [((2, 1, 5), 3), ((1, 1, 49), 9), ((2, 6, 10), 4), ((1, 1, 3), 2)])
+def test_tiles_of_a_row_may_have_a_column_less(level: str, size: tuple[int, int, int], width: int) -> None:
+    check(level, size, (6, 37), (1, 3), tail="silu", tile=ConvTile(1, width, 1, varies=True))
+
+
+@pytest.mark.parametrize("columns", [7, 49, 128, 197, 1500])
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
+def test_tiles_vary_where_that_leaves_fewer_pixels_to_compute_twice(level: str, columns: int) -> None:
+    host = describe(level)
+    fixed, varied = (choose_tile(host, 1, columns, 384, 384, may_vary=each) for each in (False, True))
+    computed = -(-columns // fixed.columns) * fixed.columns
+    assert not fixed.varies
+    assert varied == fixed or varied.varies
+    assert not varied.varies or -(-columns // varied.columns) * (varied.columns - 1) < columns <= computed
 
 
 @pytest.mark.parametrize("level", LEVELS)
