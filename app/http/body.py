@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +18,8 @@ from app.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
+from app.http.reception import RECEPTION, Reception
+from app.memory.blank import unwritten
 from app.memory.budget import Allowance
 from app.wording import cut
 
@@ -27,6 +30,8 @@ INLINE_BYTES: Final = 64 * 1024
 # Memory is asked for in steps of this: a body that was announced and never comes holds none.
 _STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19
+# Shorter ones come in one piece, mostly.
+_LONG: Final = 1 << 16
 # To look for the end of a connection takes a task: nobody does for answers that come sooner.
 _UNWATCHED_S: Final = 0.005
 # Of ASGI's scope.
@@ -54,8 +59,25 @@ class BodyNotNowError(_Unread, QueueFullError):
     """There is no memory for the body now."""
 
 
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Errors for want of memory end the connection as well."""
+    try:
+        yield
+    except QueueFullError as exc:
+        raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
+    except RequestTooLargeError as exc:
+        raise BodyTooLargeError(exc.message, **exc.detail) from None
+
+
 async def read_body(
-    request: Request, limit: int, deadline: float, allowance: Allowance, encodings: Sequence[str] = ()
+    request: Request,
+    limit: int,
+    deadline: float,
+    allowance: Allowance,
+    encodings: Sequence[str] = (),
+    *,
+    values_at: int = 0,
 ) -> bytearray:
     """The whole body, if it comes before the deadline on time.monotonic()'s clock.
 
@@ -63,6 +85,7 @@ async def read_body(
     "100 Continue" sends none. Memory is charged as it arrives.
 
     encodings: those it may be compressed with; it is not unpacked here.
+    values_at: where in it the values of a tensor begin, which are put where every dtype may lie, if that is free.
 
     Raises:
         BodyTooLargeError: announced or found to be over the limit, or over all the memory there is for requests.
@@ -82,9 +105,22 @@ async def read_body(
     length = int(announced.lstrip("0")[:_MAX_DIGITS] or 0) if announced.isdigit() else 0
     if length > limit:
         raise _too_large(length, limit)
+    reception: Reception | None = request.scope.get(RECEPTION)
     try:
+        if reception is not None and (whole := reception.whole()) is not None:
+            if len(whole) > limit:
+                raise _too_large(len(whole), limit)
+            with _unread():
+                allowance.charge(len(whole), arriving=True)
+            allowance.arrived()
+            return whole
         async with asyncio.timeout(deadline - time.monotonic()):
-            body = await _collect(request, limit, length, allowance)
+            with _unread():
+                body = None
+                if reception is not None and length >= _LONG:
+                    body = await _fill(reception, length, allowance, values_at)
+                if body is None:
+                    body = await _collect(request, limit, length, allowance)
             allowance.arrived()
             return body
     except ClientDisconnect:
@@ -153,26 +189,39 @@ class _Watch:
 
 async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
     body, room = bytearray(), 0
-    try:
-        allowance.would_fit(announced, arriving=True)
-        more = True
-        while more:
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk, more = message.get("body", b""), message.get("more_body", False)
-            size = len(body) + len(chunk)
-            if size > limit:
-                raise _too_large(size, limit)
-            if size > room:
-                step = max(size - room, min(_STEP, announced - room))
-                allowance.charge(step, arriving=True)
-                room += step
-            body += chunk
-    except QueueFullError as exc:
-        raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
-    except RequestTooLargeError as exc:
-        raise BodyTooLargeError(exc.message, **exc.detail) from None
+    allowance.would_fit(announced, arriving=True)
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        size = len(body) + len(chunk)
+        if size > limit:
+            raise _too_large(size, limit)
+        if size > room:
+            step = max(size - room, min(_STEP, announced - room))
+            allowance.charge(step, arriving=True)
+            room += step
+        body += chunk
+    return body
+
+
+async def _fill(reception: Reception, length: int, allowance: Allowance, values_at: int) -> bytearray | None:
+    """A body of that length, the rest of it read from the socket to its place; None where that cannot be."""
+    allowance.would_fit(length, arriving=True)
+    begun = reception.begin(length)
+    if begun is None:
+        return None
+    allowance.charge(len(begun), arriving=True)
+    body = unwritten(length, values_at)
+    whole, have = memoryview(body), len(begun)
+    whole[:have] = begun
+    while have < length:
+        step = min(_STEP, length - have)
+        allowance.charge(step, arriving=True)
+        await reception.fill(whole[have : have + step])
+        have += step
     return body
 
 

@@ -28,6 +28,7 @@ from app.errors import (
 )
 from app.http.door import Door, Pass
 from app.http.head import header_fault, protocol_fault, size_fault, too_long
+from app.http.reception import RECEPTION, Funnel, Reception
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Connection(HttpToolsProtocol):
         # Before the first byte of a request there is a head already, that of none: line ends alone may fill it.
         self.url, self.headers = b"", []
         self._active: RequestResponseCycle = None  # type: ignore[assignment]  # as uvicorn has its cycle
+        self._funnel: Funnel | None = None
         self._error: ServiceError | None = None
         self._farewell: ServiceError | None = None
         self._lingers_until = 0.0
@@ -95,6 +97,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The end."""
         self._door.forget(self)
+        if self._funnel is not None:
+            self._funnel.stop()
         super().connection_lost(exc)
         if self._active is not None:  # another one than the last that came, where requests were sent ahead
             self._active.disconnected = True
@@ -227,11 +231,48 @@ class Connection(HttpToolsProtocol):
         """Whether there are bytes for the client on their way."""
         return self.transport.get_write_buffer_size() > 0
 
+    # What the reception of a body calls
+
+    @property
+    def can_be_bypassed(self) -> bool:
+        """Whether the bytes on the wire are those of the body; the sender of a chunked one says no length."""
+        return self.scheme == "http" and not self._is_deaf and not self.transport.is_closing()
+
+    def bypass(self, funnel: Funnel) -> None:
+        """Have bytes of the body read to their place; the parser gets nothing until all of it is there."""
+        self._is_deaf, self._funnel = True, funnel
+        self.flow.pause_reading()  # before: who reads already reads as it began
+        self.transport.set_protocol(funnel)
+        self.flow.resume_reading()
+
+    def passed(self, count: int) -> None:
+        """So many bytes of the body have come."""
+        self._raw += count
+        self._payload += count
+
+    def resume(self) -> None:
+        """All of the body is there: what comes now is the head of the next request, for a parser that waits for one."""
+        self._is_deaf, self._funnel = False, None
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.on_message_complete()
+        self.flow.resume_reading()
+
+    def give_up(self) -> None:
+        """The rest of the body is read by nobody: its answer is the last one."""
+        if self._funnel is not None and not self.transport.is_closing():
+            self._funnel.leave()
+        self._funnel = None
+        self._raw = 0
+        self.cycle.keep_alive = False
+
     # Inside
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         self._slow_since = 0.0
+
+        cycle.scope[RECEPTION] = Reception(self, cycle)  # type: ignore[typeddict-unknown-key]
 
         async def send(message: Any) -> None:
             # Its end is told a turn of the loop after the connection has ended, and it must not be written to before.
@@ -316,6 +357,10 @@ class Connection(HttpToolsProtocol):
         """Read nothing more, and end with this error: now, or after the answers that are due before it."""
         self._is_deaf, self._raw, self._farewell = True, 0, error
         log.debug("refused: %s", error.message)
+        if self._funnel is not None:
+            self._funnel.leave()
+            self._funnel.stop()
+            self._funnel = None
         if not self._in_head:  # the last request is the one that is broken
             if self.pipeline:
                 self.pipeline.popleft()  # it has not begun, and another one is being answered

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InternalError
+from app.http.reception import RECEPTION, Reception
 from app.log import request_id, trace_id
 from app.models.account import Account, account
 from app.tracing.context import TraceContext
@@ -166,9 +167,10 @@ class _Exchange:
 
     def log(self) -> None:
         """The access log's line: what it was, and what it took; nothing of what was in it."""
+        reception: Reception | None = self.scope.get(RECEPTION)
         fields: dict[str, object] = {
             "took_ms": round((time.perf_counter() - self._start) * 1e3, 3),
-            "bytes_in": self._received,
+            "bytes_in": self._received + (0 if reception is None else reception.taken),
             "bytes_out": self._sent,
             **self.account.fields(),
         }

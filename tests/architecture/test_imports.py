@@ -131,7 +131,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "fastapi": ("app",),
     "starlette": ("app",),
     "pydantic": ("app",),
-    "uvicorn": ("app.process.server", "app.http.connection"),
+    "uvicorn": ("app.process.server", "app.http.connection", "app.http.reception"),
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),

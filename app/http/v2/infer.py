@@ -26,6 +26,7 @@ from app.settings import Settings
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
+_MAX_DIGITS: Final = 18
 _PRIORITY: Final = b"priority"
 _LENGTH: Final = HEADER_LENGTH.encode()
 
@@ -48,7 +49,8 @@ async def _encoded(
 ) -> tuple[Encoded, str | None]:
     """An answer, and what it is packed with."""
     deadline = plane.deadline(read_limit(request))
-    body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance, tuple(_PACKED))
+    limit, values_at = plane.settings.max_body_bytes, _values_at(request)
+    body = await read_body(request, limit, deadline, allowance, tuple(_PACKED), values_at=values_at)
     said = await _said(request, plane, version, body, deadline)
     size = None if b"content-encoding" in first_headers(request) else len(body)
     plan, run = prepare(said, model, plane.settings, request.app.state.regions, size=size)
@@ -76,6 +78,12 @@ async def _said(request: Request, plane: DataPlane, version: Version, body: byte
     if encoding == "identity" and _PRIORITY not in body:  # who has one may pass by those that wait
         plane.admit(version, deadline)
     return await plane.offload(work, deadline)
+
+
+def _values_at(request: Request) -> int:
+    """Where tensors begin, if the client says so; whether that may be is found out once the body is there."""
+    given = first_headers(request).get(_LENGTH, b"")
+    return int(given) if given.isdigit() and len(given) < _MAX_DIGITS else 0
 
 
 def _parsed(body: bytearray, encoding: str, given: str | None, settings: Settings) -> V2Request:

@@ -1,0 +1,175 @@
+"""The body of a request, read past ASGI where the server's own connection carries it.
+
+ASGI hands a body over in pieces, each the copy of a copy. Who reads it here gets all of it at once where all is there,
+and has the rest of a long one read from the socket to the place where it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+# Of ASGI's scope.
+RECEPTION: Final = "pnnx_serve.reception"
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Carrier(Protocol):
+    """A connection, as the reception sees it."""
+
+    flow: FlowControl
+    transport: asyncio.Transport
+
+    @property
+    def can_be_bypassed(self) -> bool:
+        """Whether the bytes on the wire are those of the body."""
+        ...
+
+    def bypass(self, funnel: Funnel) -> None:
+        """The parser gets no more of this body."""
+        ...
+
+    def passed(self, count: int) -> None:
+        """So many bytes have come past the parser."""
+        ...
+
+    def resume(self) -> None:
+        """The body is complete: what comes is for the parser again."""
+        ...
+
+    def give_up(self) -> None:
+        """Nobody reads the rest of the body."""
+        ...
+
+    def eof_received(self) -> None:
+        """The client sends no more."""
+        ...
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        ...
+
+    def pause_writing(self) -> None:
+        """The client is slow."""
+        ...
+
+    def resume_writing(self) -> None:
+        """It goes on."""
+        ...
+
+
+class Funnel(asyncio.BufferedProtocol):
+    """Stands in for a connection while bytes go from its socket to their place.
+
+    Attributes:
+        is_full: whether all of them have come; an error where none will come any more.
+    """
+
+    def __init__(self, carrier: Carrier, room: memoryview) -> None:
+        self.is_full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._carrier = carrier
+        self._room = room
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many have come."""
+        self._room = self._room[nbytes:]
+        self._carrier.passed(nbytes)
+        if not self._room:
+            self.leave()
+            if not self.is_full.done():
+                self.is_full.set_result(None)
+
+    def leave(self) -> None:
+        """Let the connection stand for itself; nothing is read until somebody resumes that."""
+        self._carrier.flow.pause_reading()
+        self._carrier.transport.set_protocol(self._carrier)  # type: ignore[arg-type]  # a connection is a protocol
+
+    def stop(self) -> None:
+        """Nothing will come any more."""
+        if not self.is_full.done():
+            self.is_full.set_exception(ClientDisconnect())
+
+    def eof_received(self) -> None:
+        """For the connection, as what follows."""
+        self._carrier.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        self._carrier.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client is slow."""
+        self._carrier.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It goes on."""
+        self._carrier.resume_writing()
+
+
+class Reception:
+    """The body of one request, as far as it was not handed over by ASGI.
+
+    Attributes:
+        taken: bytes of it that were handed over here.
+    """
+
+    __slots__ = ("_carrier", "_cycle", "_left", "taken")
+
+    def __init__(self, carrier: Carrier, cycle: RequestResponseCycle) -> None:
+        self._carrier = carrier
+        self._cycle = cycle
+        self._left = 0
+        self.taken = 0
+
+    def whole(self) -> bytearray | None:
+        """All of it, if all has come."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected:
+            return None
+        self._carrier.flow.resume_reading()
+        return self._take()
+
+    def begin(self, length: int) -> bytearray | None:
+        """What has come of a body of so many bytes, the rest of which ``fill`` receives; None where it cannot."""
+        cycle = self._cycle
+        if not cycle.more_body or cycle.disconnected or not self._carrier.can_be_bypassed:
+            return None
+        if cycle.waiting_for_100_continue:
+            self._carrier.transport.write(_CONTINUE)
+            cycle.waiting_for_100_continue = False
+        found = self._take()
+        self._left = length - len(found)
+        return found
+
+    async def fill(self, room: memoryview) -> None:
+        """Receive as many of the bytes that are left as there is room for.
+
+        Raises:
+            ClientDisconnect: they do not come.
+        """
+        if self._cycle.disconnected:
+            raise ClientDisconnect
+        funnel = Funnel(self._carrier, room)
+        self._carrier.bypass(funnel)
+        try:
+            await funnel.is_full
+        except BaseException:
+            self._carrier.give_up()
+            raise
+        self.taken += len(room)
+        self._left -= len(room)
+        if not self._left:
+            self._carrier.resume()
+
+    def _take(self) -> bytearray:
+        body, self._cycle.body = self._cycle.body, bytearray()
+        self.taken += len(body)
+        return body

@@ -1,0 +1,124 @@
+"""Long bodies, which are read from the socket to where they stay: whole, in whatever pieces, and never for ever."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.memory.blank import unwritten
+from tests.app.pictures import npy
+from tests.app.sample_models import elementwise, write_model
+from tests.app.sockets import HOST, LIVE, Front, answers, listening, send, until
+
+pytestmark = pytest.mark.slow
+
+ROWS = np.arange(600_000, dtype=np.float32).reshape(-1, 3)
+BODY = npy(ROWS)
+POST = b"POST /infer?model=one HTTP/1.1\r\naccept: application/x-npy\r\n" + HOST
+HEAD = POST + b"content-length: %d\r\n" % len(BODY)
+CLOSE = b"connection: close\r\n"
+LONG = HEAD + b"\r\n" + BODY
+LAST = HEAD + CLOSE + b"\r\n" + BODY
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long")
+    write_model(folder, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def front(store: Path) -> Iterator[Front]:
+    with listening(store, warmup=False, backend="reference", access_log=True) as made:
+        yield made
+
+
+def is_at_rest(front: Front) -> bool:
+    return front.open == 0 and not front.server.plane.memory.used
+
+
+@pytest.mark.parametrize("size", [1 << 30, 1_000_003, 65_537])
+@pytest.mark.parametrize("behind", [LAST, LIVE.replace(HOST, HOST + CLOSE), LIVE + LONG + LAST])
+def test_a_long_body_is_answered_and_so_is_what_is_sent_behind_it(
+    front: Front, size: int, behind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = LONG + behind
+    with caplog.at_level(logging.INFO, "app.access"), front.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pieces = (sent[at : at + size] for at in range(0, len(sent), size))
+        received = send(connection, *pieces)
+    found = _split(received)
+    bodies = [body for body in found if body.startswith(b"\x93NUMPY")]
+    assert len(found) == sent.count(b" HTTP/1.1") and len(bodies) == sent.count(POST)
+    for body in bodies:
+        np.testing.assert_array_equal(np.load(io.BytesIO(body)), ROWS + 1)
+    lengths: list[Any] = [record.bytes_in for record in caplog.records if hasattr(record, "bytes_in")]
+    assert lengths.count(len(BODY)) == len(bodies)
+
+
+def _split(received: bytes) -> list[bytes]:
+    """The bodies of answers."""
+    found = []
+    while received:
+        head, _, rest = received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+        found.append(rest[:length])
+        received = rest[length:]
+    return found
+
+
+@pytest.mark.parametrize("have", [0, 10, 100_000, len(BODY) - 1])
+@pytest.mark.parametrize("is_rude", [False, True])
+def test_a_client_that_breaks_off_leaves_nothing_behind(front: Front, have: int, is_rude: bool) -> None:
+    with front.connect() as connection:
+        if is_rude:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(HEAD + b"\r\n" + BODY[:have])
+        until(lambda: len(front.server.server_state.tasks) == 1)
+    until(lambda: is_at_rest(front))
+    assert front.is_live()
+
+
+def test_who_waits_to_be_told_to_continue_is_told(front: Front) -> None:
+    with front.connect() as connection:
+        connection.sendall(HEAD + CLOSE + b"expect: 100-continue\r\n\r\n")
+        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert len(_split(send(connection, BODY))) == 1
+
+
+@pytest.mark.parametrize("have", [0, 200_000])
+def test_a_long_body_that_does_not_come_in_its_time_is_not_waited_for(front: Front, have: int) -> None:
+    with front.connect() as connection:
+        head = HEAD + b"x-request-timeout-ms: 50\r\n\r\n"
+        ((status, headers, error),) = answers(send(connection, head + BODY[:have]))
+    assert (status, headers["connection"], error["error"]["code"]) == (504, "close", "deadline_exceeded")
+    until(lambda: is_at_rest(front))
+
+
+@pytest.mark.parametrize(("budget", "status"), [(4_000_000, 413), (5_200_000, 413), (1 << 30, 200)])
+def test_a_long_body_takes_no_more_memory_than_there_is(store: Path, budget: int, status: int) -> None:
+    with listening(store, warmup=False, backend="reference", max_bytes_in_flight=budget) as front:
+        with front.connect() as connection:
+            connection.sendall(LONG)
+            assert connection.recv(12) == b"HTTP/1.1 %d" % status
+        until(lambda: is_at_rest(front))
+
+
+@pytest.mark.parametrize("values_at", [0, 1, 37, 128, 10**15])
+@pytest.mark.parametrize("count", [1 << 16, 100_000])
+def test_values_begin_where_every_dtype_may_lie(count: int, values_at: int) -> None:
+    block = unwritten(count, values_at)
+    block[:] = bytes(range(256)) * (count // 256) + bytes(range(count % 256))
+    assert len(block) == count
+    address = np.frombuffer(block, np.uint8).__array_interface__["data"][0]
+    assert (address + values_at) % 64 == 0
