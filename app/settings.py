@@ -70,6 +70,11 @@ class Settings(BaseModel):
         "Memory for code compiled for other shapes than the models' own, in all; unset: a quarter of what there is.",
         ge=0,
     )
+    bundles: bool = _row(
+        True,
+        "flag",
+        "Run the code of bundles in the store; off: only their pairs are read, where others may write to the store.",
+    )
     warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
     load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
     reload_interval_s: float = _row(

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 
+from engine.bundle import is_bundle, open_bundle
 from engine.check import check
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteBirth, compare
 from engine.errors import (
+    BundleError,
     CompileError,
     EngineError,
     ExecutionError,
@@ -28,7 +30,7 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
-from engine.executor import describe_host, in_background, measure_peak
+from engine.executor import admit, describe_host, in_background, measure_peak
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
 from engine.files import read_file
@@ -54,6 +56,7 @@ from engine.tensor import TensorSpec
 
 __all__ = [
     "Annotations",
+    "BundleError",
     "ComparedValue",
     "Comparison",
     "CompileError",
@@ -96,6 +99,7 @@ __all__ = [
     "explain",
     "free_memory_bytes",
     "in_background",
+    "is_bundle",
     "kind_of_file",
     "load",
     "measure_peak",
@@ -114,19 +118,24 @@ def load(
     strict: bool = False,
     verify: bool = False,
 ) -> RuntimeGraph:
-    """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build().
+    """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build(). Or read a bundle.
 
     Args:
-        param: path of the ``.pnnx.param`` file.
+        param: path of the ``.pnnx.param`` file; or of the folder of a bundle, whose every file is held against its
+            manifest, and whose code is run: see docs/security.md.
         bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
             are at this time: what is done to the file later changes nothing.
         strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.
         verify: check the CRC-32 of all weights.
 
     Raises:
+        BundleError: the bundle is damaged or altered, not to be trusted, or for another machine or engine.
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
-    graph = RuntimeGraph(param, bin)
-    graph.init(verify=verify)
+    if bin is None and is_bundle(param):
+        graph = RuntimeGraph.from_bundle(open_bundle(param, admit))
+    else:
+        graph = RuntimeGraph(param, bin)
+        graph.init(verify=verify)
     graph.build(strict=strict)
     return graph

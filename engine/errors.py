@@ -4,6 +4,7 @@ EngineError
 ├─ ModelFormatError          the file pair is not what the PNNX format allows
 │  ├─ ParamSyntaxError       in the text file (place: file and line)
 │  └─ WeightsError           in the archive (place: file and member)
+├─ BundleError               what was compiled ahead of time is damaged, altered, or of another machine or engine
 ├─ GraphError                cycle, dangling or doubly made operand, wrong state
 ├─ ExpressionError           a pnnx.Expression text (place: column)
 ├─ UnsupportedOperatorError  every unknown operator type of a graph at once, with the nearest names
@@ -116,6 +117,10 @@ class ParamSyntaxError(ModelFormatError):
 
 class WeightsError(ModelFormatError):
     """An archive member is missing, of the wrong size, damaged or of an unknown dtype."""
+
+
+class BundleError(EngineError):
+    """A bundle is damaged or altered, somebody else may write to it, or it is for another machine or engine."""
 
 
 class GraphError(EngineError):

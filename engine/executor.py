@@ -5,13 +5,17 @@ The compiler is imported only when something is compiled: without llvmlite the e
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.bundle import Bundle, Manifest
 from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.building.inference import UnforeseenResultError
@@ -23,6 +27,7 @@ from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
+    from engine.compiler.bundling.writing import BundleWriter
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -39,6 +44,7 @@ class Executor:
         self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
         self._lock = threading.Lock()
         self.failure: str | None = None
+        self._gap: str | None = None
 
     @property
     def compiles(self) -> bool:
@@ -61,20 +67,22 @@ class Executor:
                 compiled = self._compiled(graph)
                 specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
                 instance = compiled.instances.find(specs)
-                if instance is None and runs is None and self._may_wait(graph, specs):
+                if instance is None and self._is_gap(compiled, specs):
+                    return reference()
+                if instance is None and runs is None and self._may_wait(graph, specs, compiled):
                     compiled.instances.begin(specs)
                     return reference()
                 instance = instance or compiled.instances.get(specs)
             except CompileError as error:
                 # There are no kernels for nothing; what comes next may have elements.
                 if all(array.size for array in inputs):
-                    self._fall_back(error)
+                    self._fall_back(error, graph)
             except EngineError:
                 if must_compile:
                     raise
                 return reference()  # refuses as well, or answers
             except Exception as exc:
-                self._fall_back(_defect(exc))
+                self._fall_back(_defect(exc), graph)
             else:
                 otherwise = None if must_compile or runs is not None else reference
                 try:
@@ -83,12 +91,33 @@ class Executor:
                     return reference()
         return reference()
 
-    def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+    def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.
 
-        Not for the shapes of the file: they are compiled when the graph first runs, at the latest.
+        Not for the shapes of the file: they are compiled when the graph first runs, at the latest. Nor where a bundle
+        has code for them.
         """
-        return not self._options.must_compile and [port.spec for port in graph.inputs] != list(specs)
+        if self._options.must_compile or [port.spec for port in graph.inputs] == list(specs):
+            return False
+        return not compiled.builder.carries(specs)
+
+    def _is_gap(self, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether a bundle has no code for these shapes, and nothing else can make it.
+
+        Raises:
+            CompileError: it must be compiled.
+        """
+        if compiled.builder.carried is None or compiled.builder.carries(specs):
+            return False
+        if self._gap is None and not has_llvm():
+            self._gap = "the bundle has no program for these shapes, and llvmlite is not installed"
+        if self._gap is not None and self._options.must_compile:
+            raise CompileError(self._gap, found=" and ".join(map(str, specs)))
+        return self._gap is not None
+
+    def carries(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the bundle a graph came from has code for these shapes."""
+        return graph.bundle is not None and self.compiles and self._compiled(graph).builder.carries(specs)
 
     def prepare(
         self, graph: RuntimeGraph, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent
@@ -108,14 +137,15 @@ class Executor:
         if self.compiles:
             try:
                 compiled = self._compiled(graph)
-                return compiled.prepare(specs, refresh=refresh, progress=progress)
+                if not self._is_gap(compiled, specs):
+                    return compiled.prepare(specs, refresh=refresh, progress=progress)
             except CompileError as error:
-                self._fall_back(error)
+                self._fall_back(error, graph)
             except EngineError:
                 raise
             except Exception as exc:
-                self._fall_back(_defect(exc))
-        return {"failure": self.failure}
+                self._fall_back(_defect(exc), graph)
+        return {"failure": self.failure or self._gap}
 
     def close(self) -> None:
         """Give back the memory and the threads of what was compiled; a later run makes it anew."""
@@ -128,7 +158,9 @@ class Executor:
         """These shapes were met: if that happens again, code for them is made in the background."""
         if self.compiles:
             try:
-                self._compiled(graph).instances.begin(specs)
+                compiled = self._compiled(graph)
+                if not self._is_gap(compiled, specs):
+                    compiled.instances.begin(specs)
             except CompileError:  # the reference goes on answering
                 return
 
@@ -167,10 +199,15 @@ class Executor:
                 self._graphs[id(graph)] = graph, _compile(graph, self._options)
             return self._graphs[id(graph)][1]
 
-    def _fall_back(self, error: CompileError) -> None:
+    def _fall_back(self, error: CompileError, graph: RuntimeGraph) -> None:
         if self._options.must_compile:
             raise error
         with self._lock:
+            if graph.bundle is not None:  # whose own programs go on
+                if self._gap is None:
+                    _log.warning("shapes that the bundle has no program for run on the reference layers: %s", error)
+                self._gap = str(error)
+                return
             if self.failure is None:
                 _log.warning("the graph is not compiled and runs on the reference layers: %s", error)
             self.failure = str(error)
@@ -193,6 +230,8 @@ class Executor:
         Args:
             specs: of the inputs; None where they are open: then the kernels are those of the shapes that ran last.
         """
+        if graph.bundle is not None:
+            description["bundle"] = self._tell_bundle(graph.bundle)
         if self.failure is not None:
             description["compiler"] = {"failure": self.failure}
         elif self.compiles:
@@ -205,10 +244,59 @@ class Executor:
                 if "kernel" in row:
                     row["kernel"] = None
 
+    def _tell_bundle(self, bundle: Bundle) -> dict[str, Any]:
+        """What was compiled ahead of time, and what becomes of other shapes."""
+        manifest = bundle.manifest
+        told = {
+            "engine": manifest.engine,
+            "host": manifest.host.describe(),
+            "programs": [[list(shape) for shape, _ in each.inputs] for each in manifest.programs],
+        }
+        if not self.compiles:
+            return {**told, "other_shapes": "reference"}
+        gap = self._gap or (None if has_llvm() else "llvmlite is not installed")
+        if gap is None or self._options.must_compile:
+            return {**told, "other_shapes": "compiled" if gap is None else "refused"}
+        return {**told, "other_shapes": "reference", "why": gap}
+
     def _find(self, graph: RuntimeGraph) -> CompiledGraph | None:
         """What was compiled of a graph, where that is what runs it."""
         with self._lock:
             return self._graphs[id(graph)][1] if self.compiles and id(graph) in self._graphs else None
+
+
+def admit(manifest: Manifest) -> None:
+    """Refuse a bundle that is for another machine or another engine.
+
+    Raises:
+        BundleError: saying what it is for, and what is here.
+    """
+    from engine.compiler.bundling import admission
+
+    admission.admit(manifest)
+
+
+@contextmanager
+def write_bundle(folder: Path, tag: str | None, replace: bool) -> Iterator[Callable[..., BundleWriter]]:
+    """What makes a bundle of a graph, its options, further files and a target; it is in its place after the block.
+
+    Raises:
+        BundleError, CompileError: as ``Session.save_bundle`` says.
+    """
+    if not has_llvm():
+        raise CompileError("llvmlite is not installed, so there is no compiler")
+    from engine.compiler.bundling.writing import BundleWriter, place_for
+
+    with place_for(folder, tag=tag, replace=replace) as place:
+        yield partial(BundleWriter, place)
+
+
+def has_llvm() -> bool:
+    """Whether there is something that compiles; it is not imported to find out."""
+    try:
+        return importlib.util.find_spec("llvmlite") is not None
+    except ValueError:  # it was kept out
+        return False
 
 
 def in_background(errand: Callable[[Progress], bool]) -> bool:

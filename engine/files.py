@@ -21,6 +21,8 @@ Path: TypeAlias = str | os.PathLike[str]
 # Without O_NONBLOCK a pipe that replaces the file between two looks would be waited for.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _PIECE_BYTES: Final = 1 << 20
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+"""Bits of a mode that let others than the owner write."""
 # Room to see that a file goes on behind its stated size.
 _SPARE_BYTES: Final = 4096
 
@@ -112,6 +114,27 @@ def _read(descriptor: int, stated: int, max_bytes: int) -> bytes:
         pieces.append(piece)
         length += len(piece)
     return b"".join(pieces)
+
+
+def check_owner(status: os.stat_result) -> None:
+    """Refuse what another user than this one and root may change.
+
+    Raises:
+        OSError: EPERM.
+    """
+    if status.st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, "it belongs to another user")
+
+
+def check_unshared(status: os.stat_result) -> None:
+    """Refuse what another user has written, or may have: whoever runs what it holds runs that user's code.
+
+    Raises:
+        OSError: EPERM.
+    """
+    check_owner(status)
+    if status.st_mode & OTHERS_WRITE:
+        raise OSError(errno.EPERM, "other users may write to it")
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:

@@ -6,12 +6,14 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
 from engine.errors import EngineError, ExecutionError, InputError, from_foreign
-from engine.executor import Executor
+from engine.executor import Executor, write_bundle
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
 from engine.graph.footprint import Footprint, Footprints
@@ -341,6 +343,67 @@ class Session:
         with cancelling(cancelled):
             graph, known = self._graph_for(known, compiling=True)
             return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
+
+    def carries(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the bundle the graph came from has a program for inputs of these shapes; no where it is a pair.
+
+        Raises:
+            InputError: the graph takes no such batch.
+        """
+        return self.graph.bundle is not None and self._executor.carries(*self._graph_for(list(specs)))
+
+    def save_bundle(
+        self,
+        folder: str | os.PathLike[str],
+        shapes: Sequence[Sequence[TensorSpec]] = (),
+        *,
+        batches: Sequence[int] = (),
+        name: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        target: str | None = None,
+        tag: str | None = None,
+        replace: bool = False,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Write a folder that ``engine.load`` takes for the model: the pair, and what is compiled of it now.
+
+        A process that loads it on such a machine, with the same engine, needs no compiler for these shapes.
+
+        Args:
+            folder: where; appears whole or not at all.
+            shapes: specs of the inputs, of each program; that of the exported shapes is always there.
+            batches: other batch sizes than the exported one, of a program each.
+            name: of the model; the graph's own without it.
+            files: what else goes with it: content by name.
+            target: level (``avx512``, ``avx2``, ``sse``, ``neon``) whose every machine is to run it; None for machines
+                such as this one.
+            tag: write an OCI image layout that holds the bundle by this name, instead of the folder itself.
+            replace: whether a bundle that is there may be replaced.
+            progress: told how far it is.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+
+        Returns:
+            A row for each program: ``file``, ``inputs`` and ``bytes``.
+
+        Raises:
+            BundleError: the folder holds something else, or cannot be written.
+            InputError: sizes are open and no shapes are given, or the graph takes no such batch.
+            CompileError: there is no compiler, or no such level.
+            RunCancelledError: ``cancelled`` said so.
+        """
+        wanted = [*([] if self._own is None else [self._own]), *map(list, shapes)]
+        if not wanted:
+            raise InputError("the graph leaves sizes open", where="a bundle", expected="shapes of its inputs")
+        with cancelling(cancelled), write_bundle(Path(folder), tag, replace) as begin:
+            writer = begin(self.graph, self.options, name or self.graph.name, files or {}, target)
+            given = {each.name: getattr(self.options, each.name) for each in fields(self.options)}
+            session = Session(writer.graph, **given)
+            for specs in [*wanted, *(session._with_batch(wanted[0], batch) for batch in batches)]:
+                writer.add(*session._graph_for(specs, compiling=target is None), progress or silent)
+            session.close()
+            manifest = writer.finish()
+        return [each.describe() | {"bytes": manifest.files[each.file].bytes} for each in manifest.programs]
 
     def _graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.

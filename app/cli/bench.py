@@ -46,7 +46,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(version), settings)
+        model = models.prepare(found, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
         raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")

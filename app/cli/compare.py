@@ -24,7 +24,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     recorded = recording.read(args.reference)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        graph = models.load(models.newest(found))
+        graph = models.load(models.newest(found), settings)
         session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with progress(f"comparing {found.name}"):
         comparison = engine.compare(session, recorded, rtol=args.rtol, atol=args.atol)

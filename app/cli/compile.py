@@ -1,4 +1,4 @@
-"""``pnnx-serve compile``: fill the cache, so that no later start has to compile."""
+"""``pnnx-serve compile``: fill the cache, or a bundle, so that no later start has to compile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import engine
+from app.cli import bundling
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.arguments.shapes import example_specs
@@ -24,9 +25,17 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if args.shape and args.batch != [None]:
         raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
+    if args.bundle is None and (args.oci or args.target):
+        raise UsageError("--oci and --target are of a bundle: found no --bundle")
+    if args.bundle is not None and len(args.model) > 1:
+        raise UsageError(f"--bundle: found {len(args.model)} models, expected one")
     failed = False
     for name in args.model:
         try:
+            if args.bundle is not None:
+                for line in bundling.write(name, args, settings):
+                    print(printable(line), flush=True)
+                continue
             files = models.find(name, settings)
             for made, text in _compile(files, args, settings):
                 failed |= not made
@@ -48,7 +57,7 @@ def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) ->
 def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[bool, str]]:
-    model = models.prepare(files, models.load(version), settings)
+    model = models.prepare(files, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     shapes = " and ".join(f"{list(shape)}" for shape in args.shape)
     for batch in args.batch:

@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         write_result(engine.read_file(version.param, 1 << 28), args.output)
         return 0
     with progress(f"loading {found.name}"):
-        graph = models.load(version)
+        graph = models.load(version, settings)
     if args.explain:
         write_result(engine.explain(graph).encode(), args.output)
         return 0

@@ -22,7 +22,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = files.without_limits(settings)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(models.newest(found)), settings)
+        model = models.prepare(found, models.load(models.newest(found), settings), settings)
     pictures = files.find_pictures(args.image)
     inputs = files.read_inputs(args.input, pictures, model.signature, settings)
     if _is_exported(model, inputs):  # what the run would have to wait for, and would not tell

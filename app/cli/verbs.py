@@ -18,7 +18,7 @@ from app.settings import SECRETS, Settings
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
 
-_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file or its folder"
+_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file, its folder or a bundle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,22 @@ def _compile(parser: ArgumentParser) -> None:
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
     _shape(parser)
-    parser.add_argument("--force", action="store_true", help="compile what is in the cache as well, and replace it")
+    parser.add_argument(
+        "--force", action="store_true", help="compile what is in the cache as well, and replace it, or the bundle"
+    )
+    parser.add_argument(
+        "--bundle",
+        metavar="DIR",
+        help="put the model and what is compiled of it into this folder, to be run elsewhere without a compiler",
+    )
+    parser.add_argument(
+        "--oci", action="store_true", help="make the folder an OCI image layout, as --bundle oci:DIR does"
+    )
+    parser.add_argument(
+        "--target",
+        choices=("avx512", "avx2", "sse", "neon"),
+        help="a bundle for every machine of this level. Default: for machines such as this one.",
+    )
 
 
 def _export(parser: ArgumentParser) -> None:
@@ -242,9 +257,12 @@ convolutions count the operations they save, so theirs may exceed 100 %.
   pnnx-serve compile resnet18.pnnx.param --batch 1 8
   pnnx-serve compile superres --shape 1,1,64,64
   pnnx-serve compile digits shapes --cache-dir /var/cache/pnnx-serve
+  pnnx-serve compile digits --bundle digits.bundle && pnnx-serve run digits.bundle --image seven.png
+  pnnx-serve compile digits --batch 1 8 --bundle oci:digits.oci --target avx2
 
 All versions of a model of the store are compiled. The settings that decide what is compiled (--winograd, --passes-off)
-must be those of the server that is to find it; the number of threads may differ.
+must be those of the server that is to find it; the number of threads may differ. A bundle is of the newest version. It
+holds machine code: whoever runs it trusts who made it, as with any program.
 """,
         configure=_compile,
         settings=("store", "plugins", "threads", "winograd", "passes_off", "cache_dir", "cache_max_bytes"),

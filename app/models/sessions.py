@@ -6,7 +6,26 @@ import os
 
 import engine
 from app.memory.machine import budget_bytes
+from app.models.folder.repository import VersionFiles
 from app.settings import Settings
+
+
+def read_graph(
+    version: VersionFiles, settings: Settings, *, strict: bool = False, verify: bool = False
+) -> engine.RuntimeGraph:
+    """The built graph of a version; of a bundle with what was compiled of it, if the settings let its code run.
+
+    Args:
+        strict: refuse a graph that would have warnings.
+        verify: whether the checksums of the weights are looked at; those of a bundle always are.
+
+    Raises:
+        BundleError: the bundle is damaged, not to be trusted, or for another machine or engine.
+        EngineError: the pair is damaged, uses unknown operators or contradicts itself.
+    """
+    if version.bundle is not None and settings.bundles:
+        return engine.load(version.bundle, strict=strict)
+    return engine.load(version.param, version.bin, strict=strict, verify=verify)
 
 
 def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | None) -> engine.Session:

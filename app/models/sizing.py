@@ -89,6 +89,8 @@ class Trial:
 
     def _try_all(self) -> Iterator[bool]:
         for size in self._batcher.config.sizes:
+            if not self._is_at_hand(size):
+                break
             self._prepare(size)
             if not self._is_worth(size):
                 self._session.discard(self._batcher.specs(size))
@@ -97,6 +99,11 @@ class Trial:
             yield True
         if not self._batcher.verdict.is_final:
             self._decide()
+
+    def _is_at_hand(self, size: int) -> bool:
+        """Whether a size need not be compiled where a bundle says which are: nothing is compiled beside it."""
+        session = self._session
+        return session.graph.bundle is None or size == 1 or session.carries(self._batcher.specs(size))
 
     def _prepare(self, size: int) -> None:
         self._session.prepare(specs=self._batcher.specs(size), progress=self._progress)

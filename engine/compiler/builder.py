@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.compiler.blueprint import Blueprint
+from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.notes import read_note, write_note
@@ -37,12 +38,18 @@ class Builder:
     Args:
         host: the processor to generate for; None for this one.
 
+    Attributes:
+        host: that processor; for programs of a bundle it is asked what it is only where others are compiled.
+        carried: the programs of the graph's bundle; None where it has none.
+
     Raises:
         CompileError: there is no generator for this processor.
     """
 
     def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
-        self.host = host or this_host(options)
+        self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
+        self._is_measured = host is not None or self.carried is None
+        self.host = host or (self.carried.host if self.carried else this_host(options))
         self._graph = graph
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
@@ -56,7 +63,7 @@ class Builder:
         """The program for inputs of these shapes.
 
         Args:
-            refresh: compile even what the cache has, and replace it there.
+            refresh: compile even what the cache or a bundle has, and replace it there.
             progress: told how far it is.
             cores: that it may use; others run beside what is made in the background, which gets one.
 
@@ -82,6 +89,10 @@ class Builder:
         origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
 
+    def carries(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the graph's bundle has a program for inputs of these shapes."""
+        return self.carried is not None and self.carried.holds(specs)
+
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
         """What was kept of the program for inputs of these shapes; None if nothing was."""
         return None if self._cache is None else read_note(self._cache.folder, self._note_key(specs, subject))
@@ -92,12 +103,25 @@ class Builder:
             write_note(self._cache.folder, self._note_key(specs, subject), content)
 
     def _note_key(self, specs: Sequence[TensorSpec], subject: str) -> str:
-        return hashlib.sha256(f"{self._key(specs)} {subject}".encode()).hexdigest()
+        key = self.carried.key(specs) if self.carried and self.carried.holds(specs) else self._key(specs)
+        return hashlib.sha256(f"{key} {subject}".encode()).hexdigest()
+
+    def blueprint(self, specs: Sequence[TensorSpec], progress: Progress = silent, cores: int = 1) -> Blueprint:
+        """What ``program`` makes callable, from the cache where it is there.
+
+        Raises:
+            RunCancelledError, CompileError, EngineError: as ``program`` says.
+        """
+        return self._obtain(specs, False, asking(progress), cores)[0]
 
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int
     ) -> tuple[Blueprint, bool, int]:
         """A blueprint, whether it was in the cache, and how many bytes it takes there."""
+        carried = None if refresh or self.carried is None else self.carried.load(specs)
+        if carried is not None and self._fits(carried[0], progress):
+            return carried[0], True, carried[1]
+        self._measure()
         if self._cache is None:
             return self._compile(specs, progress, cores), False, 0
         key = self._key(specs)
@@ -107,7 +131,13 @@ class Builder:
         blueprint = self._compile(specs, progress, cores)
         return blueprint, False, self._cache.save(key, blueprint) if is_unchanged() else 0
 
+    def _measure(self) -> None:
+        """Something is to be compiled beside the programs of a bundle, for this machine as it is."""
+        if not self._is_measured:
+            self.host, self._is_measured = this_host(self._options), True
+
     def _key(self, specs: Sequence[TensorSpec]) -> str:
+        self._measure()
         if self._digest is None:
             self._digest = graph_digest(self._graph)
             release(self._graph)  # a start from the cache looks at them no more

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import pnnx
+from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.generalise import BatchError, generalise_batch
@@ -60,6 +61,9 @@ class RuntimeGraph:
         registry: the layers it may use; by default all registered ones.
     """
 
+    bundle: Bundle | None = None
+    """What was compiled of it ahead of time; None for a pair by itself."""
+
     def __init__(
         self, param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, registry: Registry = registry
     ) -> None:
@@ -75,6 +79,19 @@ class RuntimeGraph:
         """A graph in memory instead of a file pair; it needs build()."""
         graph = cls(name, registry=registry)
         graph._source = source
+        return graph
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, *, registry: Registry = registry) -> RuntimeGraph:
+        """The graph of a bundle that was read; it needs build().
+
+        Raises:
+            ModelFormatError: its pair is not what the format allows.
+        """
+        with named(ModelFormatError, "the files cannot be read", bundle.manifest.model):
+            source = pnnx.understand(bundle.text, bundle.weights, PARAM, WEIGHTS)
+        graph = cls.from_source(source, bundle.manifest.model, registry=registry)
+        graph.bundle = bundle
         return graph
 
     @property
@@ -236,6 +253,7 @@ class RuntimeGraph:
         graph = RuntimeGraph.from_source(general.source, self.name, registry=self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
         graph._built = _build(general.source, self._registry, "kahn", layers)
+        graph.bundle = self.bundle  # whose programs say themselves of which graph they are
         return graph, general.outputs
 
     def rebuilt(self, source: pnnx.Graph) -> RuntimeGraph:

@@ -9,7 +9,7 @@ Read: files -> param (line, values, shapes) and archive -> weights. Written: pri
 from __future__ import annotations
 
 from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
-from engine.pnnx.pair import read, write
+from engine.pnnx.pair import read, understand, write
 from engine.pnnx.printer import format_param
 
-__all__ = ["Attribute", "Graph", "Operator", "Parameter", "format_param", "read", "write"]
+__all__ = ["Attribute", "Graph", "Operator", "Parameter", "format_param", "read", "understand", "write"]

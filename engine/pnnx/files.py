@@ -44,18 +44,30 @@ def take_file(path: Path) -> Array:
     """
     with reading(path) as descriptor:
         before = os.fstat(descriptor)
-        size, folder = before.st_size, os.path.dirname(os.path.realpath(path))
-        block = clone_block(descriptor, folder, size) if size > _CLONED_BYTES else None
         try:
-            # Workers of one server have one block in memory, which is less than a file for each.
-            if block is None and size > _SPILLED_BYTES and not is_sharing():
-                block = spill_block(descriptor, folder, size)
-            block = read_block(descriptor, size) if block is None else block
+            block = take_open(descriptor, os.path.dirname(os.path.realpath(path)), before.st_size)
             if identity(os.fstat(descriptor)) == identity(before):
                 return block
         except TornError:
             pass
         raise ChangingError(where=file_name(path))
+
+
+def take_open(descriptor: int, folder: str, size: int) -> Array:
+    """So many bytes of an open file, in memory that nothing done to the file from then on reaches; read-only.
+
+    Args:
+        folder: where the file lies.
+
+    Raises:
+        TornError: there are fewer.
+        OSError: they cannot be read, or there is no memory for them.
+    """
+    block = clone_block(descriptor, folder, size) if size > _CLONED_BYTES else None
+    # Workers of one server have one block in memory, which is less than a file for each.
+    if block is None and size > _SPILLED_BYTES and not is_sharing():
+        block = spill_block(descriptor, folder, size)
+    return read_block(descriptor, size) if block is None else block
 
 
 class ChangingError(ModelFormatError):

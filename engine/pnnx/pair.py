@@ -38,14 +38,28 @@ def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False
     """
     weights_path = sibling(param_path) if bin_path is None else bin_path
     text, data = _take(param_path, weights_path)
-    param = parse_param(text, file_name(param_path))
+    return understand(text, data, file_name(param_path), file_name(weights_path), verify=verify)
+
+
+def understand(text: bytes, data: Array | None, param_name: str, weights_name: str, *, verify: bool = False) -> Graph:
+    """A model whose files were read already.
+
+    Args:
+        text, data: what they hold; None where there is no weights file.
+        param_name, weights_name: what messages call them.
+        verify: whether to check the CRC-32 of all weights.
+
+    Raises:
+        ModelFormatError: as ``read`` says.
+    """
+    param = parse_param(text, param_name)
     if data is None and any(param.declarations):
-        raise ModelFormatError("the file does not exist", where=file_name(weights_path))
+        raise ModelFormatError("the file does not exist", where=weights_name)
     if data is not None:
         try:
             _bind(param, Weights(data, verify=verify))
         except ModelFormatError as error:
-            raise error.at(file_name(weights_path)) from None
+            raise error.at(weights_name) from None
     return param.graph
 
 

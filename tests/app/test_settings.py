@@ -207,6 +207,16 @@ def test_setting_passes_off_leaves_passes_out(tmp_path: Path) -> None:
         assert "no such pass: found nothing" in client.get("/models/blur").json()["reason"]
 
 
+def test_setting_bundles_says_whether_a_folder_with_a_manifest_is_more_than_its_pair(tmp_path: Path) -> None:
+    convolving(tmp_path)
+    (tmp_path / "blur" / "1" / "manifest.json").write_text("{}")
+    states = []
+    for bundles in (True, False):
+        with serving(tmp_path, bundles=bundles) as client:
+            states.append(client.get("/models/blur").json())
+    assert "manifest.json: it is no manifest of a bundle" in states[0]["reason"] and states[1]["state"] == "ready"
+
+
 def test_setting_measure_host_says_whether_this_machine_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,9 +36,11 @@ ALLOWED: dict[str, set[str]] = {
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
     "engine.pnnx": VOCABULARY | {"engine.blocks", "engine.files", "engine.sharing"},
+    "engine.bundle": VOCABULARY
+    | {"engine.blocks", "engine.files", "engine.pnnx", "engine.resources", "engine.sharing"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
-    "engine.graph": VOCABULARY | {"engine.expression", "engine.layers", "engine.pnnx"},
+    "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
@@ -56,11 +58,11 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.figures", "engine.files", "engine.options", "engine.resources", "engine.sharing"}
-    | {"engine.profiling", "engine.progress"}
+    | {"engine.blocks", "engine.bundle", "engine.figures", "engine.files", "engine.options", "engine.resources"}
+    | {"engine.profiling", "engine.progress", "engine.sharing"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.executor": VOCABULARY
-    | {"engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
+    | {"engine.bundle", "engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.session": VOCABULARY
     | {"engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},

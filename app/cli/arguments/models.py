@@ -1,4 +1,4 @@
-"""MODEL on a command line: the name of a model in the store, or the path of a .pnnx.param file or of its folder."""
+"""MODEL on a command line: a name of the store, or the path of a .pnnx.param file, its folder or a bundle."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app.models.folder.config import ModelConfig
 from app.models.folder.layout import is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
 from app.models.model import Model
+from app.models.sessions import read_graph
 from app.settings import Settings
 from app.threads import thread_budget
 from app.wording import did_you_mean, quoted
@@ -62,9 +63,9 @@ def newest(files: ModelFiles) -> VersionFiles:
     return files.versions[-1]
 
 
-def load(version: VersionFiles) -> engine.RuntimeGraph:
+def load(version: VersionFiles, settings: Settings) -> engine.RuntimeGraph:
     """The built graph of a version."""
-    return engine.load(version.param, version.bin)
+    return read_graph(version, settings)
 
 
 def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
@@ -78,11 +79,13 @@ def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -
 
 
 def _in_folder(folder: Path) -> ModelFiles | None:
-    """What a folder holds: the only pair in it, or the versions of a model; None for what holds neither."""
+    """What a folder holds: a bundle, the only pair in it, or the versions of a model; None for what holds neither."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
         return None
+    if engine.is_bundle(folder):
+        return read_model(FoundModel(name=folder.resolve().name, path=folder))
     pairs = [name for name in names if name.endswith(_PARAM)]
     if len(pairs) == 1:
         return _at_path(folder / pairs[0])

@@ -57,7 +57,7 @@ def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Set
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
     """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
     try:
-        try_out(prepare(files, load(version), settings))
+        try_out(prepare(files, load(version, settings), settings))
     except NotTriedError as exc:
         yield Remark(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, PARAM, is_version
+from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, MANIFEST, PARAM, is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles
 
 FileIdentity: TypeAlias = tuple[int, ...]
@@ -28,6 +28,8 @@ def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
 
 def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
     yield from (version.param, version.bin)
+    if version.bundle is not None:
+        yield version.bundle / MANIFEST
     if not is_pair(files, version):
         yield files.folder / CONFIG
         if isinstance(files.config.labels, str):
@@ -60,8 +62,11 @@ def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
         numbers = sorted(path.name for path in found.path.iterdir() if is_version(path.name))
     except OSError:
         return
+    if not numbers:
+        for name in (PARAM, BIN, MANIFEST):
+            yield name, identity_of(found.path / name)
     for number in numbers:
-        for name in (PARAM, BIN):
+        for name in (PARAM, BIN, MANIFEST):
             yield f"{number}/{name}", identity_of(found.path / number / name)
 
 

@@ -3,6 +3,7 @@
 model_store/NAME/config.toml              every key optional, the file as well
 model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
+model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and config; or NAME/VERSION/ is one
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+MANIFEST: Final = "manifest.json"
 CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import engine
 from app.errors import ConfigError
 from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.folder.labels import read_labels
@@ -23,11 +24,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFiles:
-    """The file pair of one version; whether it is there is found out when it is loaded."""
+    """The file pair of one version; whether it is there is found out when it is loaded.
+
+    Args:
+        bundle: the folder that both are part of, where that is a bundle.
+    """
 
     number: int
     param: Path
     bin: Path
+    bundle: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,14 +161,21 @@ def _check_name(name: str) -> None:
 
 def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
     there = sorted(int(path.name) for path in folder.iterdir() if is_version(path.name) and path.is_dir())
+    if not there and engine.is_bundle(folder):
+        yield _version(1, folder)
+        return
     if not there:
         raise ConfigError(f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}")
     chosen = _chosen(there, config)
     if len(chosen) > MAX_VERSIONS:
         raise ConfigError(f"versions: found {len(chosen)}, expected at most {MAX_VERSIONS}")
     for number in chosen:
-        inside = folder / str(number)
-        yield VersionFiles(number=number, param=inside / PARAM, bin=inside / BIN)
+        yield _version(number, folder / str(number))
+
+
+def _version(number: int, folder: Path) -> VersionFiles:
+    bundle = folder if engine.is_bundle(folder) else None
+    return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle)
 
 
 def _chosen(there: list[int], config: ModelConfig) -> list[int]:

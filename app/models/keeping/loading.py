@@ -10,6 +10,7 @@ from app.errors import ConfigError, ServiceError
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.keeping.crew import LoadingStoppedError, Stop
 from app.models.model import Model
+from app.models.sessions import read_graph
 from app.progress import compiling
 from app.settings import Settings
 from app.wording import told
@@ -55,7 +56,7 @@ def load_model(
 def _load(
     files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, verify: bool
 ) -> Model:
-    graph = engine.load(version.param, version.bin, strict=files.config.is_strict(settings.strict), verify=verify)
+    graph = read_graph(version, settings, strict=files.config.is_strict(settings.strict), verify=verify)
     _log_warnings(files.name, version.number, [str(warning) for warning in graph.warnings])
     stop.check()
     model = Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)

@@ -351,4 +351,7 @@ def _loading_bytes(files: VersionFiles) -> int:
     for path in (files.param, files.bin):
         with suppress(OSError, ValueError):
             total += os.stat(path).st_size
+    if files.bundle is not None:
+        with suppress(OSError):
+            total = max(total, sum(path.stat().st_size for path in files.bundle.iterdir()))
     return _TIMES * total

@@ -21,7 +21,7 @@ from typing import Final
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, folder
-from engine.files import NotRegularError, open_regular
+from engine.files import NotRegularError, check_unshared, open_regular
 
 SUFFIX: Final = ".blueprint"
 # A file that a writer has not finished for so long, it never will: the writer is gone.
@@ -85,7 +85,7 @@ class Cache:
             descriptor = open_regular(name, follow=False, folder=place)
             try:
                 status = os.fstat(descriptor)
-                folder.check_entry(status)
+                check_unshared(status)
                 if status.st_size > self.max_bytes + entry.PAGE:
                     raise entry.EntryError(f"it is larger than all entries may be: {status.st_size} bytes")
                 return Found(*entry.read(descriptor, key))

@@ -8,7 +8,7 @@ of date. Weights are hashed in full, by a cryptographic hash: two models never s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -34,15 +34,35 @@ def graph_digest(graph: RuntimeGraph) -> bytes:
     return state.digest()
 
 
-def program_key(graph: RuntimeGraph, digest: bytes, specs: Sequence[TensorSpec], *options: str) -> str:
+def carried_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None]) -> bytes:
+    """The hash of all that a graph is made of whose weights are known by the hash of their file: none is hashed anew.
+
+    Args:
+        place_of: names the bytes of an array that lies in the file, by the file's hash; None for others.
+    """
+    state = hashlib.sha256()
+    for text in _structure(graph):
+        _add(state, text.encode())
+    for op in graph.operators:
+        for each in op.attributes.values():
+            place = place_of(each.data)
+            _add(state, b"".join(_hash_arrays([each.data])) if place is None else place.encode())
+    return state.digest()
+
+
+def program_key(
+    graph: RuntimeGraph, digest: bytes, specs: Sequence[TensorSpec], *options: str, generator: str | None = None
+) -> str:
     """The name of the entry of a graph compiled for inputs of these shapes.
 
     Args:
-        digest: of the graph, by ``graph_digest``.
+        digest: of the graph, by ``graph_digest`` or ``carried_digest``.
         options: all else that code depends on.
+        generator: who made it; None for this engine with the LLVM it has.
     """
     state = hashlib.sha256(digest)
-    for text in (GENERATOR, repr([_spec(each) for each in specs]), *options, *_foreign_facts(graph, specs)):
+    shapes = repr([_spec(each) for each in specs])
+    for text in (generator or GENERATOR, shapes, *options, *_foreign_facts(graph, specs)):
         _add(state, text.encode())
     return state.hexdigest()
 

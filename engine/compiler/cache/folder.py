@@ -11,17 +11,17 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from engine.files import OTHERS_WRITE, check_owner
+
 UNFINISHED: Final = ".unfinished"
 """How the name of a file ends that is being written."""
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @contextmanager
@@ -41,34 +41,13 @@ def opened(path: Path, *, make: bool) -> Iterator[int]:
     try:
         status = os.fstat(descriptor)
         check_owner(status)
-        if status.st_mode & _OTHERS_WRITE:
+        if status.st_mode & OTHERS_WRITE:
             inner = _private(descriptor, make=make)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def check_owner(status: os.stat_result) -> None:
-    """Refuse what another user than this one and root may change.
-
-    Raises:
-        OSError: EPERM.
-    """
-    if status.st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, "it belongs to another user")
-
-
-def check_entry(status: os.stat_result) -> None:
-    """Refuse a file that another user has written, or may have.
-
-    Raises:
-        OSError: EPERM.
-    """
-    check_owner(status)
-    if status.st_mode & _OTHERS_WRITE:
-        raise OSError(errno.EPERM, "other users may write to it")
 
 
 @contextmanager
@@ -100,7 +79,7 @@ def _private(outer: int, *, make: bool) -> int:
         _make(name, outer)
     descriptor = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=outer)
     status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE:
+    if status.st_uid != os.geteuid() or status.st_mode & OTHERS_WRITE:
         os.close(descriptor)
         raise OSError(errno.EPERM, "other users may write to it")
     return descriptor

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.compiler.cache import folder
-from engine.files import open_regular
+from engine.files import check_unshared, open_regular
 
 SUFFIX: Final = ".note"
 MAX_BYTES: Final = 1 << 16
@@ -26,7 +26,7 @@ def read_note(place: Path, key: str) -> bytes | None:
             name = f"{key}{SUFFIX}"
             descriptor = open_regular(name, follow=False, folder=opened)
             try:
-                folder.check_entry(os.fstat(descriptor))
+                check_unshared(os.fstat(descriptor))
                 content = os.read(descriptor, MAX_BYTES + 1)
             finally:
                 os.close(descriptor)

@@ -22,7 +22,8 @@ def hash_sources(root: Path) -> str:
     return state.hexdigest()
 
 
-_SOURCES: Final = hash_sources(_ROOT)
+SOURCES: Final = hash_sources(_ROOT)
+"""Names the sources of this engine."""
 
 
 def _llvmlite() -> str:
@@ -33,7 +34,7 @@ def _llvmlite() -> str:
         return "none"
 
 
-GENERATOR: Final = f"sources {_SOURCES}, llvmlite {_llvmlite()}, numpy {np.__version__}"
+GENERATOR: Final = f"sources {SOURCES}, llvmlite {_llvmlite()}, numpy {np.__version__}"
 """Names the generator."""
 
 
@@ -42,4 +43,4 @@ def is_unchanged() -> bool:
 
     Where they are not, nobody knows which of them this process has imported, and what it makes has no name.
     """
-    return hash_sources(_ROOT) == _SOURCES
+    return hash_sources(_ROOT) == SOURCES

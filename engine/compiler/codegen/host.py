@@ -118,6 +118,17 @@ def detect() -> Host:
     raise CompileError("the processor lacks SSE 4.2", found=cpu_name())
 
 
+def supports(name: str) -> bool:
+    """Whether this processor runs the code of a level."""
+    machine = platform.machine().lower()
+    if name == "neon":
+        return machine in ("aarch64", "arm64")
+    if name not in _NEEDS or machine not in ("x86_64", "amd64"):
+        return False
+    has = _features()
+    return all(has.get(feature) for feature in _NEEDS[name])
+
+
 def import_llvm() -> Any:
     """LLVM.
 

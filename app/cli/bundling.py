@@ -1,0 +1,84 @@
+"""``pnnx-serve compile MODEL --bundle DIR``: a model and what is compiled of it, in a folder that travels."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import engine
+from app.cli.arguments import models
+from app.cli.arguments.options import UsageError
+from app.cli.arguments.shapes import example_specs
+from app.models.folder.identity import is_pair
+from app.models.folder.layout import CONFIG
+from app.models.folder.repository import ModelFiles, VersionFiles
+from app.models.model import Model
+from app.progress import compiling
+from app.render.spelling import count_text, counted
+from app.settings import Settings
+
+_OCI: Final = "oci:"
+_TAG: Final = "latest"
+_MAX_BYTES: Final = 8 << 20
+
+
+def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[str]:
+    """Make the bundle; a line for each program, and one for all.
+
+    Raises:
+        EngineError, ConfigError, ServiceError: it cannot be made.
+    """
+    files = models.find(name, settings)
+    version = models.newest(files)
+    model = models.prepare(files, models.load(version, settings), settings)
+    shapes = list(_shapes(model, args))
+    folder = args.bundle.removeprefix(_OCI)
+    tag = _TAG if args.oci or args.bundle.startswith(_OCI) else None
+    with compiling(files.name) as show:
+        made = model.session.save_bundle(
+            Path(folder),
+            shapes,
+            batches=[each for each in args.batch if each is not None],
+            name=_name(files),
+            files=_beside(files, version),
+            target=args.target,
+            tag=tag,
+            replace=args.force,
+            progress=show,
+        )
+    for row in made:
+        inputs = " and ".join(f"{each['shape']}" for each in row["inputs"])
+        yield f"{files.name} · {inputs} · {count_text(row['bytes'], 'B')}"
+    machines = "machines such as this one" if args.target is None else f"every machine with {args.target}"
+    kind = "bundle" if tag is None else f"OCI layout, tag {tag}"
+    yield f"{folder} · {kind} with {counted(len(made), 'program')} for {machines}"
+
+
+def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.TensorSpec]]:
+    """Of each program; --shape may be given several times over for all inputs."""
+    if args.shape and args.batch != [None]:
+        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
+    inputs = len(model.signature.inputs)
+    sets = [args.shape[at : at + inputs] for at in range(0, len(args.shape), inputs)] if args.shape else [[]]
+    for each in sets:
+        specs = example_specs(model, each)
+        if specs is None:
+            raise UsageError(
+                "the model leaves its input's size open, so there is nothing to compile: --shape names one"
+            )
+        yield specs
+
+
+def _name(files: ModelFiles) -> str:
+    """Of the model; for a path nothing that says where somebody had the file."""
+    return Path(files.name).name.removesuffix(".param").removesuffix(".pnnx")
+
+
+def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
+    """The config of a model of the store and its labels."""
+    if is_pair(files, version) and version.bundle is None:
+        return {}
+    names = [CONFIG, *([files.config.labels] if isinstance(files.config.labels, str) else [])]
+    return {name: engine.read_file(files.folder / name, _MAX_BYTES) for name in names if (files.folder / name).exists()}

@@ -1,0 +1,217 @@
+"""A bundle's folder, read: every file held against the manifest before anything of it is used.
+
+A bundle holds machine code, so it is trusted like a program: folder and files belong to this user or root, and nobody
+else may write to them. Files are opened in the folder itself, links are not followed, and what is used of a file was
+copied before it was hashed: what becomes of the files later changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from engine.blocks import TornError, read_block
+from engine.bundle import manifest as manifests
+from engine.bundle.manifest import MANIFEST, PARAM, WEIGHTS, Manifest, StatedFile
+from engine.errors import BundleError
+from engine.files import check_unshared, file_name, open_regular, reason
+from engine.pnnx.files import take_open
+from engine.resources import available_cores
+from engine.sharing import shared
+from engine.tensor import Array
+
+_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
+_PIECE_BYTES: Final = 1 << 20
+_MAX_PARAM_BYTES: Final = 1 << 28
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Bundle:
+    """A bundle that was read.
+
+    Args:
+        folder: where it lies; programs that are wanted later are read from there, and held against the manifest again.
+        text, weights: the pair.
+        ready: programs that were read already.
+    """
+
+    folder: Path
+    manifest: Manifest
+    text: bytes
+    weights: Array
+    ready: dict[str, Array] = field(default_factory=dict)
+
+    def program(self, key: str) -> Array | None:
+        """The entry of a program, None where there is none; once it is taken it is the caller's.
+
+        Raises:
+            BundleError: the file is not what it was.
+        """
+        name = next((each.file for each in self.manifest.programs if each.key == key), None)
+        if name is None:
+            return None
+        found = self.ready.pop(name, None)
+        if found is not None:
+            return found
+        with _opened(self.folder) as place:
+            return _read(place, name, self.manifest.files[name])
+
+    def place_of(self, data: Array) -> str | None:
+        """What says which bytes an array has, where they are some of the weights file's; None where they are not."""
+        if not data.flags.c_contiguous:
+            return None
+        begin = data.__array_interface__["data"][0] - self.weights.__array_interface__["data"][0]
+        if not 0 <= begin <= begin + data.nbytes <= self.weights.nbytes:
+            return None
+        return f"{self.manifest.files[WEIGHTS].sha256} {begin} {data.nbytes}"
+
+
+def is_bundle(path: str | os.PathLike[str]) -> bool:
+    """Whether a path stands for a bundle: a folder with a manifest."""
+    return os.path.lexists(os.path.join(path, MANIFEST))
+
+
+def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object] = lambda _: None) -> Bundle:
+    """Read a bundle: the pair and the first program are kept, the others looked at.
+
+    Args:
+        admit: refuses a bundle by what it says of itself; called while the files are read.
+
+    Raises:
+        BundleError: naming the file that is missing, cut off, altered, a link, or somebody else's; or what ``admit``
+            says.
+    """
+    with _opened(path) as place:
+        manifest = manifests.parse(_read_manifest(place))
+        first = {each.file for each in manifest.programs[:1]}
+        folder = os.path.realpath(path)
+
+        def take(name: str) -> Array | None:
+            stated = manifest.files[name]
+            if name == WEIGHTS:
+                return _take(place, folder, name, stated)
+            if name == PARAM or name in first:
+                return _read(place, name, stated)
+            _look_at(place, name, stated)
+            return None
+
+        # The largest first: they take all the time.
+        names = sorted(manifest.files, key=lambda name: -manifest.files[name].bytes)
+        with ThreadPoolExecutor(min(4, available_cores())) as pool:
+            taking = pool.map(take, names)
+            try:
+                admit(manifest)
+                taken = dict(zip(names, taking, strict=True))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    known = {name: block for name, block in taken.items() if block is not None}
+    return Bundle(
+        folder=Path(path),
+        manifest=manifest,
+        text=known[PARAM].tobytes(),
+        weights=shared(known[WEIGHTS]),
+        ready={name: known[name] for name in first},
+    )
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[int]:
+    """A descriptor of the folder, while the block runs."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except (OSError, ValueError) as error:
+        raise BundleError("the folder cannot be opened", where=file_name(path), found=reason(error)) from None
+    try:
+        status = os.fstat(descriptor)
+        with _trusted(file_name(path)):
+            check_unshared(status)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _trusted(name: str) -> Iterator[None]:
+    """Whoever writes to a bundle decides what its users run."""
+    try:
+        yield
+    except PermissionError as error:
+        expected = "a file of this user or root that nobody else may write to, for it is run like a program"
+        raise BundleError("it is not trusted", where=name, found=error.strerror, expected=expected) from None
+
+
+@contextmanager
+def _file(place: int, name: str) -> Iterator[int]:
+    """A descriptor of a file of the folder, while the block runs."""
+    try:
+        descriptor = open_regular(name, follow=False, folder=place)
+        try:
+            with _trusted(name):
+                check_unshared(os.fstat(descriptor))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise BundleError("the file is missing", where=name) from None
+    except TornError:
+        raise BundleError("the file is cut off while it is read", where=name) from None
+    except (OSError, ValueError) as error:
+        raise BundleError("the file cannot be read", where=name, found=reason(error)) from None
+
+
+def _read_manifest(place: int) -> bytes:
+    with _file(place, MANIFEST) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > manifests.MAX_BYTES:
+            found, expected = f"{size:,} bytes", f"at most {manifests.MAX_BYTES:,}"
+            raise BundleError("the file is too large", where=MANIFEST, found=found, expected=expected)
+        return read_block(descriptor, size).tobytes()
+
+
+def _read(place: int, name: str, stated: StatedFile) -> Array:
+    """A file, copied into memory."""
+    with _file(place, name) as descriptor:
+        _check_size(descriptor, name, stated)
+        block = read_block(descriptor, stated.bytes)
+        _check_hash(hashlib.sha256(block.data).hexdigest(), name, stated)
+        return block
+
+
+def _take(place: int, folder: str, name: str, stated: StatedFile) -> Array:
+    """A file that need not stay in memory: cloned or copied into one without a name where that can be done."""
+    with _file(place, name) as descriptor:
+        _check_size(descriptor, name, stated)
+        block = take_open(descriptor, folder, stated.bytes)
+        _check_hash(hashlib.sha256(block.data).hexdigest(), name, stated)
+        return block
+
+
+def _look_at(place: int, name: str, stated: StatedFile) -> None:
+    """Hold a file against the manifest that nobody needs yet."""
+    with _file(place, name) as descriptor:
+        _check_size(descriptor, name, stated)
+        state, at = hashlib.sha256(), 0
+        while piece := os.pread(descriptor, _PIECE_BYTES, at):
+            state.update(piece)
+            at += len(piece)
+        _check_hash(state.hexdigest(), name, stated)
+
+
+def _check_size(descriptor: int, name: str, stated: StatedFile) -> None:
+    size = os.fstat(descriptor).st_size
+    if size != stated.bytes:
+        problem = "the file is cut off" if size < stated.bytes else "the file is too long"
+        raise BundleError(problem, where=name, found=f"{size:,} bytes", expected=f"{stated.bytes:,}")
+
+
+def _check_hash(found: str, name: str, stated: StatedFile) -> None:
+    if found != stated.sha256:
+        problem = "the file is not the one that was bundled"
+        raise BundleError(problem, where=name, found=f"sha256 {found}", expected=stated.sha256)

@@ -1,0 +1,46 @@
+"""A bundle, made once; every test gets a copy to spoil."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from engine.bundle import MANIFEST, StatedFile
+from engine.bundle.manifest import Manifest, parse
+from engine.bundle.writing import hash_file
+from engine.compiler.bundling import writing
+from tests.engine.compiler.cache.keeping import convolution
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a convolution, for batches of one and of two."""
+    folder = tmp_path_factory.mktemp("bundles") / "net.bundle"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "is_unchanged", lambda: True)
+        session = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+        session.save_bundle(folder, batches=[2], name="net", files={"labels.txt": b"one\ntwo\n"})
+    yield folder
+
+
+@pytest.fixture
+def bundle(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "net.bundle"))
+
+
+def manifest(folder: Path) -> Manifest:
+    return parse((folder / MANIFEST).read_bytes())
+
+
+def restate(folder: Path, change: Callable[[Manifest], Manifest] | None = None, **changed: Any) -> None:
+    """Write the manifest again, true of the files as they are: what somebody can do who means it."""
+    known = manifest(folder)
+    files = {name: StatedFile((folder / name).stat().st_size, hash_file(folder / name)) for name in known.files}
+    known = replace(known, files=files, **changed)
+    (folder / MANIFEST).write_bytes((change(known) if change else known).print())
