@@ -89,6 +89,10 @@ class Executor:
                     return compiled.run(inputs, instance, otherwise, runs)
                 except UnforeseenResultError:  # the file's shapes are those of one run; here they are others
                     return reference()
+                except CompileError:  # code without Winograd's algorithm, which a bundle has not
+                    if must_compile:
+                        raise
+                    return reference()
         return reference()
 
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
