@@ -154,6 +154,7 @@ def main() -> None:
         lambda r: (np.expm1(r) - r) / (r * r), lambda r: np.expm1(r) / (r * r), -half, half, range(5)))  # fmt: skip
     two = (lambda r: np.exp(r * log2),) * 2
     show("2**r", polynomial(*two, -0.5001, 0.5001, range(1, 7), [(1, 0)]))
+    show("2**r with a power less", polynomial(*two, -0.5, 0.5, range(1, 6), [(1, 0)]))
     show_logarithm("(log(1 + f) - f) / f**2", float(np.e))
     show_logarithm("(log2(1 + f) - f log2(e)) / f**2", 2)
     show_logarithm("(log10(1 + f) - f log10(e)) / f**2", 10)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from engine.compiler.codegen.ir import Function, Index, Value, constant, mangled, vector
-from engine.compiler.kernels.folding import fold_lanes, largest_number, total
-from engine.compiler.kernels.functions.arithmetic import negative
-from engine.compiler.kernels.functions.exponential import exp_down
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest_number, total
+from engine.compiler.kernels.functions.exponential import LOG2_E, exp2_down
 from engine.compiler.kernels.products.matrix import Matrix
+
+# A row of so many vectors is written out.
+WRITTEN_OUT = 8
+LARGEST_FLOAT = 3e38
+Step: TypeAlias = Callable[[Index, Value], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,12 @@ class RowCode:
     @property
     def is_scaled_late(self) -> bool:
         """Whether scores are scaled where exponentials are taken, for nothing; else when they are first read."""
-        return not self.masks and self.scale > 0
+        return not self.masks and 0 < self.scale * LOG2_E < LARGEST_FLOAT
+
+    @property
+    def doublings(self) -> float:
+        """What the distance of a score from the largest is multiplied by: its weight is two to that."""
+        return (self.scale if self.is_scaled_late else 1.0) * LOG2_E
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -119,26 +128,42 @@ class RowCode:
     def _largest(self, f: Function, line: Value, masks: Sequence[Value], limit: Index, end: Index) -> Value:
         """The largest score of a row; masks are applied, and what lies behind the limit becomes -inf."""
         type_, full = vector(self.lanes), self._whole(f, limit)
-        carried = constant(-math.inf, type_)
-        if not isinstance(full, int) or full > 0:
-            with f.loop(0, full, self.lanes, carry=[carried]) as loop:
-                at = f.at(line, loop.index)
-                value = self._masked(f, f.load(type_, at), masks, loop.index, None)
-                if not self.is_scaled_late:
-                    f.store(value, at)
-                loop.carry([largest_number(f, [value, loop.carried[0]])])
-            carried = loop.results[0]
-        if not isinstance(full, int) or not isinstance(end, int) or full < end:
-            with f.loop(full, end, self.lanes, carry=[carried]) as loop:
-                at = f.at(line, loop.index)
-                within = self._below(f, f.sub(limit, loop.index))
-                value = self._masked(f, f.load(type_, at), masks, loop.index, within)
-                value = f.select(within, value, constant(-math.inf, type_))
+
+        def inside(column: Index, carried: Value) -> Value:
+            at = f.at(line, column)
+            value = self._masked(f, f.load(type_, at), masks, column, None)
+            if not self.is_scaled_late:
                 f.store(value, at)
-                loop.carry([largest_number(f, [value, loop.carried[0]])])
-            carried = loop.results[0]
-        highest = fold_lanes(f, carried, largest_number)
-        return f.fmul(highest, constant(self.scale, "float")) if self.is_scaled_late else highest
+            return largest_number(f, [value, carried])
+
+        def across(column: Index, carried: Value) -> Value:
+            at, within = f.at(line, column), self._below(f, f.sub(limit, column))
+            value = self._masked(f, f.load(type_, at), masks, column, within)
+            value = f.select(within, value, constant(-math.inf, type_))
+            f.store(value, at)
+            return largest_number(f, [value, carried])
+
+        carried = [constant(-math.inf, type_)] * SIDE_BY_SIDE
+        carried = self._walk(f, full, end, self._walk(f, 0, full, carried, inside), across)
+        return fold_lanes(f, largest_number(f, carried), largest_number)
+
+    def _walk(self, f: Function, begin: Index, end: Index, carry: list[Value], step: Step) -> list[Value]:
+        """``step(column, carried)`` for every vector of a row, with the carried values in turn."""
+        if not isinstance(begin, int) or not isinstance(end, int):
+            with f.loop(begin, end, self.lanes, carry=carry[:1]) as loop:
+                loop.carry([step(loop.index, loop.carried[0])])
+            return [*loop.results, *carry[1:]]
+        stride = SIDE_BY_SIDE * self.lanes
+        turns = (end - begin) // stride if end - begin > WRITTEN_OUT * self.lanes else 0
+        if turns:
+            with f.loop(begin, begin + turns * stride, stride, carry=carry) as loop:
+                places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
+                loop.carry([step(place, each) for place, each in zip(places, loop.carried, strict=True)])
+            carry = loop.results
+        carried = list(carry)
+        for k, column in enumerate(range(begin + turns * stride, end, self.lanes)):
+            carried[k % SIDE_BY_SIDE] = step(column, carried[k % SIDE_BY_SIDE])
+        return carried
 
     def _below(self, f: Function, count: Index) -> Value:
         """The mask that is on for so many lanes, none or more than there are, too."""
@@ -151,18 +176,21 @@ class RowCode:
         return f.compare("slt", numbers, counts)
 
     def _masked(self, f: Function, value: Value, masks: Sequence[Value], column: Index, within: Value | None) -> Value:
-        value = value if self.is_scaled_late else f.fmul(value, constant(self.scale, value.type))
+        scale = None if self.is_scaled_late or self.scale == 1 else constant(self.scale, value.type)
         for mask, base in zip(self.masks, masks, strict=True):
             step = mask.matrix.column
             at = f.at(base, f.mul(column, step), mask.size)
             if mask.kind == "add":
-                value = f.fadd(value, self._loaded(f, at, "float", step, within))
+                number = self._loaded(f, at, "float", step, within)
+                value = f.fadd(value, number) if scale is None else f.fma(value, scale, number)
+                scale = None
                 continue
             byte = self._loaded(f, at, "i8", step, within)
             is_on = f.compare("ne", byte, constant(0, byte.type))
             nothing = constant(mask.fill, value.type)
+            value, scale = value if scale is None else f.fmul(value, scale), None
             value = f.select(is_on, value, nothing) if mask.kind == "keep" else f.select(is_on, nothing, value)
-        return value
+        return value if scale is None else f.fmul(value, scale)
 
     def _loaded(self, f: Function, at: Value, element: str, step: int, within: Value | None) -> Value:
         """A vector of a mask; no more of it is read than there are scores."""
@@ -179,7 +207,7 @@ class RowCode:
         if self.has_blocks:
             before = f.load("float", state)
             highest = largest_number(f, [before, highest])
-            f.store(exp_down(f, f.fsub(before, self._finite(f, highest))), f.at(state, 2))
+            f.store(self._weight(f, before, self._finite(f, highest)), f.at(state, 2))
         f.store(highest, state)
 
     def _finite(self, f: Function, highest: Value) -> Value:
@@ -187,17 +215,23 @@ class RowCode:
         nothing = constant(-math.inf, highest.type)
         return f.select(f.compare("oeq", highest, nothing), constant(0.0, highest.type), highest)
 
+    def _weight(self, f: Function, score: Value, highest: Value) -> Value:
+        """What a score, or the largest of a block, weighs beside the largest."""
+        return exp2_down(f, f.fmul(f.fsub(score, highest), constant(self.doublings, score.type)))
+
     def _exponentials(self, f: Function, line: Value, highest: Value, end: Index) -> Value:
         """Of a row, kept in place of the scores; their sum."""
         type_ = vector(self.lanes)
-        shift = negative(f, f.splat(self._finite(f, highest), self.lanes))
-        scale = constant(self.scale if self.is_scaled_late else 1.0, type_)
-        with f.loop(0, end, self.lanes, carry=[constant(0.0, type_)]) as loop:
-            at = f.at(line, loop.index)
-            value = exp_down(f, f.fma(f.load(type_, at), scale, shift))
+        largest = f.splat(self._finite(f, highest), self.lanes)
+
+        def step(column: Index, carried: Value) -> Value:
+            at = f.at(line, column)
+            value = self._weight(f, f.load(type_, at), largest)
             f.store(value, at)
-            loop.carry([f.fadd(loop.carried[0], value)])
-        return fold_lanes(f, loop.results[0], total)
+            return f.fadd(carried, value)
+
+        sums = self._walk(f, 0, end, [constant(0.0, type_)] * SIDE_BY_SIDE, step)
+        return fold_lanes(f, total(f, sums), total)
 
     def _sum(self, f: Function, state: Value, sum_: Value) -> None:
         if self.has_blocks:

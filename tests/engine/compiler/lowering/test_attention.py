@@ -83,6 +83,20 @@ def test_a_query_whose_every_key_is_left_out_gives_zeros() -> None:
     assert not Session(net, backend="compiled", cache=None).run(inputs)[0][:, :, 1].any()
 
 
+def test_a_query_whose_keys_all_have_the_lowest_number_sees_all_of_them() -> None:
+    shapes = (1, 2, 5, 8), (1, 2, 37, 8), (1, 2, 37, 8)
+    mask = np.zeros((5, 37), F32)
+    mask[1], mask[2, 4:] = np.finfo(F32).min, np.finfo(F32).min
+    net = attention(*shapes, mask=TensorSpec((5, 37), F32))
+    check(net, *(random(*shape) for shape in shapes), mask)
+
+
+@pytest.mark.parametrize("scale", [1e-30, -2.0, 1e3, 1e30])
+def test_any_scale(scale: float) -> None:
+    shapes = (2, 6, 8), (2, 40, 8), (2, 40, 8)
+    check(attention(*shapes, scale=scale), *(random(*shape) for shape in shapes))
+
+
 @pytest.mark.parametrize(("groups", "others"), [(1, 1), (2, 2), (4, 2), (2, 1), (1, 2)])
 def test_heads_may_share_keys_and_values(groups: int, others: int) -> None:
     shapes = (2, 4, 6, 8), (2, groups, 11, 8), (2, others, 11, 8)
