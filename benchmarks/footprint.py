@@ -3,8 +3,9 @@
     python -m benchmarks.footprint [--folder NETS] [--networks resnet18 ...] [--engines ours ncnn ...] [--save NAME]
 
 Every engine loads the network and answers twice, in a process of its own that imports nothing else; then the system
-says what the process has. Ours runs three times: it compiles with an empty cache (cold), once more so that the
-machine's measurements settle, and from what is in the cache (warm).
+says what the process has. Ours starts with an empty cache and compiles (cold), twice more so that the machine's
+measurements settle, then from what is in the cache (warm), and in two processes that share weights as workers of a
+server do.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 NETWORKS: Final = ("resnet18", "mobilenet_v2", "resnet50", "vgg11")
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 # Starts of ours: the name in the table, None for one that is not told of. The machine is measured up to three times.
-_STARTS: Final = ("cold", None, None, "warm")
-_TIMEOUT_S: Final = 600.0
+_STARTS: Final = ("cold", None, None, "warm", "each of 2 workers")
 _COLUMNS: Final = ("rss", "pss", "anonymous", "file", "shared", "peak")
 
 
-def answer_twice(engine: str, files: Files, threads: int) -> dict[str, int]:
-    """Load a network into this process, answer twice; what the process has then, in bytes."""
+def answer_twice(engine: str, files: Files, threads: int) -> None:
+    """Load a network into this process, and answer twice."""
     import numpy as np
 
     inputs = [np.load(files.input(1))]
     if engine == OURS:
         from engine import Session, load
 
-        run: Any = Session(load(files.param), threads=threads).run
+        session = Session(load(files.param), threads=threads)
+        run: Any = session.run
     else:
         from importlib import import_module
 
@@ -51,7 +52,32 @@ def answer_twice(engine: str, files: Files, threads: int) -> dict[str, int]:
         run = rival.make(import_module(rival.module), path, threads)
     for _ in range(2):
         run(inputs)
-    return rollup()
+    if engine == OURS and session.compile_failure:
+        raise SystemExit(session.compile_failure)
+    _kept.append(run)
+
+
+# What was loaded stays until the process ends.
+_kept: Final[list[Any]] = []
+
+
+def take_part(engine: str, files: Files, threads: int, parent: int | None) -> None:
+    """Answer twice, say so; when asked, say what this process has, and stay until the input ends.
+
+    Args:
+        parent: descriptor of the socket to one that shares weights among its children.
+    """
+    if parent is not None:
+        from socket import socket
+
+        from engine import share_memory
+
+        share_memory(socket(fileno=parent))
+    answer_twice(engine, files, threads)
+    print("answered", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(rollup()), flush=True)
+    sys.stdin.read()
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -60,25 +86,60 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for engine in options.engines:
             with tempfile.TemporaryDirectory() as cache:
                 for start in _STARTS if engine == OURS else ("",):
-                    found = _in_process(engine, options.folder / network, options.threads, cache)
+                    workers = 2 if start and "workers" in start else 0
+                    found = _in_processes(engine, options.folder / network, options.threads, cache, workers)
                     if start is not None:
                         yield {"network": network, "engine": engine, "start": start, **found}
 
 
-def _in_process(engine: str, folder: Path, threads: int, cache: str) -> dict[str, Any]:
+def _in_processes(engine: str, folder: Path, threads: int, cache: str, workers: int) -> dict[str, Any]:
+    """What a process has; or each of several that share weights, on average."""
+    from engine import Exchange
+
+    exchange = Exchange()
+    ends = [exchange.connect() for _ in range(workers)] or [None]
     command = [sys.executable, "-m", "benchmarks.footprint", "--one", engine, "--folder", str(folder)]
     settings = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    done = subprocess.run(
-        [*command, "--threads", str(threads)],
-        cwd=ROOT,
-        env={**os.environ, **settings, "XDG_CACHE_HOME": cache},
-        capture_output=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        return {"failure": done.stderr.decode(errors="replace").strip().rpartition("\n")[2]}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    children = [
+        subprocess.Popen(
+            [*command, "--threads", str(threads), *([f"--parent={end.fileno()}"] if end else [])],
+            cwd=ROOT,
+            env={**os.environ, **settings, "XDG_CACHE_HOME": cache},
+            pass_fds=[end.fileno()] if end else [],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for end in ends
+    ]
+    for end in filter(None, ends):
+        end.close()
+    try:
+        return _together(children)
+    finally:
+        for each in children:
+            each.kill()
+            each.communicate()
+
+
+def _together(children: Sequence[subprocess.Popen[str]]) -> dict[str, Any]:
+    """What each of them has on average, when all have answered and none has ended."""
+    answered = [_line(each) for each in children]
+    if not all(answered):
+        told = [each.stderr.read().strip() for each in children if each.poll() and each.stderr]
+        return {"failure": told[0].rpartition("\n")[2] if told else "the process has ended"}
+    for each in children:
+        if each.stdin is not None:
+            each.stdin.write("\n")
+            each.stdin.flush()
+    found = [json.loads(_line(each)) for each in children]
+    return {name: sum(each[name] for each in found) // len(found) for name in found[0]}
+
+
+def _line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline()
 
 
 def report(rows: Sequence[dict[str, Any]], machine: dict[str, Any], threads: int) -> str:
@@ -116,9 +177,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of a run (1)")
     parser.add_argument("--save", help="name under benchmarks/results")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
-        print(json.dumps(answer_twice(options.one, Files(options.folder), options.threads)))
+        take_part(options.one, Files(options.folder), options.threads, options.parent)
         return 0
     rows = list(measure(options))
     # What describes the machine imports every engine's room; the processes that are measured do not.

@@ -89,25 +89,27 @@ def map_block(descriptor: int, size: int, released: Callable[[], object] | None 
     return block
 
 
-def clone_block(descriptor: int, folder: str, size: int) -> Array | None:
+def clone_block(descriptor: int, folder: str, size: int, keep: Callable[[int], object] | None = None) -> Array | None:
     """A file as it is now, without copying it; None where the file system cannot, or may not be written to.
 
     Args:
         folder: where the file lies.
+        keep: given a descriptor of the clone, to read from, which is closed afterwards.
     """
 
     def clone(nameless: int) -> bool:
         fcntl.ioctl(nameless, _FICLONE, descriptor)
         return os.fstat(nameless).st_size == size
 
-    return _in_nameless_file(clone, folder, size)
+    return _in_nameless_file(clone, folder, size, keep)
 
 
-def spill_block(descriptor: int, folder: str, size: int) -> Array | None:
+def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], object] | None = None) -> Array | None:
     """A file as it is now, copied to a disk; None where there is no disk with plenty of room that may be written to.
 
     Args:
         folder: where the file lies; that of temporary files is the other one that is tried.
+        keep: given a descriptor of the copy, to read from, which is closed afterwards.
 
     Raises:
         TornError: there are fewer bytes.
@@ -128,14 +130,17 @@ def spill_block(descriptor: int, folder: str, size: int) -> Array | None:
         _take_all(descriptor, size, send)
         return True
 
-    return _in_nameless_file(copy, folder, size)
+    return _in_nameless_file(copy, folder, size, keep)
 
 
-def _in_nameless_file(fill: Callable[[int], bool], folder: str, size: int) -> Array | None:
+def _in_nameless_file(
+    fill: Callable[[int], bool], folder: str, size: int, keep: Callable[[int], object] | None
+) -> Array | None:
     """A block that lies in a new file without a name, in a folder or in that of temporary files.
 
     Args:
         fill: given its descriptor; whether the file is as it should be.
+        keep: given another one, to read from.
     """
     if not hasattr(os, "O_TMPFILE"):
         return None
@@ -146,10 +151,22 @@ def _in_nameless_file(fill: Callable[[int], bool], folder: str, size: int) -> Ar
             nameless = os.open(where, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
                 if fill(nameless):
-                    return map_block(nameless, size)
+                    block = map_block(nameless, size)
+                    if keep is not None:
+                        _with_reader(nameless, keep)
+                    return block
             finally:
                 os.close(nameless)
     return None
+
+
+def _with_reader(nameless: int, keep: Callable[[int], object]) -> None:
+    """Open a file that has no name once more, to read from only, while the function looks at it."""
+    reader = os.open(f"/proc/self/fd/{nameless}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        keep(reader)
+    finally:
+        os.close(reader)
 
 
 def _kind_of_disk(descriptor: int) -> int:

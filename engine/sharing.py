@@ -3,7 +3,8 @@
 The processes have a parent that takes no part in the work. It keeps the descriptor of every block that some child uses,
 by the hash of its bytes; a child that has read a block asks for it, and either gives its own away or takes the one
 there is. A block lies in memory without a file, sealed: nobody can cut it off or write to it any more, not even
-the child that made it. When no child uses a block it is gone.
+the child that made it. Or it lies on a disk, in a file without a name that is open to be read from only, so that the
+system may drop its pages and find them again. When no child uses a block it is gone.
 
 A child says one of three things, the hash behind each: what it wants, what it has (with a descriptor), and what it no
 longer needs. To the first two the parent answers with a descriptor or without. Children that cannot reach the parent
@@ -17,6 +18,7 @@ import hashlib
 import logging
 import os
 import socket
+import stat
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -103,8 +105,11 @@ class _Link:
         self._lock = threading.Lock()
         parent.settimeout(_PATIENCE_S)
 
-    def exchange(self, block: Array) -> Array:
+    def exchange(self, block: Array, file: int | None = None) -> Array:
         """The same bytes, in memory that all children share.
+
+        Args:
+            file: a descriptor of the file without a name that the block lies in; None where it lies in memory.
 
         Raises:
             OSError: the parent does not answer, or there is no memory.
@@ -113,7 +118,7 @@ class _Link:
         with self._lock:
             descriptor = self._ask(_WANT + digest)
             if descriptor is None:
-                made = _seal(block)
+                made = _seal(block) if file is None else os.dup(file)
                 try:
                     descriptor = self._ask(_HAVE + digest, [made])
                 finally:
@@ -121,8 +126,7 @@ class _Link:
             if descriptor is None:
                 return block
         try:
-            is_sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
-            if not is_sealed or os.fstat(descriptor).st_size != block.nbytes:
+            if not _is_settled(descriptor) or os.fstat(descriptor).st_size != block.nbytes:
                 self._drop(digest)
                 return block
             return map_block(descriptor, block.nbytes, partial(self._drop, digest))
@@ -159,22 +163,33 @@ def is_sharing() -> bool:
     return bool(_links)
 
 
-def shared(block: Array) -> Array:
+def shared(block: Array, file: int | None = None) -> Array:
     """The same bytes, in memory that other processes use as well where there are any; the block itself where not.
 
     Args:
-        block: uint8, flat, contiguous; nobody writes to it any more. One that is mapped already is left as it is.
+        block: uint8, flat, contiguous; nobody writes to it any more. One that is mapped already is left as it is, but
+            for one that comes with its file.
+        file: a descriptor of the file without a name that the block lies in, to read from.
     """
-    if not _links or block.nbytes < MIN_BYTES or is_mapped(block):
+    if not _links or block.nbytes < MIN_BYTES or (file is None and is_mapped(block)):
         return block
     try:
-        return _links[0].exchange(block)
+        return _links[0].exchange(block, file)
     except (ConnectionError, TimeoutError) as error:
         _links.clear()
         _log.warning("weights are no longer shared with other processes: %s", error.strerror or type(error).__name__)
         return block
     except OSError:  # no memory or no descriptor for this one
         return block
+
+
+def _is_settled(descriptor: int) -> bool:
+    """Whether what it stands for stays as it is: sealed, or a file that has no name and is not open for writing."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+    except OSError:  # no memory, but a file on a disk
+        status, mode = os.fstat(descriptor), fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 0 and mode == os.O_RDONLY
 
 
 def _seal(block: Array) -> int:

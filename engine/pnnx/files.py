@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, TypeAlias
 from engine.blocks import TornError, clone_block, read_block, spill_block
 from engine.errors import EngineError, ModelFormatError
 from engine.files import Path, file_name, identity, read_file, reading, reason
-from engine.sharing import is_sharing
+from engine.sharing import is_sharing, shared
 from engine.tensor import Array
 
 Writer: TypeAlias = Callable[[BinaryIO], None]
@@ -63,11 +63,17 @@ def take_open(descriptor: int, folder: str, size: int) -> Array:
         TornError: there are fewer.
         OSError: they cannot be read, or there is no memory for them.
     """
-    block = clone_block(descriptor, folder, size) if size > _CLONED_BYTES else None
-    # Workers of one server have one block in memory, which is less than a file for each.
-    if block is None and size > _SPILLED_BYTES and not is_sharing():
-        block = spill_block(descriptor, folder, size)
-    return read_block(descriptor, size) if block is None else block
+    # Workers of one server have one file, or one block in memory, for all of them.
+    readers: list[int] = []
+    keep = (lambda reader: readers.append(os.dup(reader))) if is_sharing() else None
+    try:
+        block = clone_block(descriptor, folder, size, keep) if size > _CLONED_BYTES else None
+        if block is None and size > _SPILLED_BYTES:
+            block = spill_block(descriptor, folder, size, keep)
+        return shared(read_block(descriptor, size) if block is None else block, *readers)
+    finally:
+        for each in readers:
+            os.close(each)
 
 
 class ChangingError(ModelFormatError):

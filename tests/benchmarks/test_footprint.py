@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -22,13 +23,18 @@ def test_a_process_says_what_it_has() -> None:
     assert found["rss"] >= found["anonymous"] > 0 and found["peak"] >= found["rss"] // 2 and found["pss"] > 0
 
 
-def test_a_network_is_answered_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_is_answered_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = Files(tmp_path)
     for kind in ("param", "bin"):
         shutil.copy(MODEL / f"model.pnnx.{kind}", getattr(files, kind))
     np.save(files.input(1), np.zeros((1, 1, 16, 16), np.float32))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert footprint.main(["--one", "ours", "--folder", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out)["rss"] > 0
+    answered, found = capsys.readouterr().out.splitlines()
+    assert answered == "answered" and json.loads(found)["rss"] > 0
+    footprint._kept.clear()
 
 
 def test_the_table_compares_with_the_smallest_rival() -> None:

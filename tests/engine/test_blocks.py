@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import RunCancelledError, blocks, sharing
+from engine import Exchange, RunCancelledError, blocks, sharing
 from engine.blocks import TornError, is_mapped, release, spill_block
 from engine.pnnx.files import take_file
 from engine.stopping import cancelling
@@ -152,7 +152,42 @@ def test_copying_can_be_stopped(tmp_path: Path) -> None:
         take_file(path)
 
 
-def test_workers_that_share_memory_keep_no_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "is_sharing", lambda: True)
-    monkeypatch.setattr("engine.pnnx.files.is_sharing", lambda: True)
-    assert not is_mapped(take_file(file(tmp_path, content())))
+@pytest.mark.parametrize("is_a_disk", [True, False])
+def test_workers_that_share_memory_have_one_file_or_one_block(
+    is_a_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_a_disk:
+        monkeypatch.setattr(blocks, "_kind_of_disk", lambda descriptor: 0)
+    data = content()
+    path = file(tmp_path, data)
+    parent = Exchange()
+    ends = [parent.connect() for _ in range(2)]
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        taken = []
+        for end in ends:
+            sharing.share_memory(end)
+            taken.append(take_file(path))
+        assert [each.tobytes() for each in taken] == [data] * 2
+        assert parent.blocks == 1 and len({memory(each) for each in taken}) == 1
+        assert ("memfd" in memory(taken[0])) != is_a_disk
+        assert len(os.listdir("/proc/self/fd")) == before + 1  # the parent's, which is this process too
+        release(taken[0])
+        assert taken[0].tobytes() == data
+        with path.open("r+b") as out:
+            out.write(b"others")
+        assert taken[1].tobytes() == data
+    finally:
+        sharing._links.clear()
+        del taken
+        for end in ends:
+            end.close()
+
+
+def memory(block: Any) -> str:
+    """The file or the memory that an array lies in, as the system calls it."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(each, 16) for each in line.split()[0].split("-"))
+        if begin <= block.ctypes.data < end:
+            return line.split(maxsplit=3)[3]
+    raise AssertionError("not mapped")

@@ -150,3 +150,27 @@ def test_a_block_that_is_not_sealed_is_not_used(exchange: Family) -> None:
     maker._ask(b"!" + sharing.hashlib.sha256(content.data).digest(), [descriptor])
     assert user.exchange(content) is content
     os.close(descriptor)
+
+
+@pytest.mark.parametrize("wrong", ["named", "written", "short"])
+def test_a_file_that_somebody_could_change_is_not_used(exchange: Family, wrong: str, tmp_path: Path) -> None:
+    maker, user = (exchange.child() for _ in range(2))
+    content, path = block(), tmp_path / "file"
+    path.write_bytes(content.tobytes()[: -1 if wrong == "short" else None])
+    descriptor = os.open(path, os.O_RDWR if wrong == "written" else os.O_RDONLY)
+    if wrong != "named":
+        path.unlink()
+    maker._ask(b"!" + sharing.hashlib.sha256(content.data).digest(), [descriptor])
+    assert user.exchange(content) is content
+    os.close(descriptor)
+
+
+def test_a_file_without_a_name_serves_all_children(exchange: Family, tmp_path: Path) -> None:
+    links, content, path = [exchange.child() for _ in range(2)], block(), tmp_path / "file"
+    path.write_bytes(content.tobytes())
+    descriptor = os.open(path, os.O_RDONLY)
+    path.unlink()
+    first, second = (link.exchange(content, descriptor) for link in links)
+    os.close(descriptor)
+    np.testing.assert_array_equal(first, content)
+    assert inode(first) == inode(second) != "0"
