@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from engine.compiler.lowering.rules import rearrange
-from engine.compiler.lowering.rules.registry import KERNEL_RULES, SPATIAL_RANKS
+from engine.compiler.lowering.rules.registry import KERNEL_RULES
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.layers.creation.container import Constant
 from engine.layers.definition.hints import describe as describe_hint
@@ -106,16 +106,13 @@ def _cells(signature: Signature) -> tuple[str, ...]:
 
 def compiled_as(signature: Signature) -> str:
     """What the compiler has for a type: the rules of its layer's class."""
-    kinds = (signature.layer, *signature.layer.means)
-    found = [_compiled(layer, signature.presets.get("spatial_rank")) for layer in kinds]
+    found = [_compiled(layer) for layer in (signature.layer, *signature.layer.means)]
     return next((kind for kind in found if kind != "–"), "–")
 
 
-def _compiled(layer: type[Layer], rank: int | None) -> str:
+def _compiled(layer: type[Layer]) -> str:
     if issubclass(layer, Constant):
         return "constant"
-    if rank is not None and rank not in SPATIAL_RANKS.get(layer, (rank,)):
-        return "–"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
         return "view" if KERNEL_RULES[layer] is rearrange.lower_view else "kernel"
     return "map" if layer in EXPRESSION_RULES else "–"

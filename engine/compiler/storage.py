@@ -112,9 +112,9 @@ class View:
         return View(self.storage, phantom, self._border_of(phantom))
 
     def _border_of(self, phantom: Array) -> tuple[int, int, int, int]:
-        """The border survives where only channels were chosen: the same rows and columns, in the same places."""
-        same = phantom.ndim == self.phantom.ndim and phantom.shape[2:] == self.shape[2:]
-        if same and phantom.strides[2:] == self.phantom.strides[2:] and phantom.ndim == 4:
+        """The border survives where only channels or planes were chosen: the same rows and columns, where they were."""
+        same = phantom.ndim == self.phantom.ndim and phantom.shape[-2:] == self.shape[-2:]
+        if same and phantom.strides[-2:] == self.phantom.strides[-2:] and phantom.ndim in (4, 5):
             return self.border
         return (0, 0, 0, 0)
 
@@ -191,16 +191,14 @@ def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 
         border: zeros around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
     """
     n, channels, *sizes = shape
-    height, width = (sizes[0], sizes[1]) if len(sizes) == 2 else (math.prod(sizes[:-1]), sizes[-1])
+    *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
     top, left, bottom, right = border
-    pitch = _pitch(channels)
+    pitch, images = _pitch(channels), n * math.prod(planes)
     rows, columns = height + top + bottom, width + left + right
-    phantom = _phantom(n * rows * columns * pitch, FLOAT32)
-    whole = phantom.reshape(n, rows, columns, pitch)
-    inner = whole[:, top : top + height, left : left + width, :channels]
-    image = inner.reshape(n, *sizes, channels) if len(sizes) != 2 and not any(border) else inner
-    if len(sizes) == 1:
-        image = inner[:, 0]
-    frame = Frame(n, rows, columns, channels, pitch, border) if any(border) else None
+    phantom = _phantom(images * rows * columns * pitch, FLOAT32)
+    whole = phantom.reshape(n, *planes, rows, columns, pitch)
+    inner = whole[..., top : top + height, left : left + width, :channels]
+    image = inner if len(sizes) > 1 else inner[:, 0]
+    frame = Frame(images, rows, columns, channels, pitch, border) if any(border) else None
     storage = Storage(phantom, is_zeroed=frame is not None, frame=frame)
     return View(storage, np.moveaxis(image, -1, 1), border)

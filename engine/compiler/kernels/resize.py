@@ -1,7 +1,8 @@
-"""Resampling of channels-last images: nearest, bilinear, bicubic, whatever has a fixed number of taps along each axis.
+"""Resampling of channels-last images and volumes: nearest, linear, cubic, whatever has a fixed number of taps along
+each axis.
 
 Which elements a new row or column is made of, and their weights, are a table made ahead; for every output pixel whole
-vectors of channels are added up, along the row first.
+vectors of channels are added up, along the row first. A volume is its planes, one image after the other.
 
 Arguments: image, table (see pack()), target, operands of the epilogue.
 """
@@ -22,8 +23,8 @@ from engine.tensor import Array
 # Vectors of a pixel written out; more are walked in a loop.
 UNROLLED = 4
 
-# What the taps of a row's elements and of a column's are multiplied by.
-Weights: TypeAlias = tuple[list[Value | None], list[Value | None]]
+# Distance and weight of the taps of a new element of an axis.
+Entry: TypeAlias = list[tuple[Index, Value | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,9 @@ class Resize(Kernel):
     Args:
         rows, columns: of the output.
         taps: elements a new row and a new column are made of.
+        planes: of a volume, before and after, where they are resampled too; ``batch`` counts those after, and the
+            strides along it are those of planes.
+        plane_taps: planes that a new one is made of.
         is_weighted: whether they are multiplied by weights; a single one may be taken as it is.
         source, target: strides of the images, 1 along channels.
     """
@@ -46,11 +50,13 @@ class Resize(Kernel):
     is_weighted: bool
     source: Strides
     target: Strides
+    planes: tuple[int, int] | None = None
+    plane_taps: int = 1
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @property
     def flops(self) -> int:
-        taps = self.taps[0] * (self.taps[1] + 1) if self.is_weighted else 0
+        taps = self.plane_taps * self.taps[0] * (self.taps[1] + 1) if self.is_weighted else 0
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
     @property
@@ -72,13 +78,13 @@ class Resize(Kernel):
     def chunks(self) -> int:
         return -(-self.tiles // self.block)
 
-    def pack(self, down: tuple[Array, Array | None], across: tuple[Array, Array | None]) -> Array:
-        """The table: for every row, then every column, the indices of its taps and their weights.
+    def pack(self, *axes: tuple[Array, Array | None]) -> Array:
+        """The table: for every plane where those are resampled, every row and every column its taps and their weights.
 
-        ``down`` and ``across`` are indices (taps, count) and weights (taps, count); indices are stored as the bits
-        of 32-bit integers.
+        Of each axis are given indices (taps, count) and weights (taps, count); indices are stored as the bits of
+        32-bit integers.
         """
-        parts = [self._pack_axis(indices, weights) for indices, weights in (down, across)]
+        parts = [self._pack_axis(indices, weights) for indices, weights in axes]
         return np.concatenate(parts)
 
     def _pack_axis(self, indices: Array, weights: Array | None) -> Array:
@@ -88,34 +94,46 @@ class Resize(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (image, table, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
-        entries = [taps * (1 + self.is_weighted) for taps in self.taps]
-        across_table = f.at(table, self.rows * entries[0])
+        entries = [taps * (1 + self.is_weighted) for taps in (self.plane_taps, *self.taps)]
+        down_table = f.at(table, self.planes[1] * entries[0] if self.planes else 0)
+        across_table = f.at(down_table, self.rows * entries[1])
         with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
             rest, piece = f.divmod(tile.index, -(-self.columns // self.tile))
             n, h = f.divmod(rest, self.rows)
-            down = self._entry(f, f.at(table, f.mul(h, entries[0])), self.taps[0], self.source.h)
-            lines = [f.at(place(f, image, self.source, n, 0, 0, 0), distance) for distance, _ in down]
+            first, depth = self._planes(f, table, n, entries[0])
+            down = self._entry(f, f.at(down_table, f.mul(h, entries[1])), self.taps[0], self.source.h)
+            corner = place(f, image, self.source, first, 0, 0, 0)
+            lines = [[f.at(f.at(corner, plane), row) for row, _ in down] for plane, _ in depth]
             with f.loop(*block_of(f, piece, self.tile, self.columns)) as x:
-                across = self._entry(f, f.at(across_table, f.mul(x.index, entries[1])), self.taps[1], self.source.w)
-                taps = [[f.at(line, distance) for distance, _ in across] for line in lines]
-                weights = [weight for _, weight in down], [weight for _, weight in across]
+                across = self._entry(f, f.at(across_table, f.mul(x.index, entries[2])), self.taps[1], self.source.w)
                 target = Target.of(f, self.epilogue, self.target, addresses).at(n, h, x.index)
-                self._emit_pixel(f, taps, weights, target)
+                self._emit_pixel(f, lines, (depth, down, across), target)
         f.finish()
 
-    def _entry(self, f: Function, address: Value, taps: int, stride: int) -> list[tuple[Index, Value | None]]:
+    def _planes(self, f: Function, table: Value, n: Index, entry: int) -> tuple[Index, Entry]:
+        """The first plane of the volume that an output plane is of, and its taps from there."""
+        if self.planes is None:
+            return n, [(0, None)]
+        before, after = self.planes
+        volume, d = f.divmod(n, after)
+        taps = self._entry(f, f.at(table, f.mul(d, entry)), self.plane_taps, self.source.n)
+        return f.mul(volume, before), taps
+
+    def _entry(self, f: Function, address: Value, taps: int, stride: int) -> Entry:
         """The distance and the weight of each tap of a row or column."""
         indices = [f.convert("sext", f.load("i32", f.at(address, tap)), "i64") for tap in range(taps)]
         weights = [f.load("float", f.at(address, taps + tap)) if self.is_weighted else None for tap in range(taps)]
         return [(f.mul(index, stride), weight) for index, weight in zip(indices, weights, strict=True)]
 
-    def _emit_pixel(self, f: Function, taps: list[list[Value]], weights: Weights, target: Target) -> None:
-        """All channels of a pixel."""
+    def _emit_pixel(
+        self, f: Function, lines: list[list[Value]], entries: tuple[Entry, Entry, Entry], target: Target
+    ) -> None:
+        """All channels of a pixel, from the lines of every plane."""
         vectors = vectors_of(self.channels, self.host.lanes)
         whole = self.channels // self.host.lanes
 
         def emit(channel: Index, lanes: int, real: int) -> None:
-            target.store(self._sum(f, taps, weights, channel, lanes, real), real, c=channel)
+            target.store(self._sum(f, lines, entries, channel, lanes, real), real, c=channel)
 
         if whole > UNROLLED:
             with f.loop(0, whole * self.host.lanes, self.host.lanes) as loop:
@@ -125,14 +143,24 @@ class Resize(Kernel):
                 emit(number * self.host.lanes, lanes, real)
 
     def _sum(
-        self, f: Function, taps: list[list[Value]], weights: Weights, channel: Index, lanes: int, real: int
+        self,
+        f: Function,
+        lines: list[list[Value]],
+        entries: tuple[Entry, Entry, Entry],
+        channel: Index,
+        lanes: int,
+        real: int,
     ) -> Value:
         """The weighted sum of the taps of a vector of channels."""
-        rows = [
-            _weighted(f, [f.load_lanes(vector(lanes), f.at(at, channel), real) for at in line], weights[1])
-            for line in taps
-        ]
-        return _weighted(f, rows, weights[0])
+        of_planes, of_rows, of_columns = ([weight for _, weight in entry] for entry in entries)
+        planes = []
+        for plane in lines:
+            rows = []
+            for line in plane:
+                places = [f.at(f.at(line, distance), channel) for distance, _ in entries[2]]
+                rows.append(_weighted(f, [f.load_lanes(vector(lanes), at, real) for at in places], of_columns))
+            planes.append(_weighted(f, rows, of_rows))
+        return _weighted(f, planes, of_planes)
 
 
 def _weighted(f: Function, values: list[Value], weights: list[Value | None]) -> Value:

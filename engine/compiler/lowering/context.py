@@ -112,11 +112,14 @@ class Context:
         """A tensor as (n, c, h, w) channels-last with at least these zeros around it, and the copy this may take."""
         has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
         is_one = has_room and (x.strides[1] == 1 or x.shape[1] == 1)
-        source = x if is_one else channels_last(x.shape, border)
+        image = x.derive(as_image(x.phantom)) if is_one else None
+        if image is not None:
+            return image, ()
+        source = channels_last(x.shape, border)
         image = source.derive(as_image(source.phantom))
         if image is None:
             raise NotLoweredError("its operand is no image")
-        return image, () if is_one else [self.copy(x, source)]
+        return image, [self.copy(x, source)]
 
     def rows(self, x: View, count: int = 1) -> tuple[View, Sequence[KernelStep]]:
         """A tensor as (rows, elements of the last ``count`` dimensions) side by side, and the copy this may take."""

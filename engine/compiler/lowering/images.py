@@ -26,7 +26,7 @@ def find_images(
 
     def may_be(operand: RuntimeOperand) -> bool:
         spec = spec_of(operand)
-        return spec is not None and spec.rank in (3, 4)
+        return spec is not None and spec.rank in (3, 4, 5)
 
     for op in operators:
         if type(op.definition) in image_layers:

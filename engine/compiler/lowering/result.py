@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.lowering.fusion import Fused, ImageOf, image_of
 from engine.compiler.lowering.rules.registry import NotLoweredError
@@ -80,5 +83,19 @@ class Result:
 
 
 def as_image(array: Array) -> Array:
-    """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know."""
+    """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know.
+
+    Volumes (N, C, D, H, W) are their planes, (N * D, C, H, W); where those do not lie at one distance, other memory.
+    """
+    if array.ndim == 5:
+        return _planes(array)
     return array[:, :, None, :] if array.ndim == 3 else array
+
+
+def _planes(array: Array) -> Array:
+    n, c, d, h, w = array.shape
+    if n > 1 and d > 1 and array.strides[0] != d * array.strides[2]:
+        return np.empty((n * d, c, h, w), array.dtype)
+    # Strides stay what they are along a dimension of one element, too: its border lies there.
+    steps = array.strides
+    return as_strided(array, (n * d, c, h, w), (steps[2] if d > 1 or n == 1 else steps[0], steps[1], *steps[3:]))

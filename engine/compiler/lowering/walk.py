@@ -19,7 +19,7 @@ from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
-from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError, check_spatial_rank
+from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError
 from engine.compiler.lowering.steps import Made, ReferenceStep
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.storage import View, row_major
@@ -128,7 +128,6 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made
         rule = KERNEL_RULES[Layer]
     if rule is None:
         raise NotLoweredError(_why_no_rule(lowering, op))
-    check_spatial_rank(bound.layer)
     return rule(Context(op, bound, lowering))
 
 

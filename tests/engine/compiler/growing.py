@@ -174,9 +174,10 @@ def _values(source: np.random.Generator, tensor: Tensor, special: list[float]) -
 
 
 def random_inputs(random: Random) -> list[TensorSpec]:
-    """One to three inputs: images first, now and then rows, signals, integers or booleans."""
+    """One to three inputs: images or volumes first, now and then rows, signals, integers or booleans."""
     batch = random.choice((1, 1, 1, 2, 3))
-    image = (batch, random.choice(CHANNELS), random.choice(SIZES), random.choice(SIZES))
+    planes = (random.randint(1, 6),) if random.randrange(8) == 0 else ()
+    image = (batch, random.choice(CHANNELS), *planes, random.choice(SIZES), random.choice(SIZES))
     specs = [TensorSpec(image, F32)]
     for _ in range(random.randrange(3)):
         kind = random.randrange(7)

@@ -29,7 +29,7 @@ def simple(type: str, *choices: dict[str, Any], fits: Callable[[Tensor], bool] =
 
 
 def conv(g: Growing) -> list[Operator] | None:
-    x = g.pick(lambda x: x.is_float and x.rank in (3, 4))
+    x = g.pick(lambda x: x.is_float and x.rank in (3, 4, 5))
     if x is None:
         return None
     channels, rank = x.shape[1], x.rank - 2
@@ -114,7 +114,7 @@ def _window(g: Growing, rank: int) -> dict[str, Any]:
 
 
 def max_pool(g: Growing) -> list[Operator] | None:
-    x = g.pick(lambda x: x.is_float and x.rank in (3, 4))
+    x = g.pick(lambda x: x.is_float and x.rank in (3, 4, 5))
     if x is None:
         return None
     rank, name = x.rank - 2, g.name()
@@ -132,12 +132,12 @@ def max_pool_with_indices(g: Growing) -> list[Operator] | None:
 
 
 def avg_pool(g: Growing) -> list[Operator] | None:
-    x = g.pick(lambda x: x.is_float and x.rank in (3, 4))
+    x = g.pick(lambda x: x.is_float and x.rank in (3, 4, 5))
     if x is None:
         return None
     rank, name = x.rank - 2, g.name()
     given = _window(g, rank) | {"count_include_pad": g.chance(0.5)}
-    if rank == 2 and g.chance(0.3):
+    if rank > 1 and g.chance(0.3):
         given["divisor_override"] = g.between(1, 5)
     return [op(f"nn.AvgPool{rank}d", f"avg_{name}", x.name, name, **given)]
 

@@ -6,6 +6,9 @@ place: pixels of a tile lie at constant distances, padding is a border of zeros 
 image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice;
 where that costs too much, the last tiles of a row have a pixel less instead.
 
+A volume is its planes, one image after the other; taps of other planes are summed likewise. Beyond the first and the
+last plane there are no zeros: what a window has there is left out.
+
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
 
@@ -19,8 +22,10 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Loop, Module
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, cases, panels_of, vectors_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
+from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, place, start
 from engine.compiler.kernels.target import Target
@@ -57,6 +62,8 @@ class Conv(Convolution):
         in_channels, out_channels: of one group.
         kernel, stride, dilation: (height, width).
         packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
+        depth: the windows along the planes of volumes; ``batch`` counts the planes of the output then, and the strides
+            along it are those of planes.
         tile: how the work is blocked; see choose_tile().
     """
 
@@ -70,6 +77,7 @@ class Conv(Convolution):
     tile: ConvTile
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
+    depth: WindowAxis | None = None
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -79,7 +87,12 @@ class Conv(Convolution):
     @property
     def taps(self) -> int:
         """Products summed for one output value."""
-        return self.kernel[0] * self.kernel[1] * self.in_channels
+        return self.planes * self.kernel[0] * self.kernel[1] * self.in_channels
+
+    @property
+    def planes(self) -> int:
+        """Planes of taps."""
+        return 1 if self.depth is None else self.depth.kernel
 
     @property
     def flops(self) -> int:
@@ -94,7 +107,7 @@ class Conv(Convolution):
     def packed_taps(self) -> int:
         """Weights of one output channel."""
         height, width = self.packed_kernel or self.kernel
-        return height * width * self.in_channels
+        return self.planes * height * width * self.in_channels
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
@@ -112,6 +125,7 @@ class Conv(Convolution):
         tiles = self.batch * self.tiling[0] * self.tiling[1]
         panels = self.groups * len(self.panels)
         tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
+        tile_bytes *= self.planes
         cache = self.host.memory.second_bytes
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
@@ -123,7 +137,10 @@ class Conv(Convolution):
         return self.grid.chunks
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them."""
+        """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them.
+
+        Of a volume, the rows of all planes of taps are one after the other: (O, I, KD * KH, KW).
+        """
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
         grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
         first = 0
@@ -155,7 +172,9 @@ class Conv(Convolution):
                 n, h, across = self._number(f, each_tile)
                 w = self._column(f, across)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
-                arguments = [place(f, source, strides, n, h, w, 0), weight, *target.at(n, h, w, channel).addresses]
+                plane, met = first_plane(f, self.depth, n)
+                at = place(f, source, strides, plane, h, w, 0)
+                arguments = [at, weight, *met, *target.at(n, h, w, channel).addresses]
                 for columns in self._widths(f, across):
                     for each in cases(f, panel, self.panels):
                         f.call(functions[each, columns], arguments)
@@ -166,7 +185,11 @@ class Conv(Convolution):
         is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
         pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
         of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
-        loops = [(kh, self.source.h * self.dilation[0], of_row)]
+        planes = (self.source.n * (self.depth.dilation if self.depth else 1), self.packed_taps // self.planes)
+        loops = [
+            (1 if is_clipped(self.depth) else self.planes, *planes),
+            (kh, self.source.h * self.dilation[0], of_row),
+        ]
         if not is_run:
             loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
         return TileCode(
@@ -178,6 +201,7 @@ class Conv(Convolution):
             loops=tuple(each for each in loops if each[0] > 1),
             run=self.in_channels * (kw if is_run else 1),
             skipped=self.first_tap[0] * of_row + self.first_tap[1] * self.in_channels,
+            planes=planes if is_clipped(self.depth) else None,
             target=self.target,
             epilogue=self.epilogue,
             memory=self.host.memory,

@@ -1,8 +1,9 @@
 """The inner function of a direct convolution: a tile of pixels times a panel of output channels, held in registers.
 
 Its arguments are addresses at the tile's first pixel and the panel's first channel: image, weights, target, operands of
-the epilogue. A cheap epilogue is applied to the registers; one that needs constants of its own would push sums out of
-them, so the sums go to the stack first and a loop over the pixels finishes them.
+the epilogue. Where windows are clipped at the first and last plane of a volume, how many planes of taps to skip and how
+many to take stand before the target. A cheap epilogue is applied to the registers; one that needs constants of its own
+would push sums out of them, so the sums go to the stack first and a loop over the pixels finishes them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class TileCode:
             between).
         run: input values that do.
         skipped: input values whose weights come before the first.
+        planes: of clipped windows: (distance, input values whose weights lie between).
         memory: the host's.
         is_far: whether the target is so large that its lines should be fetched before they are written.
         is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
@@ -51,6 +53,7 @@ class TileCode:
     loops: tuple[tuple[int, int, int], ...]
     run: int
     skipped: int
+    planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
     memory: Memory
@@ -70,7 +73,8 @@ class TileCode:
 
 def emit_tile(module: Module, tile: TileCode) -> str:
     """Write the function; its name."""
-    f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *tile.epilogue.parameters])
+    planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
+    f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *planes, *tile.epilogue.parameters])
     _TileWriter(tile, f).emit()
     f.finish()
     return tile.name
@@ -86,14 +90,18 @@ class _TileWriter:
     def emit(self) -> None:
         """Bias, products, epilogue."""
         f, code = self.f, self.code
-        image, weights, *addresses = f.parameters
-        target = Target.of(f, code.epilogue, code.target, addresses)
+        image, weights, *rest = f.parameters
+        target = Target.of(f, code.epilogue, code.target, rest[2:] if code.planes else rest)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
         totals = load_panel(f, weights, code.panel, is_padded=True) * (code.rows * code.columns)  # the bias
         if code.is_far:
             self._fetch(target)
-        totals = self._nest(list(code.loops), image, f.at(weights, code.width * (1 + code.skipped)), totals)
+        weights = f.at(weights, code.width * (1 + code.skipped))
+        if code.planes is None:
+            totals = self._nest(list(code.loops), image, weights, totals)
+        else:
+            totals = self._walk_planes(code.planes, rest[0], rest[1], image, weights, totals)
         if sums is None:
             for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
                 target.at(0, row, column).store_panel(pixel, code.panel)
@@ -115,6 +123,17 @@ class _TileWriter:
             if strides.w:
                 for (row, column), first in product(self._places, self.code.starts):
                     self.f.prefetch(self.f.at(address, strides.offset(0, row, column, first)))
+
+    def _walk_planes(
+        self, planes: tuple[int, int], first: Value, count: Value, image: Value, weights: Value, totals: list[Value]
+    ) -> list[Value]:
+        """The planes of taps that are on the volume, of which the image begins with the first."""
+        f, code = self.f, self.code
+        with f.loop(0, count, carry=totals) as plane:
+            at = f.at(image, f.mul(plane.index, planes[0]))
+            row = f.at(weights, f.mul(f.add(plane.index, first), planes[1] * code.width))
+            plane.carry(self._nest(list(code.loops), at, row, plane.carried))
+        return plane.results
 
     def _nest(
         self, loops: list[tuple[int, int, int]], image: Value, weights: Value, totals: list[Value]

@@ -15,8 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
+from engine.compiler.kernels.convolution.planes import first_plane, met_parameters
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, place, start
 from engine.compiler.kernels.target import Target
@@ -32,6 +34,7 @@ class Depthwise(Convolution):
         multiplier: output channels for each input channel; must divide the host's lanes.
         kernel, stride, dilation: (height, width).
         tile: how the work is blocked; see choose_tile().
+        depth: the windows along the planes of volumes, as in ``conv``; a tile has one row then.
     """
 
     kind = "depthwise"
@@ -41,6 +44,7 @@ class Depthwise(Convolution):
     stride: tuple[int, int]
     dilation: tuple[int, int]
     tile: DepthwiseTile
+    depth: WindowAxis | None = None
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
@@ -52,7 +56,12 @@ class Depthwise(Convolution):
     @property
     def taps(self) -> int:
         """Products summed for one output value."""
-        return self.kernel[0] * self.kernel[1]
+        return self.planes * self.kernel[0] * self.kernel[1]
+
+    @property
+    def planes(self) -> int:
+        """Planes of taps."""
+        return 1 if self.depth is None else self.depth.kernel
 
     @property
     def flops(self) -> int:
@@ -81,7 +90,7 @@ class Depthwise(Convolution):
         return self.grid.chunks
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (C, 1, KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
+        """Weights (C, 1, KD * KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
         width = width_of(self.vectors)
         flat = np.zeros((1 + self.taps, width), np.float32)
         flat[0, : self.channels] = 0 if bias is None else bias
@@ -101,9 +110,11 @@ class Depthwise(Convolution):
             n, down = f.divmod(row, self.tiling[0])
             h: Index = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows) if self.tiling[0] > 1 else 0
             channel, first = f.mul(each, self.host.lanes), f.mul(each, self.host.lanes // self.multiplier)
+            plane, met = first_plane(f, self.depth, n)
             arguments = [
-                place(f, image, self.source, n, f.mul(h, self.stride[0]), 0, first),
+                place(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, first),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
+                *met,
                 *target.at(n, h, 0, channel).addresses,
             ]
             for vector_ in cases(f, each, self.vectors):
@@ -113,8 +124,9 @@ class Depthwise(Convolution):
     def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
         """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
         name = f"{self.name}_{lanes}_{real}"
-        f = module.inner(name, [("ptr", "image"), ("ptr", "weights"), *self.epilogue.parameters])
-        keeps_weights = is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
+        parameters = [("ptr", "image"), ("ptr", "weights"), *met_parameters(self.depth), *self.epilogue.parameters]
+        f = module.inner(name, parameters)
+        keeps_weights = self.planes == 1 and is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
         _Strip(self, f, lanes, real, keeps_weights).emit()
         return name
 
@@ -124,7 +136,9 @@ class _Strip:
 
     def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
         self.kernel, self.f, self.lanes, self.real = kernel, f, lanes, real
-        self.image, self.weights, *addresses = f.parameters
+        self.image, self.weights, *rest = f.parameters
+        met = len(met_parameters(kernel.depth))
+        self.met, addresses = rest[:met], rest[met:]
         self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
         self.resident = [self._weight(tap) for tap in range(-1, kernel.taps)] if keeps_weights else []
 
@@ -143,10 +157,38 @@ class _Strip:
         kernel, f = self.kernel, self.f
         image = f.at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
         target = self.target.at(w=w)
-        if kernel.tile.rows == 1 and kernel.taps * kernel.tile.columns > UNROLLED:
-            self._finish_row(0, self._loop_over_taps(image), target)
+        if kernel.planes > 1 or self.met:
+            self._finish_row(0, self._loop_over_planes(image), target)
+        elif self._is_long:
+            self._finish_row(
+                0, self._loop_over_taps(image, self.weights, [self._weight(-1)] * kernel.tile.columns), target
+            )
         else:
             self._walk_rows(image, target)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the taps of a plane are too many to be written out."""
+        kernel = self.kernel
+        return kernel.tile.rows == 1 and kernel.kernel[0] * kernel.kernel[1] * kernel.tile.columns > UNROLLED
+
+    def _loop_over_planes(self, image: Value) -> list[Value]:
+        """The totals of one row of a volume, plane of taps by plane of taps."""
+        kernel, f = self.kernel, self.f
+        (height, width), totals = kernel.kernel, [self._weight(-1)] * kernel.tile.columns
+        skipped, taken = self.met or (0, kernel.planes)
+        gap = kernel.source.n * (kernel.depth.dilation if kernel.depth else 1)
+        with f.loop(0, taken, carry=totals) as plane:
+            at = f.at(image, f.mul(plane.index, gap))
+            weights = f.at(self.weights, f.mul(f.add(plane.index, skipped), height * width * self.lanes))
+            if self._is_long:
+                plane.carry(self._loop_over_taps(at, weights, plane.carried))
+            else:
+                of_row = {0: list(plane.carried)}
+                for ky in range(height):
+                    self._add_line(f.at(at, ky * kernel.dilation[0] * kernel.source.h), [(0, ky)], of_row, weights)
+                plane.carry(of_row[0])
+        return plane.results
 
     def _walk_rows(self, image: Value, target: Target) -> None:
         """Every input row of the tile once; an output row is finished with its last."""
@@ -164,11 +206,17 @@ class _Strip:
                 if ky == kernel.kernel[0] - 1:
                     self._finish_row(row, totals.pop(row), target)
 
-    def _add_line(self, line: Value, uses: list[tuple[int, int]], totals: dict[int, list[Value]]) -> None:
-        """Add the products of an input row to the output rows that have a row of taps there."""
+    def _add_line(
+        self, line: Value, uses: list[tuple[int, int]], totals: dict[int, list[Value]], weights_at: Value | None = None
+    ) -> None:
+        """Add the products of an input row to the output rows that have a row of taps there.
+
+        Args:
+            weights_at: where the bias before the weights would be, if those are not the kernel's first.
+        """
         kernel, f = self.kernel, self.f
         kw, step, gap = kernel.kernel[1], kernel.stride[1], kernel.dilation[1]
-        weights = {row: [self._value(ky * kw + kx) for kx in range(kw)] for row, ky in uses}
+        weights = {row: [self._value(ky * kw + kx, weights_at) for kx in range(kw)] for row, ky in uses}
         for position in sorted({t * step + kx * gap for t in range(kernel.tile.columns) for kx in range(kw)}):
             value = self._input(f.at(line, position * kernel.source.w))
             for row, _ in uses:
@@ -177,13 +225,12 @@ class _Strip:
                     if rest == 0 and 0 <= t < kernel.tile.columns:
                         totals[row][t] = f.fma(value, weights[row][kx], totals[row][t])
 
-    def _loop_over_taps(self, image: Value) -> list[Value]:
+    def _loop_over_taps(self, image: Value, weights_at: Value, totals: list[Value]) -> list[Value]:
         """The totals of one row, the taps in two loops: for kernels too large to be written out."""
         kernel, f = self.kernel, self.f
-        totals = [self._weight(-1)] * kernel.tile.columns
         with f.loop(0, kernel.kernel[0], carry=totals) as down:
             line = f.at(image, f.mul(down.index, kernel.dilation[0] * kernel.source.h))
-            weights = f.at(self.weights, f.mul(f.add(f.mul(down.index, kernel.kernel[1]), 1), self.lanes))
+            weights = f.at(weights_at, f.mul(f.add(f.mul(down.index, kernel.kernel[1]), 1), self.lanes))
             with f.loop(0, kernel.kernel[1], carry=down.carried) as across:
                 first = f.at(line, f.mul(across.index, kernel.dilation[1] * kernel.source.w))
                 weight = f.load(vector(self.lanes), f.at(weights, f.mul(across.index, self.lanes)))
@@ -208,9 +255,9 @@ class _Strip:
             return self.f.splat(value, self.lanes)
         return self.f.shuffle(value, Value("poison", type_), [lane // multiplier for lane in range(self.lanes)])
 
-    def _value(self, tap: int) -> Value:
+    def _value(self, tap: int, weights: Value | None = None) -> Value:
         """The weights of a tap, or the bias for -1, from a register if they are kept there."""
-        return self.resident[1 + tap] if self.resident else self._weight(tap)
+        return self.resident[1 + tap] if self.resident else self._weight(tap, weights)
 
-    def _weight(self, tap: int) -> Value:
-        return self.f.load(vector(self.lanes), self.f.at(self.weights, (1 + tap) * self.lanes))
+    def _weight(self, tap: int, weights: Value | None = None) -> Value:
+        return self.f.load(vector(self.lanes), self.f.at(weights or self.weights, (1 + tap) * self.lanes))

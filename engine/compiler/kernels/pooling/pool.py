@@ -3,10 +3,10 @@
 A row of the output is made in two steps, for some vectors of channels at a time: the input rows of its windows are
 folded into one line, which is held on the stack with the padding around it, and windows of that line are folded into
 pixels. Windows are clipped at the upper and lower border by the number of rows folded; the image itself needs no
-padding.
+padding. Of volumes, the rows of all planes of a window are folded, and windows are clipped likewise.
 
 Where windows are so wide that a line would take too much of the stack, pixels are made one by one: every window is
-walked, clipped at all four borders, and a sum is gathered from the sums of parts of its rows.
+walked, clipped at all borders, and a sum is gathered from the sums of parts of its rows.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
 """
@@ -37,8 +37,10 @@ class Pool(PoolLayout):
         with f.loop(*panels) as panel, f.loop(0, self.tiles) as tile, f.loop(*rows) as row:
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
-            source = place(f, image, self.source, n, 0, 0, channel)
-            arguments = [source, as_value(h), tile.index, *target.at(n, h, 0, channel).addresses]
+            volume, window = f.divmod(n, self.depth.count)
+            source = place(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel)
+            places = [as_value(each) for each in (window, h)]
+            arguments = [source, *places, tile.index, *target.at(n, h, 0, channel).addresses]
             for each in cases(f, panel.index, self.panels):
                 f.call(functions[each], arguments)
         f.finish()

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
-from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 
 # Vectors of channels folded together.
 VECTORS = 4
@@ -24,6 +24,8 @@ class PoolLayout(Kernel):
     Args:
         mode: the maximum, NaN if a window holds one, or the mean.
         down, across: the windows along rows and columns.
+        depth: those along the planes of volumes; ``batch`` counts the planes of the output then, and the strides along
+            it are those of planes.
         counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
         divisor: the mean divides by this instead.
         source, target: strides of the images, 1 along channels.
@@ -32,8 +34,9 @@ class PoolLayout(Kernel):
     mode: Literal["max", "average"]
     batch: int
     channels: int
-    down: PoolAxis
-    across: PoolAxis
+    down: WindowAxis
+    across: WindowAxis
+    depth: WindowAxis = WindowAxis(size=1, count=1)
     counts_padding: bool = True
     divisor: int | None = None
     source: Strides
@@ -47,7 +50,8 @@ class PoolLayout(Kernel):
 
     @property
     def flops(self) -> int:
-        return self.batch * self.down.count * self.across.count * self.channels * self.down.kernel * self.across.kernel
+        taps = self.depth.kernel * self.down.kernel * self.across.kernel
+        return self.batch * self.down.count * self.across.count * self.channels * taps
 
     @cached_property
     def tile(self) -> int:
@@ -82,7 +86,7 @@ class PoolLayout(Kernel):
         """Output rows and panels, and what a chunk has of them."""
         sizes = self.batch * self.down.count, len(self.panels)
         taps = self.across.size * self.down.reach + self.across.count * self.across.reach
-        row_bytes = 4 * self.channels * taps // sizes[1]  # every tap counted
+        row_bytes = 4 * self.channels * taps * self.depth.reach // sizes[1]  # every tap counted
         return Grid(sizes, sizes).cut(self.host.wanted_chunks, row_bytes, 8 * self.host.chunk_bytes)
 
     @property

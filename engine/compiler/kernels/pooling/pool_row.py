@@ -23,16 +23,17 @@ UNROLLED = 16
 class PoolRow:
     """The function of some output pixels of a row and the vectors of a panel.
 
-    Its arguments are the image and the target (with its operands) at the panel's first channel, the output row, and
-    which of the row's lines it is.
+    Its arguments are the image and the target (with its operands) at the panel's first channel, the output plane of a
+    volume, the output row, and which of the row's lines it is.
     """
 
     def __init__(self, kernel: PoolLayout, module: Module, panel: Panel) -> None:
         self.kernel, self.panel = kernel, panel
         name = f"{kernel.name}_{'_'.join(str(real) for _, real in panel)}"
-        parameters = [("ptr", "image"), ("i64", "row"), ("i64", "tile"), *kernel.epilogue.parameters]
-        self.f = f = module.inner(name, parameters)
-        self.image, self.h, self.tile, *addresses = f.parameters
+        numbers = [("i64", each) for each in ("plane", "row", "tile")]
+        self.f = f = module.inner(name, [("ptr", "image"), *numbers, *kernel.epilogue.parameters])
+        self.image, plane, self.h, self.tile, *addresses = f.parameters
+        self.plane: Index = plane if kernel.depth.count > 1 else 0
         self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
         self.starts = starts_of(panel)
         self.width = width_of(panel)
@@ -63,15 +64,18 @@ class PoolRow:
         """The pixels one by one, without a line."""
         kernel, f, axis = self.kernel, self.f, self.kernel.across
         w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
-        row, rows = kernel.down.clip(f, self.h)
-        top = f.at(self.image, f.mul(row, kernel.source.h))
+        (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
+        top = f.at(f.at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
         with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
             column, columns = axis.clip(f, x.index)
             corner = f.at(top, f.mul(column, kernel.source.w))
-            with f.loop(0, rows, carry=self.neutral) as down:
-                line = f.at(corner, f.mul(down.index, kernel.down.dilation * kernel.source.h))
-                down.carry(self._folded(down.carried, self._fold_line(line, columns)))
-            self._finish(x.index, down.results)
+            with f.loop(0, planes, carry=self.neutral) as each:
+                window = f.at(corner, f.mul(each.index, kernel.depth.dilation * kernel.source.n))
+                with f.loop(0, rows, carry=each.carried) as down:
+                    line = f.at(window, f.mul(down.index, kernel.down.dilation * kernel.source.h))
+                    down.carry(self._folded(down.carried, self._fold_line(line, columns)))
+                each.carry(down.results)
+            self._finish(x.index, each.results)
 
     def _fold_line(self, line: Value, columns: Index) -> list[Value]:
         """The taps of a window in one row, part by part."""
@@ -94,14 +98,16 @@ class PoolRow:
     def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
         """The line: for columns ``left`` to ``right``, the rows of the windows folded."""
         f, axis, source = self.f, self.kernel.down, self.kernel.source
-        row, count = axis.clip(f, self.h)
-        top = f.at(self.image, f.mul(row, source.h))
-        gap = axis.dilation * source.h
+        (plane, planes), (row, count) = self.kernel.depth.clip(f, self.plane), axis.clip(f, self.h)
+        top = f.at(f.at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
+        gaps = self.kernel.depth.dilation * source.n, axis.dilation * source.h
 
         def walk(count: Index) -> None:
             with f.loop(left, right) as x:
                 at = f.at(top, f.mul(x.index, source.w))
-                values = self._fold_taps(at, gap, count, self._load)
+                values = self._fold_taps(
+                    at, gaps[0], planes, lambda plane: self._fold_taps(plane, gaps[1], count, self._load)
+                )
                 self._write_line(f.sub(x.index, first), values)
 
         if axis.is_adaptive or axis.kernel > UNROLLED or axis.is_inside:
@@ -150,7 +156,8 @@ class PoolRow:
         if kernel.divisor is not None:
             return constant(1 / kernel.divisor, "float")
         down = kernel.down.divisor(f, self.h, kernel.counts_padding)
-        count = f.mul(down, kernel.across.divisor(f, window, kernel.counts_padding))
+        planes = kernel.depth.divisor(f, self.plane, kernel.counts_padding)
+        count = f.mul(f.mul(planes, down), kernel.across.divisor(f, window, kernel.counts_padding))
         if isinstance(count, int):
             return constant(1 / count, "float")
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))

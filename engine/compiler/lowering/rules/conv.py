@@ -11,10 +11,11 @@ from engine.compiler.kernels.convolution.conv import PANEL_SIZES
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.conv_kernels import choose_kernel, direct, raw_strides
+from engine.compiler.lowering.rules.conv_kernels import choose_kernel, direct, flat_filters, raw_strides
 from engine.compiler.lowering.rules.conv_parameters import (
     ConvParameters,
     border_of,
+    depth_of,
     parameters_of,
     settled_conv,
     spans_of,
@@ -33,7 +34,7 @@ from engine.tensor import Array, TensorSpec
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
-    if not isinstance(layer, conv.Conv | conv.StridedSameConv) or not 1 <= len(kernel) <= 2:
+    if not isinstance(layer, conv.Conv | conv.StridedSameConv) or not 1 <= len(kernel) <= 3:
         return NO_BORDER
     if not x.rank == y.rank == len(kernel) + 2:
         return NO_BORDER
@@ -50,16 +51,14 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[conv.Conv] = BORDERS[conv.StridedSameConv] = _wanted_border
 
 
-@kernels_for(conv.Conv, conv.StridedSameConv, image=True, spatial_ranks=(1, 2))
+@kernels_for(conv.Conv, conv.StridedSameConv, image=True)
 def lower_conv(context: Context) -> Made:
-    """A convolution of signals or images with the element-wise operators after it."""
+    """A convolution of signals, images or volumes with the element-wise operators after it."""
     given, weight, bias = context.layer(Layer), context.weight(1), context.optional_weight(2)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
     x, kernel = context.tensor(0), weight.shape[2:]
     if len(x.shape) != len(kernel) + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
-    if len(kernel) > 2:
-        raise NotLoweredError("there is no kernel for volumes")
     layer, pairs = settled_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
@@ -67,20 +66,26 @@ def lower_conv(context: Context) -> Made:
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
         pairs = [(0, 0)] * len(pairs)
-    parameters = parameters_of(layer, kernel, pairs)
-    rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
+    sizes = context.result_spec.sizes[2:]
+    parameters = replace(parameters_of(layer, kernel, pairs), depth=depth_of(layer, kernel, pairs, x.shape[2:], sizes))
+    rows, columns = spans_of(parameters, x.shape[2:], sizes)
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
     parts = [*product(rows, columns)]
     compute = _whole if len(parts) == 1 else _in_parts
-    steps = compute(context, image, result, parameters, parts, (as_image(weight), bias))
+    steps = compute(context, image, result, parameters, parts, (_as_filters(weight), bias))
     return result.made(*edges, *copies, *steps)
+
+
+def _as_filters(weight: Array) -> Array:
+    """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
+    return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
 
 
 Parts = Sequence[tuple[Span, Span]]
 """Rows and columns of the output that are summed over the same taps."""
 Filters = tuple[Array, Array | None]
-"""Weight and bias."""
+"""Weight (O, I, KD, KH, KW) and bias."""
 
 
 def _whole(
@@ -89,10 +94,10 @@ def _whole(
     """The kernel that suits a convolution best, from an image that has its border."""
     ((row, column),), (weight, bias) = parts, filters
     source = raw_strides(x)
-    weight = weight[:, :, row.first : row.first + row.taps, column.first : column.first + column.taps]
+    weight = weight[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
     parameters = replace(parameters, kernel=(row.taps, column.taps))
     kernel = choose_kernel(context, result, parameters, weight, source)
-    packed = constant(kernel.pack(weight, bias))
+    packed = constant(kernel.pack(flat_filters(weight), bias))
     yield result.step(kernel, [x, packed], origin=_origin(source, row, column))
 
 
@@ -116,7 +121,7 @@ def _in_parts(
             panel_sizes=sizes,
         )
         if packed is None:  # all parts read the same weights
-            packed, sizes = constant(kernel.pack(*filters)), (kernel.tile.vectors,)
+            packed, sizes = constant(kernel.pack(flat_filters(filters[0]), filters[1])), (kernel.tile.vectors,)
         yield part.step(kernel, [x, packed], origin=_origin(source, row, column))
 
 

@@ -25,7 +25,7 @@ def choose_kernel(
     """The kernel that computes a result fastest.
 
     Args:
-        weight: of ``parameters.kernel`` taps.
+        weight: (O, I, KD, KH, KW), of ``parameters.kernel`` taps in a plane.
         source: strides of the image with its border.
     """
     n, channels, rows, columns = shape = result.image.shape
@@ -42,8 +42,14 @@ def choose_kernel(
             source=source,
             target=target,
             tile=choose_depthwise_tile(
-                context.host, rows, columns, parameters.kernel, parameters.stride, parameters.dilation
+                context.host,
+                rows if parameters.depth is None else 1,
+                columns,
+                parameters.kernel,
+                parameters.stride,
+                parameters.dilation,
             ),
+            depth=parameters.depth,
             host=context.host,
             epilogue=epilogue,
         )
@@ -64,15 +70,15 @@ def choose_kernel(
             host=context.host,
             epilogue=epilogue,
         )
-    is_pointwise = parameters.kernel == (1, 1) and parameters.stride == (1, 1)
-    is_flat = is_pointwise and _is_flat((source, target, *epilogue.operands), n, rows, columns)
-    size = (1, 1, n * rows * columns) if is_flat else None
+    size = None
+    if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
+        size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
     return direct(context, result, parameters, weight, source, target, size=size)
 
 
 def _filtering(context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]) -> Filtering | None:
     """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
-    is_plain = parameters.kernel == (3, 3) and parameters.groups == 1
+    is_plain = parameters.kernel == (3, 3) and parameters.groups == 1 and parameters.depth is None
     if not is_plain or context.lowering.options.winograd == "off":
         return None
     (stride, dilation), channels = (parameters.stride[0], parameters.dilation[0]), shape[1]
@@ -106,7 +112,8 @@ def direct(
     """The direct kernel for a result.
 
     Args:
-        weight: of which ``parameters.kernel`` taps are multiplied, from ``first_tap`` on.
+        weight: (O, I, KD, KH, KW), of which ``parameters.kernel`` taps of every plane are multiplied, from
+            ``first_tap`` on.
         source, target: strides of the image with its border, and of the result.
         size: images, rows and columns, where they are not the result's own.
         panel_sizes: vectors that a panel may have.
@@ -114,7 +121,7 @@ def direct(
     batch, _, height, width = result.image.shape
     n, rows, columns = size or (batch, height, width)
     out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
-    taps = in_channels * parameters.kernel[0] * parameters.kernel[1]
+    taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
     return Conv(
         batch=n,
         rows=rows,
@@ -130,16 +137,31 @@ def direct(
         tile=choose_tile(context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=True),
         host=context.host,
         epilogue=result.epilogue,
-        packed_kernel=(weight.shape[2], weight.shape[3]),
+        packed_kernel=(weight.shape[3], weight.shape[4]),
         first_tap=first_tap,
+        depth=parameters.depth,
     )
 
 
-def _is_flat(strides: tuple[Strides, ...], n: int, rows: int, columns: int) -> bool:
-    """Whether all pixels of all images lie at one distance from each other, in every tensor."""
-    return all(
-        (rows == 1 or each.h == columns * each.w) and (n == 1 or each.n == rows * columns * each.w) for each in strides
-    )
+def flat_filters(weight: Array) -> Array:
+    """(O, I, KD, KH, KW) as kernels pack it, the rows of all planes one after the other."""
+    return weight.reshape(*weight.shape[:2], -1, weight.shape[4])
+
+
+def _flattened(
+    strides: tuple[Strides, ...], n: int, rows: int, columns: int, is_all: bool
+) -> tuple[int, int, int] | None:
+    """Images, rows and columns as one row, where its pixels lie at one distance in every tensor.
+
+    Args:
+        is_all: the pixels of all images are one row; else those of each are.
+    """
+    if any(rows > 1 and each.h != columns * each.w for each in strides):
+        return None
+    if is_all:
+        is_dense = all(n == 1 or each.n == rows * columns * each.w for each in strides)
+        return (1, 1, n * rows * columns) if is_dense else None
+    return n, 1, rows * columns
 
 
 def raw_strides(image: View) -> Strides:

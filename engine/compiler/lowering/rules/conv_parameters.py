@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.lowering.rules.registry import NO_BORDER, Border, NotLoweredError
 from engine.compiler.lowering.rules.taps import ConvAxis, Span, spans
 from engine.layers.convolution import conv
@@ -16,13 +17,23 @@ FEW_PIXELS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvParameters:
-    """A convolution as its parameters give it, with a height of one where there is none."""
+    """A convolution as its parameters give it, with a height of one where there is none.
+
+    Args:
+        depth: the windows along the planes of a volume; None where every plane is an image by itself.
+    """
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     border: Border = NO_BORDER
     groups: int = 1
+    depth: WindowAxis | None = None
+
+    @property
+    def planes(self) -> int:
+        """Planes of taps."""
+        return 1 if self.depth is None else self.depth.kernel
 
 
 def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: Sequence[tuple[int, int]]) -> ConvParameters:
@@ -39,6 +50,34 @@ def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: Sequence[tup
         dilation=_pair([window.dilation for window in windows]),
         border=(top, left, bottom, right),
         groups=layer.groups,
+    )
+
+
+def depth_of(
+    layer: conv.Conv,
+    kernel: tuple[int, ...],
+    pairs: Sequence[tuple[int, int]],
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+) -> WindowAxis | None:
+    """How the windows of a convolution of volumes lie along their planes; None where every plane is by itself.
+
+    Args:
+        pairs: zeros before and after each axis.
+        sizes, counts: of the input and of the output.
+    """
+    if len(kernel) < 3:
+        return None
+    window, before = layer.windows_of(kernel)[0], pairs[0][0]
+    if (window.kernel, window.stride, before, counts[0]) == (1, 1, 0, sizes[0]):
+        return None
+    return WindowAxis(
+        size=sizes[0],
+        count=counts[0],
+        kernel=window.kernel,
+        stride=window.stride,
+        dilation=window.dilation,
+        padding=before,
     )
 
 

@@ -6,16 +6,18 @@ every stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 import numpy as np
 
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.conv_kernels import direct
+from engine.compiler.lowering.rules.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters, bearable
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
@@ -71,16 +73,14 @@ def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
 
 def _axes(
     layer: ConvTranspose, kernel: tuple[int, ...], strides: tuple[int, ...], out: tuple[int, ...]
-) -> tuple[list[Phase], list[Phase]]:
+) -> list[list[Phase]]:
+    """The phases of planes, rows and columns."""
     rank = layer.spatial_rank
-    if rank > 2:
-        raise NotLoweredError("there is no kernel for volumes")
     if set(spread(layer.dilation, rank, "dilation")) != {1}:
         raise NotLoweredError("there is no kernel for a dilated one")
     paddings = spread(layer.padding, rank, "padding", 0)
     found = [phases(*each) for each in zip(kernel, strides, paddings, out, strict=True)]
-    rows, columns = [phases(1, 1, 0, 1), *found][-2:]
-    return rows, columns
+    return [phases(1, 1, 0, 1)] * (3 - rank) + found
 
 
 def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -104,7 +104,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
     try:
         kernel = tuple(weight.shape[2:])
-        return _border(*_axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:]), x.sizes[2:])
+        _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
+        return _border(rows, columns, x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
 
@@ -112,42 +113,59 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[ConvTranspose] = _wanted_border
 
 
-@kernels_for(ConvTranspose, image=True, spatial_ranks=(1, 2))
+@kernels_for(ConvTranspose, image=True)
 def lower_conv_transpose(context: Context) -> Made:
-    """A transposed convolution of signals or images with the element-wise operators after it."""
+    """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
     layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
-    rows, columns = _axes(layer, weight.shape[2:], strides, sizes[2:])
-    image, copies = context.image(x, _border(rows, columns, x.shape[2:]))
+    axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
+    image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
-    stride = (1, *strides)[-2:]
-    weight = as_image(weight)
+    stride = (1, 1, *strides)[-3:]
+    weight = weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
+    planes = x.shape[2] if len(x.shape) == 5 else 1
     source = _strides(image)
     steps = []
-    for row, column in product(rows, columns):
-        part = result.part(partial(_pixels, row=row, column=column, stride=stride))
-        bank = _bank(weight, layer.groups, row, column)
-        parameters = ConvParameters(kernel=bank.shape[2:], groups=layer.groups)
-        kernel = direct(context, part, parameters, bank, source, _strides(part.image))
-        origin = 4 * (row.begin * source.h + column.begin * source.w)
-        steps.append(part.step(kernel, [image, constant(kernel.pack(bank, bias))], origin=origin))
+    for phase in product(*axes):
+        depth, row, column = phase
+        bank = _bank(weight, layer.groups, phase)
+        windows = WindowAxis(size=planes, count=depth.count, kernel=len(depth.taps), padding=-depth.begin)
+        parameters = ConvParameters(
+            kernel=bank.shape[3:], groups=layer.groups, depth=windows if len(x.shape) == 5 else None
+        )
+        packed: View | None = None
+        for first, samples in _samples(x.shape[0], sizes, stride):
+            part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
+            kernel = direct(context, part, parameters, bank, source, _strides(part.image))
+            packed = packed or constant(kernel.pack(flat_filters(bank), bias))
+            origin = 4 * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
+            steps.append(part.step(kernel, [image, packed], origin=origin))
     return result.made(*copies, *steps)
 
 
-def _pixels(array: Array, row: Phase, column: Phase, stride: tuple[int, ...]) -> Array:
-    """The pixels of (n, c, h, w) or (n, c, w) that a phase makes."""
-    return as_image(array)[:, :, row.phase :: stride[0], column.phase :: stride[1]]
+def _samples(count: int, sizes: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """The samples of a batch that a kernel computes together: one of them where planes of a phase lie unevenly."""
+    if len(sizes) == 5 and sizes[2] % stride[0]:
+        return [(k, slice(k, k + 1)) for k in range(count)]
+    return [(0, slice(None))]
 
 
-def _bank(weight: Array, groups: int, row: Phase, column: Phase) -> Array:
-    """The taps of a phase, (C, O/groups, KH, KW) turned to (O, C/groups, T, U)."""
-    chosen = weight[:, :, list(row.taps)][:, :, :, list(column.taps)]
-    c, o, t, u = chosen.shape
-    grouped = chosen.reshape(groups, c // groups, o, t, u).transpose(0, 2, 1, 3, 4)
-    return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, t, u))
+def _pixels(array: Array, phase: Sequence[Phase], stride: tuple[int, ...], samples: slice) -> Array:
+    """The pixels of (n, c, h, w), (n, c, w) or (n, c, d, h, w) that a phase makes."""
+    planes = array[samples, :, phase[0].phase :: stride[0]] if array.ndim == 5 else array
+    return as_image(planes)[:, :, phase[1].phase :: stride[1], phase[2].phase :: stride[2]]
+
+
+def _bank(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
+    """The taps of a phase, (C, O/groups, KD, KH, KW) turned to (O, C/groups, S, T, U)."""
+    depth, row, column = (list(each.taps) for each in phase)
+    chosen = weight[:, :, depth][:, :, :, row][..., column]
+    c, o, *taps = chosen.shape
+    grouped = chosen.reshape(groups, c // groups, o, *taps).transpose(0, 2, 1, 3, 4, 5)
+    return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, *taps))
 
 
 def _strides(image: View) -> Strides:

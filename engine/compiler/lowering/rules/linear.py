@@ -7,7 +7,7 @@ import numpy as np
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.conv_kernels import direct
+from engine.compiler.lowering.rules.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, constant
@@ -23,10 +23,10 @@ def linear(context: Context, x: View, weight: Array, bias: Array | None, index: 
 
 def linear_step(context: Context, result: Result, rows: View, weight: Array, bias: Array | None) -> KernelStep:
     """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image()."""
-    filters = weight[:, :, None, None]
+    filters = weight[:, :, None, None, None]
     source = Strides(0, 0, rows.strides[0])
     kernel = direct(context, result, ConvParameters(kernel=(1, 1)), filters, source, dense_strides(result.image))
-    return result.step(kernel, [rows, constant(kernel.pack(filters, bias))])
+    return result.step(kernel, [rows, constant(kernel.pack(flat_filters(filters), bias))])
 
 
 def rows_as_image(array: Array) -> Array:

@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
-from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
@@ -25,7 +25,7 @@ from engine.tensor import Array
 Mode = Literal["max", "average"]
 
 
-@kernels_for(MaxPool, AvgPool, image=True, spatial_ranks=(1, 2))
+@kernels_for(MaxPool, AvgPool, image=True)
 def lower_pool(context: Context) -> Made:
     """The largest or the mean element of every window."""
     layer = context.layer(Pool)
@@ -41,7 +41,7 @@ def lower_pool(context: Context) -> Made:
     return _pooled(context, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
 
 
-@kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, spatial_ranks=(1, 2))
+@kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True)
 def lower_adaptive(context: Context) -> Made:
     """The mean or the largest element of windows that cover an image evenly."""
     layer = context.layer(AdaptivePool)
@@ -51,11 +51,13 @@ def lower_adaptive(context: Context) -> Made:
     is_mean = isinstance(layer, AdaptiveAvgPool)
     if is_mean and set(sizes) == {1}:
         return mean_of_pixels(context, x, is_image=True)
-    axes = [PoolAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)]
+    axes = [
+        WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)
+    ]
     return _pooled(context, x, "average" if is_mean else "max", axes)
 
 
-@kernels_for(LPPool, image=True, spatial_ranks=(1, 2))
+@kernels_for(LPPool, image=True)
 def lower_lp_pool(context: Context) -> Made:
     """(taps * mean(x^p))^(1/p) of every window."""
     layer, composition = context.layer(LPPool), Composition(context)
@@ -63,11 +65,12 @@ def lower_lp_pool(context: Context) -> Made:
     powers = composition.map(power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape))
     means = channels_last(context.result_spec.sizes)
     image, target = (derived(view, as_image(view.phantom)) for view in (powers, means))
-    down, across = [PoolAxis(size=1, count=1), *_windows(layer, x, means.shape[2:])][-2:]
+    depth, down, across = _three(_windows(layer, x, means.shape[2:]))
     kernel = PoolKernel(
         mode="average",
-        batch=image.shape[0],
+        batch=target.shape[0],
         channels=image.shape[1],
+        depth=depth,
         down=down,
         across=across,
         source=dense_strides(image),
@@ -79,9 +82,9 @@ def lower_lp_pool(context: Context) -> Made:
     return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
 
 
-def _windows(layer: Pool, x: View, counts: Sequence[int]) -> list[PoolAxis]:
+def _windows(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
     return [
-        PoolAxis(
+        WindowAxis(
             size=size,
             count=count,
             kernel=window.kernel,
@@ -91,6 +94,11 @@ def _windows(layer: Pool, x: View, counts: Sequence[int]) -> list[PoolAxis]:
         )
         for size, count, window in zip(x.shape[2:], counts, layer.windows, strict=True)
     ]
+
+
+def _three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
+    """The windows along planes, rows and columns."""
+    return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
 
 
 def _operand(context: Context, spatial_rank: int) -> View:
@@ -104,19 +112,20 @@ def _pooled(
     context: Context,
     x: View,
     mode: Mode,
-    axes: Sequence[PoolAxis],
+    axes: Sequence[WindowAxis],
     *,
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Made:
     image, copies = context.image(x)
     result = context.fuse(as_image, is_image=True)
-    n, channels = image.shape[:2]
-    down, across = [PoolAxis(size=1, count=1), *axes][-2:]
+    n, channels = result.image.shape[:2]
+    depth, down, across = _three(axes)
     kernel = PoolKernel(
         mode=mode,
         batch=n,
         channels=channels,
+        depth=depth,
         down=down,
         across=across,
         counts_padding=counts_padding,
@@ -130,8 +139,8 @@ def _pooled(
 
 
 def mean_of_pixels(context: Context, x: View, *, is_image: bool) -> Made:
-    """The mean over all pixels, to (N, C), (N, C, 1) or (N, C, 1, 1)."""
-    image, copies = context.image(x)
+    """The mean over all pixels, to (N, C) or (N, C, 1, ...)."""
+    image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
     n, channels, rows, columns = image.shape
     kernel = GlobalAverage(
@@ -147,6 +156,19 @@ def mean_of_pixels(context: Context, x: View, *, is_image: bool) -> Made:
     return result.made(*copies, result.step(kernel, [image]))
 
 
+def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
+    """A tensor as (n, c, h, w) channels-last, the planes of a volume one below the other."""
+    if len(x.shape) != 5:
+        return context.image(x)
+    n, c, depth, height, width = x.shape
+    steps: Sequence[KernelStep] = ()
+    is_piece = depth == 1 or x.phantom.strides[2] == height * x.phantom.strides[3]
+    if x.strides[1] > 1 or not is_piece:
+        dense = channels_last(x.shape)
+        x, steps = dense, [context.copy(x, dense)]
+    return derived(x, x.phantom.reshape(n, c, depth * height, width)), steps
+
+
 def _with_pixels(array: Array) -> Array:
-    """(N, C), means that dropped their dimensions, and (N, C, 1) as (N, C, 1, 1)."""
-    return array[:, :, None, None] if array.ndim == 2 else as_image(array)
+    """(N, C), means that dropped their dimensions, and (N, C, 1, ...) as (N, C, 1, 1)."""
+    return array.reshape(*array.shape[:2], 1, 1)

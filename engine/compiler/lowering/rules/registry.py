@@ -33,25 +33,20 @@ Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
 BORDERS: dict[type[Layer], BorderWish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
-SPATIAL_RANKS: dict[type[Layer], tuple[int, ...]] = {}
 SEE_THROUGH: set[type[Layer]] = set()
 """Layers that only choose channels: a border wanted by their users is wanted of their operand."""
 WIDENING: dict[type[Layer], Widening] = {}
 """Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
 ROW_LAYERS: set[type[Layer]] = set()
 """Layers that read their operand row by row, however far its rows lie apart."""
-_SPATIAL = {1: "signals", 2: "images", 3: "volumes"}
 
 
-def kernels_for(
-    *layers: type[Layer], image: bool = False, rows: bool = False, spatial_ranks: tuple[int, ...] | None = None
-) -> Callable[[KernelRule], KernelRule]:
+def kernels_for(*layers: type[Layer], image: bool = False, rows: bool = False) -> Callable[[KernelRule], KernelRule]:
     """Decorator: the rule of these very classes, not of those derived from them.
 
     Args:
         image: they want channels-last operands.
         rows: they read their operand row by row, however far its rows lie apart.
-        spatial_ranks: of all that such layers may have, those the rule knows; None for all.
     """
 
     def add(rule: KernelRule) -> KernelRule:
@@ -60,23 +55,9 @@ def kernels_for(
             IMAGE_LAYERS.update(layers)
         if rows:
             ROW_LAYERS.update(layers)
-        if spatial_ranks is not None:
-            SPATIAL_RANKS.update(dict.fromkeys(layers, spatial_ranks))
         return rule
 
     return add
-
-
-def check_spatial_rank(layer: Layer) -> None:
-    """Decline layers of a spatial rank their rule does not know.
-
-    Raises:
-        NotLoweredError: saying so.
-    """
-    known = SPATIAL_RANKS.get(type(layer))
-    rank: int | None = getattr(layer, "spatial_rank", None)
-    if known is not None and rank is not None and rank not in known:
-        raise NotLoweredError(f"there is no kernel for {_SPATIAL[rank]}")
 
 
 def computable(spec: TensorSpec | None) -> TensorSpec:

@@ -1,6 +1,8 @@
-"""Resampling of images: whole repetitions are copies, all else a table of taps."""
+"""Resampling of signals, images and volumes: whole repetitions are copies, all else a table of taps."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -20,33 +22,37 @@ MOST_TAPS = 64
 
 @kernels_for(Interpolate, Antialiased, image=True)
 def lower_resample(context: Context) -> Made:
-    """An image resampled along both axes with the element-wise operators after it."""
-    layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.shape[2:]
-    if len(x.shape) != 4:
-        raise NotLoweredError("there is no kernel for signals and volumes")
-    (_, down), (_, across) = sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])
-    if down.used is not None or across.used is not None:
+    """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
+    layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
+    taps = [each for _, each in sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])]
+    if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
+        raise NotLoweredError("there is no kernel for it")
+    if any(each.used is not None for each in taps):
         raise NotLoweredError("there is no kernel for taps of varying number")
-    if len(down.indices) * len(across.indices) > MOST_TAPS:
+    if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for so many taps")
     result = context.fuse(as_image, is_image=True)
-    if len(result.fused.operators) == 1 and _repeats(down, x.shape[2]) and _repeats(across, x.shape[3]):
+    if len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
         return result.made(_repeated(context, x, result.target))
     image, copies = context.image(x)
-    is_weighted = down.weights is not None or across.weights is not None
+    if len(taps) == 1:
+        taps = [Taps(indices=np.zeros((1, 1), np.int64)), *taps]
+    is_weighted = any(each.weights is not None for each in taps)
     kernel = Resize(
-        batch=x.shape[0],
+        batch=result.image.shape[0],
         rows=result.image.shape[2],
         columns=result.image.shape[3],
         channels=x.shape[1],
-        taps=(len(down.indices), len(across.indices)),
+        taps=(len(taps[-2].indices), len(taps[-1].indices)),
+        planes=(x.shape[2], sizes[0]) if len(taps) == 3 else None,
+        plane_taps=len(taps[0].indices) if len(taps) == 3 else 1,
         is_weighted=is_weighted,
         source=dense_strides(image),
         target=dense_strides(result.image),
         host=context.host,
         epilogue=result.epilogue,
     )
-    table = kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in (down, across)))
+    table = kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in taps))
     return result.made(*copies, result.step(kernel, [image, constant(table)]))
 
 
@@ -59,14 +65,16 @@ def _repeats(taps: Taps, size: int) -> bool:
 
 def _repeated(context: Context, x: View, target: View) -> KernelStep:
     """The copy that repeats every pixel."""
-    n, c, h, w = x.shape
-    blocks = target.derive(target.phantom.reshape(n, c, h, target.shape[2] // h, w, target.shape[3] // w))
+    pairs = [(old, new // old) for old, new in zip(x.shape[2:], target.shape[2:], strict=True)]
+    split = target.phantom.reshape(*x.shape[:2], *(size for pair in pairs for size in pair))
+    blocks = target.derive(split)
     if blocks is None:
         raise NotLoweredError("the result's rows cannot be split in place")
-    spread = x.derive(np.broadcast_to(x.phantom[:, :, :, None, :, None], blocks.shape))
-    if spread is None:
+    spread = x.phantom[(slice(None), slice(None), *((slice(None), None) * len(pairs)))]
+    repeated = x.derive(np.broadcast_to(spread, blocks.shape))
+    if repeated is None:
         raise NotLoweredError("the operand cannot be repeated in place")
-    return context.copy(spread, blocks)
+    return context.copy(repeated, blocks)
 
 
 def _weights(taps: Taps) -> Array:

@@ -94,7 +94,8 @@ def lower_reduction(context: Context) -> Made:
     """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
-    if axes == [2, 3] and len(x.shape) == 4 and isinstance(layer, Mean) and x.strides[1] == 1:
+    are_pixels = len(x.shape) in (4, 5) and axes == [*range(2, len(x.shape))]
+    if are_pixels and isinstance(layer, Mean) and x.strides[1] == 1:
         return mean_of_pixels(context, x, is_image=rank > 2)
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
     if is_run and axes[-1] < len(x.shape) - 1 and isinstance(layer, Mean | Sum):

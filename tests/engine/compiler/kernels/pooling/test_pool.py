@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.kernels.pooling.pool import Pool
-from engine.compiler.kernels.pooling.pool_axis import PoolAxis
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool
@@ -25,14 +25,14 @@ def pooled(layer: Any, image: Array) -> Array:
     return np.ascontiguousarray(layer.forward(np.ascontiguousarray(image.transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1))
 
 
-def axes(layer: Any, image: Array, shape: tuple[int, ...]) -> dict[str, PoolAxis]:
+def axes(layer: Any, image: Array, shape: tuple[int, ...]) -> dict[str, WindowAxis]:
     """How the layer's windows lie on the image, its output having a shape."""
     sizes = zip(image.shape[1:3], shape[1:3], strict=True)
     if hasattr(layer, "output_size"):
-        down, across = (PoolAxis(size=size, count=count, is_adaptive=True) for size, count in sizes)
+        down, across = (WindowAxis(size=size, count=count, is_adaptive=True) for size, count in sizes)
     else:
         down, across = (
-            PoolAxis(
+            WindowAxis(
                 size=size,
                 count=count,
                 kernel=window.kernel,
@@ -165,8 +165,8 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
         mode="max",
         batch=2,
         channels=37,
-        down=PoolAxis(size=8, count=4, kernel=2, stride=2),
-        across=PoolAxis(size=6, count=3, kernel=2, stride=2),
+        down=WindowAxis(size=8, count=4, kernel=2, stride=2),
+        across=WindowAxis(size=6, count=3, kernel=2, stride=2),
         source=dense(*pixels.shape[1:]),
         target=dense(*other.shape[1:]),
         host=describe(level),

@@ -1,4 +1,4 @@
-"""How pooling windows lie along one axis: numbers where they are known, code where they depend on the window."""
+"""How windows lie along one axis: numbers where they are known, code where they depend on the window."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.compiler.codegen.ir import Function, Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolAxis:
+class WindowAxis:
     """The windows along one axis.
 
     Args:
@@ -59,10 +59,18 @@ class PoolAxis:
             return first, self.kernel
         if self.is_adaptive:
             return first, f.sub(self.end(f, window), first)
-        gap = self.dilation
+        skipped, count = self.met(f, window)
+        return f.add(first, f.mul(skipped, self.dilation)), count
+
+    def met(self, f: Function, window: Index) -> tuple[Index, Index]:
+        """Which of a window's taps are on the image: how many come before them, and how many they are."""
+        if self.is_inside:
+            return 0, self.kernel
+        first, gap = self.first(f, window), self.dilation
         skipped = f.divmod(f.add(f.maximum(f.sub(0, first), 0), gap - 1), gap)[0]
-        stop = f.minimum(f.divmod(f.add(f.sub(self.size, first), gap - 1), gap)[0], self.kernel)
-        return f.add(first, f.mul(skipped, gap)), f.sub(stop, skipped)
+        room = f.maximum(f.sub(self.size, first), 0)
+        stop = f.minimum(f.divmod(f.add(room, gap - 1), gap)[0], self.kernel)
+        return skipped, f.maximum(f.sub(stop, skipped), 0)
 
     def divisor(self, f: Function, window: Index, counts_padding: bool) -> Index:
         """Elements a window counts: those on the image, or on the image and its padding."""
