@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Self
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from app.codec.answers import dump_json
@@ -27,7 +28,9 @@ from app.errors import (
     TooManyConnectionsError,
 )
 from app.http.door import Door, Pass
+from app.http.gate import Gate, Repeats, TurnedAway, Visit
 from app.http.head import header_fault, protocol_fault, size_fault, too_long
+from app.http.raw import json_answer
 from app.http.reception import RECEPTION, Funnel, Reception
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,33 @@ _LINGER_BYTES: Final = 4 * 2**20
 # What the framing of a chunk may take beside its bytes: its length, and an extension nobody needs.
 _FRAMING: Final = 16
 _TRAILERS: Final = 16 * 1024
+_END_OF_HEAD: Final = b"\r\n\r\n"
+
+
+class _Nothing:
+    """In place of a body that is dropped as it comes."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iadd__(self, _: bytes) -> Self:
+        return self
+
+
+_NOTHING: Final = _Nothing()
+
+
+class _Refused:
+    """In place of a request's cycle, of one that is answered without: uvicorn's protocol looks at these."""
+
+    __slots__ = ("body", "disconnected", "keep_alive", "more_body", "response_complete", "waiting_for_100_continue")
+    response_started = False
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self) -> None:
+        self.body = _NOTHING
+        self.disconnected = self.response_complete = self.waiting_for_100_continue = False
+        self.keep_alive = self.more_body = True
 
 
 class Connection(HttpToolsProtocol):
@@ -55,11 +85,18 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         door: Door,
+        gate: Gate | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer: str | None = None
         self._door = door
         self._limits = door.limits
+        self._gate = gate
+        # The piece at hand, which of the requests in it is being read, and what that is for, as far as its head says.
+        self._piece, self._begun = b"", 0
+        self._visit: Visit | None = None
+        self._last_word: bytes | None = None
+        self._repeats: Repeats | None = None
         self._pass = Pass.WELCOME
         # Where the request is: its head, from the first byte on or still without one; or its body.
         self._in_head = True
@@ -114,6 +151,8 @@ class Connection(HttpToolsProtocol):
             if self._raw > _LINGER_BYTES:
                 self.cut_off()
             return
+        if self._repeats is not None and self._is_refused_again(data):
+            return
         while data and self._in_head:
             if not self._head_bytes:
                 self._since = self.loop.time()
@@ -151,6 +190,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request; it may have come with the end of the one before."""
         self._head_bytes = self._head_bytes or 1
+        self._begun += 1
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -158,11 +198,20 @@ class Connection(HttpToolsProtocol):
         self._error = self._head_fault()
         if self._error is not None:
             raise ValueError  # the parser stops; whoever fed it looks at the error
-        super().on_headers_complete()
+        turned_away = self._at_the_gate()
+        if turned_away is None:
+            super().on_headers_complete()
+        else:
+            if turned_away.is_last:
+                self._last_word = turned_away.text
+                raise ValueError
+            self._repeats = turned_away.repeats
+            self._refuse_gently(turned_away.text)
         self._in_head = False
         self._head_bytes = self._raw = self._payload = self._pieces = 0
         self._since = self.loop.time()
-        self._door.works(self)
+        if not self.cycle.response_complete:
+            self._door.works(self)
         # Fields behind a chunked body are headers to the parser, but must not become any: they go nowhere.
         self.headers = []
         if self._pass is Pass.HEALTH_ONLY:
@@ -271,6 +320,9 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         self._slow_since = 0.0
+        gate, lane = self._gate, None if self._visit is None else self._visit.version.lane
+        if gate is not None:
+            gate.arrivals.comes(lane)
 
         cycle.scope[RECEPTION] = Reception(self, cycle)  # type: ignore[typeddict-unknown-key]
 
@@ -281,9 +333,66 @@ class Connection(HttpToolsProtocol):
             cycle.disconnected = cycle.disconnected or self.transport.is_closing()
             await cycle.send(message)
 
-        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, send))
+        def begin(scope: Any, receive: Any, _: Any) -> Any:
+            if gate is not None:
+                gate.arrivals.begins(lane)
+            return app(scope, receive, send)
+
+        super()._start_asgi_task(cycle, begin)
+
+    def _at_the_gate(self) -> TurnedAway | None:
+        """What to answer a request without having it made; None for one that is to be made."""
+        self._visit = None
+        if self._gate is None or self._pass is Pass.HEALTH_ONLY:
+            return None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return None  # its turn comes after the one that is being answered
+        self._visit = self._gate.visit(self.parser.get_method(), self.url)
+        if self._visit is None:
+            return None
+        is_kept = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        return self._gate.turn_away(
+            self._visit,
+            self.headers,
+            may_stay=is_kept and self.parser.get_http_version() != "1.0",
+            text=self._text(),
+        )
+
+    def _is_refused_again(self, data: bytes) -> bool:
+        """Whether this is a whole request as the last one that was refused, and is so, too."""
+        if self._gate is None or self._repeats is None or self._head_bytes or not self._in_head:
+            return False
+        if not self.cycle.response_complete or (text := self._gate.again(self._repeats, data)) is None:
+            return False
+        self._since = self.loop.time()
+        self._refuse_gently(text)
+        if not self.cycle.response_complete:
+            self._door.works(self)
+        return True
+
+    def _refuse_gently(self, text: bytes) -> None:
+        """Answer a request that was not made, with the next round; the connection goes on."""
+        assert self._gate is not None  # it is who refuses
+        refused = _Refused()
+        self.cycle = refused  # type: ignore[assignment]  # it has what is looked at
+        self._gate.rounds.join(partial(self._end_refused, refused, text))
+
+    def _end_refused(self, refused: _Refused, text: bytes) -> None:
+        if refused.disconnected or self.transport.is_closing():
+            return
+        refused.response_complete = True
+        self.transport.write(text)
+        if not refused.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _text(self) -> tuple[bytes, int] | None:
+        """The piece that the head at hand ends in, and where; None where there may be several."""
+        at = self._piece.find(_END_OF_HEAD) if self._begun == 1 else -1
+        return None if at < 0 else (self._piece, at + len(_END_OF_HEAD))
 
     def _feed(self, data: bytes) -> None:
+        self._piece, self._begun = data, 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -291,7 +400,13 @@ class Connection(HttpToolsProtocol):
             self._is_deaf, self._raw = True, 0
             self.cycle.keep_alive = False
         except httptools.HttpParserError as exc:
-            self._refuse(self._error or protocol_fault(exc))
+            if self._last_word is None:
+                self._refuse(self._error or protocol_fault(exc))
+            else:
+                self._is_deaf, self._raw = True, 0
+                self._part(self._last_word)
+        finally:
+            self._piece = b""
 
     def _head_fault(self) -> ServiceError | None:
         """What is wrong with a complete head; None for a good one."""
@@ -379,17 +494,12 @@ class Connection(HttpToolsProtocol):
     def _say(self, error: ServiceError) -> None:
         """Send the error as the last answer, and wait a little for the client to take it before the connection ends."""
         self._door.refusals[error.code] += 1
-        body = dump_json(error.body())
-        headers = {
-            "content-type": "application/json",
-            "content-length": str(len(body)),
-            "x-request-id": secrets.token_hex(8),
-            "x-content-type-options": "nosniff",
-            **error.headers,
-            "connection": "close",
-        }
-        lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
-        self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", body]))
+        self._part(json_answer(error.status, dump_json(error.body()), secrets.token_hex(8),
+                               {**error.headers, "connection": "close"}))  # fmt: skip
+
+    def _part(self, text: bytes) -> None:
+        """Send the last answer, and wait a little for the client to take it before the connection ends."""
+        self.transport.write(text)
         self._unset_keepalive_if_required()
         self._door.waits(self)
         self._lingers_until = self.loop.time() + _LINGER_S

@@ -23,8 +23,15 @@ def read_limit(request: Request) -> float | None:
         InvalidRequestError: it is no number of milliseconds, or none that is left.
     """
     given = first_headers(request).get(_NAME)
-    if given is None:
-        return None
+    return None if given is None else limit_of(given)
+
+
+def limit_of(given: bytes) -> float:
+    """Seconds, as the header's value says.
+
+    Raises:
+        InvalidRequestError: as ``read_limit`` says.
+    """
     text = given.decode("latin-1").strip()
     if not _NUMBER.fullmatch(text) or float(text) == 0:
         raise InvalidRequestError(f"{HEADER}: found '{cut(text)}', expected milliseconds, more than 0")

@@ -24,6 +24,7 @@ import engine
 from app.access.keys import open_keys
 from app.http.connection import Connection
 from app.http.door import Door, Limits
+from app.http.gate import Gate
 from app.http.main import create_app
 from app.log import configure_logging
 from app.memory.collector import set_aside, set_aside_when_due
@@ -306,11 +307,19 @@ def build(
     calls = make_calls(settings, app.state, meter.codes)
     door = Door(Limits.of(settings))
     meter.connections, meter.refusals = door.__len__, door.refusals
+    gate = Gate(
+        plane,
+        keys=app.state.keys,
+        statuses=meter.statuses,
+        is_off=app.state.spans is not None,
+        access_log=settings.access_log,
+        has_origins=bool(settings.cors_origins),
+    )
     if peers is not None:
         peers.join(plane, meter)
     config = uvicorn.Config(
         app,
-        http=partial(Connection, door=door),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        http=partial(Connection, door=door, gate=gate),  # type: ignore[arg-type]  # made by calling it, as a class would be
         backlog=door.limits.backlog,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,

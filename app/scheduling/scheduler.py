@@ -146,21 +146,29 @@ class Scheduler:
         if error is not None:
             raise error
 
-    def refusal(self, deadline: float, priority: int = USUAL_PRIORITY, ahead_s: float = 0.0) -> ServiceError | None:
+    def refusal(
+        self, deadline: float, priority: int = USUAL_PRIORITY, *, ahead: int = 0, ahead_s: float = 0.0
+    ) -> ServiceError | None:
         """What a request would be refused with that comes now; None where it would be taken.
 
-        ahead_s: what it waits for before it comes here.
+        Args:
+            ahead: requests that come before it and have yet to ask.
+            ahead_s: what it waits for before it asks itself.
         """
         if self._ended is not None:
             return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
-        wait_s, marks = ahead_s + self.wait_s, self.pace.marks(self.runs)
-        return self._admission.refusal(self._pending, wait_s, marks, deadline, priority)
+        wait_s, marks = ahead_s + self._wait_s(ahead), self.pace.marks(self.runs)
+        return self._admission.refusal(self._pending + ahead, wait_s, marks, deadline, priority)
 
     @property
-    def wait_s(self) -> float:
-        """How long a request that comes now would wait, about."""
+    def is_empty(self) -> bool:
+        """Whether no request is there."""
+        return self._pending == 0
+
+    def _wait_s(self, ahead: int) -> float:
+        """How long a request would wait, about, that comes behind so many more."""
         return self.pace.wait_s(
-            unprepared=len(self._arrived),
+            unprepared=len(self._arrived) + ahead,
             threads=self._preparers,
             items=self._ready.items + self._items_in_runs,
             runs=self.runs,

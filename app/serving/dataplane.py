@@ -29,6 +29,7 @@ from app.models.keeping.watch import Watcher
 from app.models.lane import Lane
 from app.models.model import InferRequest, InferResult, Model
 from app.scheduling.ticket import Ticket
+from app.serving.arrivals import Arrivals
 from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
@@ -70,6 +71,7 @@ class DataPlane:
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
         self.watcher = Watcher(self.store, Roster(self.store, settings.store), interval_s)
         self.commands = Commands()
+        self.arrivals = Arrivals()
         self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)
         self.is_draining = False
         self.loaded = asyncio.Event()

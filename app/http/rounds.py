@@ -1,0 +1,52 @@
+"""Refusals are held back for a moment: a client that asks again at once is not answered more often than that.
+
+Each answer has the next request for an answer where clients do not wait, and what refusals cost is what models have no
+processor for. A few go out at a time, evenly: neither this loop nor a client's has all of them at once. The first one
+for a while is sent as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+# How long one is held back, and how often some go out.
+HELD_S: Final = 0.035
+_STEP_S: Final = 0.005
+
+
+class Rounds:
+    """Of one event loop, whose clock it goes by."""
+
+    def __init__(self) -> None:
+        self._held: deque[tuple[float, Callable[[], None]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def join(self, say: Callable[[], None]) -> None:
+        """Have something said: now, or in a while."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if not self._held and now - self._last >= HELD_S:
+            self._last = now
+            say()
+            return
+        self._held.append((now + HELD_S, say))
+        if self._timer is None:
+            self._timer = loop.call_later(_STEP_S, self._step)
+
+    def _step(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._last = now = loop.time()
+        # As many as come while one is held back; but none for longer.
+        for _ in range(math.ceil(len(self._held) * _STEP_S / HELD_S)):
+            self._held.popleft()[1]()
+        while self._held and self._held[0][0] <= now:
+            self._held.popleft()[1]()
+        self._timer = loop.call_later(_STEP_S, self._step) if self._held else None
