@@ -9,7 +9,7 @@ graph, reports = optimise(graph, off=["expression_fusion"])
 from __future__ import annotations
 
 from engine.passes.optimiser import PASSES, Pass, optimise
-from engine.passes.report import ACTIVATIONS, ATTENTION, JOINS, LOWERING_PASSES, RESIDUALS, PassReport
+from engine.passes.report import ACTIVATIONS, ATTENTION, JOINS, LOWERING_PASSES, RESIDUALS, STRIPS, PassReport
 
 __all__ = [
     "ACTIVATIONS",
@@ -18,6 +18,7 @@ __all__ = [
     "LOWERING_PASSES",
     "PASSES",
     "RESIDUALS",
+    "STRIPS",
     "Pass",
     "PassReport",
     "optimise",

@@ -12,10 +12,12 @@ ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
 JOINS: Final = "join_in_place"
 ATTENTION: Final = "attention_in_one"
-LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION)
+STRIPS: Final = "strips_of_rows"
+LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION, STRIPS)
 """What the compiler does while it lowers a graph, reported and left out like a pass: element-wise operators become part
 of the kernel that makes their operand, alone or together with another tensor; parts of a concatenation are computed in
-their place; products, masks and softmax that spell out attention become one kernel."""
+their place; products, masks and softmax that spell out attention become one kernel; kernels that follow each other are
+computed a band of rows at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,27 +61,14 @@ class Border(Kernel):
         n, part = f.divmod(chunk, self.parts)
         image = f.at(storage, f.mul(n, self.rows * row))
         with f.when(f.less(part, 1)):
-            self._clear(f, image, top * row + left * self.pitch)
+            clear(f, self.host.lanes, image, top * row + left * self.pitch)
             after = bottom * row + right * self.pitch
-            self._clear(f, f.at(image, self.rows * row - after), after)
+            clear(f, self.host.lanes, f.at(image, self.rows * row - after), after)
         if self.breaks:
             with f.loop(*block_of(f, part, -(-self.breaks // self.parts), self.breaks)) as each:
                 at = f.add(top * row + (self.columns - right) * self.pitch, f.mul(each.index, row))
-                self._clear(f, f.at(image, at), self.sides * self.pitch)
+                clear(f, self.host.lanes, f.at(image, at), self.sides * self.pitch)
         f.finish()
-
-    def _clear(self, f: Function, address: Value, floats: int) -> None:
-        whole = floats // self.host.lanes
-        zero = constant(0.0, vector(self.host.lanes))
-        if whole > UNROLLED:
-            with f.loop(0, whole * self.host.lanes, self.host.lanes) as each:
-                f.store(zero, f.at(address, each.index))
-        else:
-            for k in range(whole):
-                f.store(zero, f.at(address, k * self.host.lanes))
-        if rest := floats - whole * self.host.lanes:
-            narrow = vector(fitting_lanes(rest, self.host.lanes))
-            f.store_lanes(constant(0.0, narrow), f.at(address, whole * self.host.lanes), rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,3 +108,18 @@ class Bordered(Kernel):
         with f.unless(is_border):
             f.call(self.inner.name, [table, as_value(f.sub(chunk, self.border.chunks))])
         f.finish()
+
+
+def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
+    """Write some zeros."""
+    whole = floats // lanes
+    zero = constant(0.0, vector(lanes))
+    if whole > UNROLLED:
+        with f.loop(0, whole * lanes, lanes) as each:
+            f.store(zero, f.at(address, each.index))
+    else:
+        for k in range(whole):
+            f.store(zero, f.at(address, k * lanes))
+    if rest := floats - whole * lanes:
+        narrow = vector(fitting_lanes(rest, lanes))
+        f.store_lanes(constant(0.0, narrow), f.at(address, whole * lanes), rest)

@@ -20,7 +20,8 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
 from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError
-from engine.compiler.lowering.steps import Made, ReferenceStep
+from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
+from engine.compiler.lowering.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError
@@ -29,6 +30,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
+from engine.passes import STRIPS
 from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
 
 # Bytes of elements that kernels copy.
@@ -53,6 +55,19 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
+    if STRIPS not in lowering.options.passes_off:
+        _merge(lowering)
+
+
+def _merge(lowering: Lowering) -> None:
+    """Compute steps that follow each other together, where that pays."""
+    views = [lowering.views.get(each) if isinstance(each, str) else each for each in lowering.results]
+    kept = {view.storage for view in views if view is not None}
+    before = {step.operators[0] for step in lowering.steps if isinstance(step, KernelStep)}
+    lowering.steps[:] = with_strips(lowering.steps, kept, {*lowering.alone, *lowering.refused}, lowering.host)
+    after = {step.operators[0] for step in lowering.steps if isinstance(step, KernelStep)}
+    if joined := [op.name for op in lowering.operators if op.name in before - after]:
+        lowering.fusions[STRIPS] = joined
 
 
 def _lower_chain(lowering: Lowering, chain: Chain) -> None:

@@ -33,7 +33,7 @@ class Pool(PoolLayout):
         functions = {each: PoolRow(self, module, each).emit() for each in dict.fromkeys(self.panels)}
         f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
         target = Target.of(f, self.epilogue, self.target, addresses)
-        rows, panels = self.grid.ranges(f, chunk)
+        rows, panels = self.ranges(f, chunk)
         with f.loop(*panels) as panel, f.loop(0, self.tiles) as tile, f.loop(*rows) as row:
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from engine.compiler.codegen.ir import Function, Index
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
-from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.grid import Grid, Range
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
 
 # Vectors of channels folded together.
@@ -29,6 +30,8 @@ class PoolLayout(Kernel):
         counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
         divisor: the mean divides by this instead.
         source, target: strides of the images, 1 along channels.
+        band: a chunk is so many rows of the only image, with all channels; the last ones are shifted back to be whole.
+            0 for what suits the machine.
     """
 
     mode: Literal["max", "average"]
@@ -42,6 +45,7 @@ class PoolLayout(Kernel):
     source: Strides
     target: Strides
     epilogue: Epilogue = field(default_factory=Epilogue)
+    band: int = 0
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -91,4 +95,11 @@ class PoolLayout(Kernel):
 
     @property
     def chunks(self) -> int:
-        return self.grid.chunks
+        return -(-self.down.count // self.band) if self.band else self.grid.chunks
+
+    def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
+        """The output rows and the panels of a chunk."""
+        if not self.band:
+            return self.grid.ranges(f, chunk)
+        first = f.minimum(f.mul(chunk, self.band), self.down.count - self.band)
+        return (first, f.add(first, self.band)), (0, len(self.panels))
