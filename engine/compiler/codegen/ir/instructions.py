@@ -143,6 +143,14 @@ class Instructions(ABC):
             value = self.op(type_, f"insertelement {type_} {value.text}, {element} {one.text}, i64 {lane}")
         return value
 
+    def load_bytes(self, address: Value, lanes: int, count: int) -> Value:
+        """The first ``count`` bytes from memory, zero in the other lanes; no more are read."""
+        type_ = vector(lanes, "i8")
+        if count == lanes:
+            return self.load(type_, address, 1)
+        arguments = [address, Value("1", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
+        return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
+
     def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
         """The first ``count`` lanes to memory, ``stride`` elements apart; no byte beside them is touched."""
         lanes = lanes_of(value.type)

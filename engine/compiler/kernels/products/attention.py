@@ -5,8 +5,8 @@ there are several blocks, what was summed before is scaled down whenever a large
 2018, Dao et al. 2022). Keys that lie in rows are packed into columns by every chunk; for many queries they should lie
 in columns. Tiles that would hang over the last query are shifted back, and have sums of their own.
 
-A row of which every key is left out gives zeros, or NaN if asked for. Of causal attention, blocks and keys that no
-query of a tile sees are not looked at.
+A row of which every key is left out gives zeros, or NaN if asked for. Blocks and keys that no query of a tile sees are
+not looked at: those behind it in causal attention, and those at the end that a mask leaves no weight.
 
 Arguments: query, key, value, target, masks.
 """
@@ -24,6 +24,7 @@ from engine.compiler.kernels.convolution.conv import choose_tile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, start
 from engine.compiler.kernels.products.attention_rows import Mask, RowCode
+from engine.compiler.kernels.products.attention_sight import Sight
 from engine.compiler.kernels.products.attention_tiles import TileFunctions
 from engine.compiler.kernels.products.matrix import Matrix, indices_of
 from engine.compiler.kernels.products.packing import Packing, each_of
@@ -150,6 +151,28 @@ class Attention(Kernel):
         """Keys of a full panel."""
         return self.host.lanes * self.vectors[0]
 
+    @property
+    def sight(self) -> Sight | None:
+        """What tells how many keys a tile sees, where its mask can."""
+        if self.is_causal or len(self.masks) != 1 or self.keys <= self.host.lanes:
+            return None
+        (mask,) = self.masks
+        lies_in_rows = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
+        if mask.matrix.column != 1 or not lies_in_rows or 1 not in (self.key.row, self.key.column):
+            return None
+        return Sight(
+            rows=self.rows,
+            keys=self.keys,
+            width=self.width,
+            values=self.values,
+            query=self.query,
+            key=self.key,
+            value=self.value,
+            mask=mask,
+            scale=self.scale,
+            lanes=self.host.lanes,
+        )
+
     def packed_keys(self, keys: int) -> Packing:
         """Keys of a block as columns."""
         turned = Matrix((), self.key.column, self.key.row)
@@ -170,6 +193,7 @@ class Attention(Kernel):
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
+            seen=states if self.sight is None else f.reserve(self.grid.block[0], 8),
         )
         functions = TileFunctions(
             module=module,
@@ -210,12 +234,13 @@ def choose_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Scratch:
-    """Memory of a thread: packed keys, the scores of a tile, what is summed, and what is known of rows."""
+    """Memory of a thread: packed keys, the scores of a tile, what is summed, what is known of rows and tiles."""
 
     keys: Value
     scores: Value
     sums: Value
     states: Value
+    seen: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +273,8 @@ class _Writer:
     def emit(self) -> None:
         """Block after block of keys."""
         f, kernel = self.f, self.kernel
+        if kernel.sight is not None:
+            self._look(kernel.sight)
         if not kernel.has_blocks:
             self._block(0, kernel.keys)
             return
@@ -269,10 +296,26 @@ class _Writer:
     def _seen(self, tile: Index, first_key: Index, count: int) -> Index:
         """How many keys of a block the last query of a tile sees."""
         f, kernel = self.f, self.kernel
-        if not kernel.is_causal:
+        seen: Index
+        if kernel.is_causal:
+            seen = f.add(self._first_query(tile), kernel.rows)
+        elif kernel.sight is not None:
+            seen = f.load("i64", f.at(self.scratch.seen, f.sub(tile, self.tiles[0]), 8), 8)
+        else:
             return count
-        seen = f.sub(f.add(self._first_query(tile), kernel.rows), first_key)
-        return f.maximum(f.minimum(seen, count), 0)
+        return f.maximum(f.minimum(f.sub(seen, first_key), count), 0)
+
+    def _look(self, sight: Sight) -> None:
+        """Keep how many keys every tile sees."""
+        f, kernel = self.f, self.kernel
+        name = f"{kernel.name}_sight"
+        if name not in f.module.functions:
+            sight.emit(f.module, name)
+        with f.loop(*self.tiles) as tile:
+            row = self._first_query(tile.index)
+            query = f.at(self.at.query, f.mul(row, kernel.query.row))
+            seen = f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0)], "i64")
+            f.store(seen, f.at(self.scratch.seen, f.sub(tile.index, self.tiles[0]), 8), 8)
 
     def _seen_block(self, first_key: Index, count: int) -> None:
         """A block of keys, if any query sees it."""
@@ -293,16 +336,28 @@ class _Writer:
         packing = kernel.packed_keys(count)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
         if kernel.packs_keys:
-            packing.emit(f, keys, scratch.keys, self._seen(f.sub(self.tiles[1], 1), first_key, count))
+            seen = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else count
+            packing.emit(f, keys, scratch.keys, seen)
             keys = scratch.keys
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
-            if isinstance(seen, int) or not kernel.has_blocks:
-                self._tile(tile.index, first_key, seen, packing, (keys, values))
+            if kernel.sight is not None:  # mostly all of them, for which there is code that knows how many
+                is_all = f.compare("eq", as_value(seen), as_value(count))
+                with f.when(is_all):
+                    self._tile(tile.index, first_key, count, packing, (keys, values))
+                with f.unless(is_all):
+                    self._some(tile.index, first_key, seen, packing, (keys, values))
             else:
-                with f.when(f.less(0, seen)):
-                    self._tile(tile.index, first_key, seen, packing, (keys, values))
+                self._some(tile.index, first_key, seen, packing, (keys, values))
+
+    def _some(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
+        """A tile of queries with the keys of a block that it sees, if there are any."""
+        if isinstance(seen, int) or not self.kernel.has_blocks:
+            self._tile(tile, first_key, seen, packing, block)
+            return
+        with self.f.when(self.f.less(0, seen)):
+            self._tile(tile, first_key, seen, packing, block)
 
     def _tile(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
         """A tile of queries with the keys of a block that its last query sees; ``block`` is its keys and values."""

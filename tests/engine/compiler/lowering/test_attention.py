@@ -91,6 +91,19 @@ def test_a_query_whose_keys_all_have_the_lowest_number_sees_all_of_them() -> Non
     check(net, *(random(*shape) for shape in shapes), mask)
 
 
+@pytest.mark.parametrize("keys", [40, 130, 1200])
+@pytest.mark.parametrize("number", [-np.inf, np.finfo(F32).min, -10000.0, -20.0])
+def test_keys_that_a_mask_leaves_no_weight(keys: int, number: float) -> None:
+    shapes = (2, 3, keys, 8), (2, 3, keys, 8), (2, 3, keys, 8)
+    padded, causal = np.zeros((2, 1, 1, keys), F32), np.triu(np.full((keys, keys), number, F32), 1)
+    padded[0, ..., keys // 2 :], padded[1, ..., 3:] = number, number
+    for mask in (padded, causal):
+        inputs = [*(random(*shape) for shape in shapes), mask]
+        check(attention(*shapes, mask=TensorSpec(mask.shape, F32)), *inputs)
+        inputs[2][0, 1, keys - 1, 5] = np.inf
+        check(attention(*shapes, mask=TensorSpec(mask.shape, F32)), *inputs)
+
+
 @pytest.mark.parametrize("scale", [1e-30, -2.0, 1e3, 1e30])
 def test_any_scale(scale: float) -> None:
     shapes = (2, 6, 8), (2, 40, 8), (2, 40, 8)

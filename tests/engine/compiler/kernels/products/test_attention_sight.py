@@ -1,0 +1,113 @@
+"""How many keys are looked at: all that may have weight, and all if one left out could be heard of."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.ir import Module
+from engine.compiler.codegen.object_code import Code, assemble
+from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.kernels.products.attention_sight import Sight
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.tensor import Array
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS
+
+ROWS, KEYS, WIDTH = 3, 70, 5
+Kind = Literal["add", "keep", "drop"]
+
+
+def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, **changed: tuple[int, float]) -> int:
+    """What is told of operands that are all 1, save one element of those that are changed: (row, value)."""
+    lanes = describe(level).lanes
+    operands = {
+        name: np.ones((rows, WIDTH), np.float32) for name, rows in (("query", ROWS), ("key", KEYS), ("value", KEYS))
+    }
+    for name, (row, value) in changed.items():
+        operands[name][row, -1] = value
+    memory = [guarded_array(each.T.copy() if turned and name == "key" else each) for name, each in operands.items()]
+    sight = Sight(
+        rows=ROWS, keys=KEYS, width=WIDTH, values=WIDTH, query=Matrix((), WIDTH, 1),
+        key=Matrix((), 1, KEYS) if turned else Matrix((), WIDTH, 1), value=Matrix((), WIDTH, 1),
+        mask=Mask(Matrix((), KEYS if mask.ndim > 1 else 0, 1), kind), scale=1.0, lanes=lanes,
+    )  # fmt: skip
+    module = Module()
+    sight.emit(module, "inner")
+    f = module.function("told", [("ptr", each) for each in "qkvm"], result="i64")
+    f.finish(f.call("inner", f.parameters, "i64"))
+    host = describe(level)
+    code = Code([assemble(str(module), host)], host)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("told"))
+    memory.append(guarded(mask))
+    number = call(*(each.ctypes.data for each in memory))
+    return KEYS if number == KEYS else -(-number // lanes) * lanes
+
+
+def guarded(mask: Array) -> Array:
+    """A mask that ends at a guard page, bytes too."""
+    if mask.dtype == np.float32:
+        return guarded_array(mask)
+    spare = -mask.size % 4
+    whole = guarded_array(np.append(np.zeros(spare, bool), mask).view(np.float32))
+    return whole.view(bool)[spare:]
+
+
+def up_to(count: int, level: str) -> int:
+    lanes = describe(level).lanes
+    return min(KEYS, -(-count // lanes) * lanes)
+
+
+def padded(count: int, number: float = -np.inf) -> Array:
+    mask = np.zeros((ROWS, KEYS), np.float32)
+    mask[:, count:] = number
+    return mask
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("number", [-np.inf, np.finfo(np.float32).min, -1e9, -10000.0, -1000.0])
+def test_keys_at_the_end_without_weight_are_left_out(level: str, turned: bool, number: float) -> None:
+    for count in (1, 20, 33, 64, 69):
+        assert told(level, padded(count, number), turned=turned) == up_to(count, level)
+    assert told(level, padded(20, number)[0], turned=turned) == up_to(20, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_query_that_sees_most_counts(level: str) -> None:
+    mask = padded(3)
+    mask[1, :40] = 0
+    assert told(level, mask) == up_to(40, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ["keep", "drop"])
+def test_bytes_are_masks_too(level: str, kind: Kind) -> None:
+    mask = padded(20) == 0
+    assert told(level, mask if kind == "keep" else ~mask, kind) == up_to(20, level)
+    assert told(level, np.full((ROWS, KEYS), kind == "keep"), kind) == KEYS
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_are_looked_at_where_the_last_may_have_weight(level: str) -> None:
+    behind = padded(20)
+    behind[:, -1] = 0
+    first = padded(20)
+    first[2, 0] = -np.inf
+    for mask in (padded(KEYS), padded(20, -50.0), behind, first, padded(20, np.nan), np.full_like(first, -np.inf)):
+        assert told(level, mask) == KEYS
+    assert told(level, padded(20, -1000.0), query=(1, 1000.0)) == KEYS
+    assert told(level, padded(20, -1000.0), key=(40, -1000.0)) == KEYS
+    assert told(level, padded(20, -1000.0), key=(0, 1000.0)) == KEYS
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_nothing_is_left_out_that_is_not_finite(level: str, turned: bool, number: float) -> None:
+    for name, row in (("query", 1), ("key", 69), ("key", 0), ("value", 50), ("value", 69)):
+        assert told(level, padded(20), turned=turned, **{name: (row, number)}) == KEYS
