@@ -100,11 +100,12 @@ class Inference:
             allowance.arrived()
             work = partial(read_infer, data)
             message = work() if len(data) <= _INLINE else await plane.offload(work, deadline)
+            size = len(data)
             del data, work
             _, version, model = find(plane.store, message.model, read_version(message.version))
             if not are_known(model):  # never on the event loop: finding out may run the model
                 await plane.offload(partial(wire_ports, model), deadline)
-            plan, run = prepare(message.said, model, plane.settings, self._regions)
+            plan, run = prepare(message.said, model, plane.settings, self._regions, size=size)
 
             def write(answer: Answer) -> bytes:
                 self._changing.trace.saw(answer.model, answer.version, message.said.id, answer.result.timing)
@@ -112,7 +113,9 @@ class Inference:
                 pieces = write_answer(message, plan, answer.result.outputs, model.labels, served)
                 return _joined(pieces, streamed)
 
-            return await plane.infer_version(version, run, write, earlier(deadline, message.said))
+            deadline = earlier(deadline, message.said)
+            answer = plane.answer_now(version, run, write, deadline)
+            return await plane.infer_version(version, run, write, deadline) if answer is None else answer
 
 
 def _joined(pieces: list[Piece], streamed: bool) -> bytes:

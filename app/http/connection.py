@@ -27,6 +27,7 @@ from app.errors import (
     ServiceError,
     TooManyConnectionsError,
 )
+from app.http.answering import Answering
 from app.http.door import Door, Pass
 from app.http.gate import Gate, Repeats, TurnedAway, Visit
 from app.http.head import header_fault, protocol_fault, size_fault, too_long
@@ -325,13 +326,7 @@ class Connection(HttpToolsProtocol):
             gate.arrivals.comes(lane)
 
         cycle.scope[RECEPTION] = Reception(self, cycle)  # type: ignore[typeddict-unknown-key]
-
-        async def send(message: Any) -> None:
-            # Its end is told a turn of the loop after the connection has ended, and it must not be written to before.
-            if self.flow.write_paused:
-                await self.flow.drain()
-            cycle.disconnected = cycle.disconnected or self.transport.is_closing()
-            await cycle.send(message)
+        send = Answering(self, cycle)
 
         def begin(scope: Any, receive: Any, _: Any) -> Any:
             if gate is not None:

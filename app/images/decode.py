@@ -28,6 +28,10 @@ Mode = Literal["RGB", "L"]
 # Longer ones are no pictures, and the tables to shrink them would be larger than they are.
 MAX_SIDE: Final = 65_535
 
+# Pixels, and bytes, that are decoded in some ten microseconds; and formats that cannot make more of them than that.
+SMALL_PIXELS: Final = 1 << 14
+_SIMPLE: Final = ("PNG", "JPEG")
+
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -142,6 +146,21 @@ class OpenPicture:
             return RequestTooLargeError(f"{self._label} {exc}", limit=exc.limit)
         reason = f": {cut(str(exc))}" if isinstance(exc, (OSError, SyntaxError, SurveyError)) else ""
         return InvalidRequestError(f"{self._label} is damaged or incomplete{reason}")
+
+
+def is_small(picture: Picture) -> bool:
+    """Whether a picture is decoded in no time, by what its file says of itself, true or not."""
+    try:
+        found = survey(memoryview(picture.data))
+    except Exception:  # whoever decodes it says what is wrong
+        return False
+    return (
+        found is not None
+        and found.format in _SIMPLE
+        and not found.pauses
+        and found.size[0] * found.size[1] <= SMALL_PIXELS
+        and sum(map(len, found.parts)) <= SMALL_PIXELS
+    )
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from PIL import Image
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.config import PreprocessConfig
-from app.images.decode import Mode, OpenPicture, Picture, make_ready
+from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small, make_ready
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
 from app.images.settling import background, pixel_values, settled, takes_pictures
@@ -99,6 +99,11 @@ class Preprocessor:
             raise InputMismatchError(f"input '{self.port.name}': no picture was sent, expected at least one")
         total_s = time.perf_counter() - start
         return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
+
+    def is_light(self, pictures: Sequence[Picture]) -> bool:
+        """Whether it takes no time to make a tensor of them: one picture, small as it is sent and as it is taken."""
+        size = self.example_size
+        return len(pictures) == 1 and size is not None and math.prod(size) <= SMALL_PIXELS and is_small(pictures[0])
 
     def open(self, picture: Picture) -> Image.Image:
         """The picture itself as a person sees it: upright, in its own pixels, RGB."""

@@ -259,10 +259,16 @@ class Allowance:
         """
         return _Work(self, is_void)
 
-    def begin(self, is_void: Callable[[], bool]) -> None:
-        """What ``working`` does first."""
+    def begin(self, is_void: Callable[[], bool]) -> Callable[[], bool] | None:
+        """What ``working`` does first; gives what was asked before."""
         self.share()
-        self._is_void = is_void
+        before, self._is_void = self._is_void, is_void
+        return before
+
+    def end(self, before: Callable[[], bool] | None) -> None:
+        """What it does last: what comes next has a time of its own."""
+        self._is_void = before
+        self.close()
 
     def check(self) -> None:
         """Stop the work of a request that nobody waits for.
@@ -288,17 +294,17 @@ class Allowance:
 
 
 class _Work:
-    __slots__ = ("_allowance", "_is_void")
+    __slots__ = ("_allowance", "_before", "_is_void")
 
     def __init__(self, allowance: Allowance, is_void: Callable[[], bool]) -> None:
         self._allowance = allowance
         self._is_void = is_void
 
     def __enter__(self) -> None:
-        self._allowance.begin(self._is_void)
+        self._before = self._allowance.begin(self._is_void)
 
     def __exit__(self, *exc: object) -> None:
-        self._allowance.close()
+        self._allowance.end(self._before)
 
 
 class _Answering:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Self, TypeVar
 
-from app.models.model import InferRequest, InferResult, Model, Prepared, Ran
+from app.models.model import Decoded, InferRequest, InferResult, Model, Prepared, Ran
 from app.scheduling.job import Demand
 
 T = TypeVar("T")
@@ -22,22 +22,26 @@ class Call(Generic[T]):
         self._model = model
         self._request = request
         self._encode = encode
+        self._decoded: Decoded | None = None
         self._prepared: Prepared | None = None
         self._ran: Ran | None = None
 
     def prepare(self) -> Demand | None:
         """Decode and preprocess, unless that was done; where the outputs are known already, nothing is to be run."""
         if self._prepared is None:
-            self._prepared = self._model.prepare(self._request)
+            self._prepared = self._model.prepare(self._request, self._decoded)
         self._ran = self._model.recall(self._prepared)
         return None if self._ran is not None else self._model.demand(self._prepared)
 
     def prepare_here(self) -> bool:
-        """Decode, on the event loop, and see whether it is what the model is quick with; pictures are for threads."""
-        if not self._model.is_quick or self._request.draw:
+        """Decode, on the event loop, and see whether it is what the model is quick with."""
+        if not self._model.is_quick(self._request):
             return False
-        self._request, self._prepared = self._model.prepare_tensors(self._request)
-        if self._prepared is None or not self._model.is_quick_with(self._prepared):
+        self._decoded = self._model.decode(self._request)
+        if not self._model.is_light(self._decoded.inputs):
+            return False
+        self._prepared = self._model.prepare(self._request, self._decoded)
+        if not self._model.is_as_measured(self._prepared):
             return False
         self._ran = self._model.recall(self._prepared)
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +34,9 @@ from app.wording import cut, quoted
 _QUICK_S: Final = 150e-6
 # Requests that are longer are decoded in threads.
 LIGHT_BYTES: Final = 1 << 13
-# What is answered may take no time either.
+# The same of those whose values are taken as they lie, or copied at worst.
+PLAIN_BYTES: Final = 1 << 20
+# What is answered as text may take no time either.
 _QUICK_BYTES: Final = 1 << 14
 # Runs that are timed after the first, which starts threads, if that took less; and so on if the next took still less.
 _QUICK_RUNS: Final = 5
@@ -51,7 +53,8 @@ class InferRequest:
     draw: whether the predictions are wanted as a picture as well.
     predict: whether predictions are wanted at all.
     priority: of those that wait the lowest is run first.
-    is_light: whether decoding takes no time: it is short, and cannot become large.
+    is_light: whether decoding takes no time: it is short, and cannot become large, or is taken as it lies.
+    is_binary: whether outputs are answered as they lie, so that many of them take no more time than few.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -61,6 +64,15 @@ class InferRequest:
     parameters: Mapping[str, Any]
     priority: int = USUAL_PRIORITY
     is_light: bool = False
+    is_binary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The inputs of a request, and how long it took to make them."""
+
+    inputs: Inputs
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +166,7 @@ class Model:
         self.batcher = Batcher(self.session, config.batching)
         self.run_s: float | None = None
         self._rest_s: float | None = None
+        self._is_brief = False
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -175,23 +188,31 @@ class Model:
         prepared = self.prepare(request)
         return self.finish(prepared, self.run(prepared, cancelled))
 
-    def prepare(self, request: InferRequest) -> Prepared:
-        """Decode and preprocess.
+    def decode(self, request: InferRequest) -> Decoded:
+        """What the request has for each input; pictures are still to be decoded.
+
+        Raises:
+            ServiceError: it does not fit this model.
+        """
+        start = time.perf_counter()
+        return Decoded(request.decode(self.signature), time.perf_counter() - start)
+
+    def prepare(self, request: InferRequest, decoded: Decoded | None = None) -> Prepared:
+        """Decode, unless that was done, and preprocess.
 
         Raises:
             ServiceError: the request does not fit this model.
         """
-        timing, start = Timing(), time.perf_counter()
         options = self._task.options(request.parameters)
         wanted = self._wanted(request.outputs)
-        inputs = request.decode(self.signature)
-        timing.decode_s = time.perf_counter() - start
+        decoded = self.decode(request) if decoded is None else decoded
         if request.draw:
-            self._check_drawable(inputs)
-        tensors, placements = self._tensors(inputs, timing)
+            self._check_drawable(decoded.inputs)
+        timing = Timing(decode_s=decoded.seconds)
+        tensors, placements = self._tensors(decoded.inputs, timing)
         return Prepared(
             request=request,
-            inputs=inputs,
+            inputs=decoded.inputs,
             tensors=tensors,
             placements=placements,
             options=options,
@@ -199,33 +220,23 @@ class Model:
             timing=timing,
         )
 
-    def prepare_tensors(self, request: InferRequest) -> tuple[InferRequest, Prepared | None]:
-        """The same, but for pictures, which take their time; then the request that has them decoded already.
-
-        Raises:
-            ServiceError: the request does not fit this model.
-        """
-        start = time.perf_counter()
-        inputs = request.decode(self.signature)
-        seconds = time.perf_counter() - start
-        request = replace(request, decode=lambda _: inputs)
-        if any(isinstance(value, tuple) for value in inputs.values()):
-            return request, None
-        prepared = self.prepare(request)
-        prepared.timing.decode_s += seconds
-        return request, prepared
-
-    @property
-    def is_quick(self) -> bool:
+    def is_quick(self, request: InferRequest) -> bool:
         """Whether a request of one item is over sooner than a thread would have it, as far as was measured."""
-        if self._rest_s is None or self.run_s is None:
+        if self._rest_s is None or self.run_s is None or request.draw or not (self._is_brief or request.is_binary):
             return False
         # Trials measure it, too, and more often.
         return min(self.run_s, self.batcher.verdict.latency_s.get(1, self.run_s)) + self._rest_s < _QUICK_S
 
-    def is_quick_with(self, prepared: Prepared) -> bool:
-        """Whether its run and all that follows take no time: it is as what was measured."""
-        return self.is_quick and self.batcher.is_known(prepared.tensors, 1)
+    def is_light(self, inputs: Inputs) -> bool:
+        """Whether it takes no time to make tensors of these."""
+        return all(
+            not isinstance(value, tuple) or (self.preprocessor is not None and self.preprocessor.is_light(value))
+            for value in inputs.values()
+        )
+
+    def is_as_measured(self, prepared: Prepared) -> bool:
+        """Whether its run, and all that follows, is as it was measured."""
+        return self.batcher.is_known(prepared.tensors, 1)
 
     def demand(self, prepared: Prepared) -> Demand:
         """What its run will take.
@@ -399,7 +410,7 @@ class Model:
             self.run_s, rest_s = min(self.run_s, timing.infer_s), min(rest_s, timing.postprocess_s)
             limit_s = _PROBABLY_S
         answered = sum(array.nbytes for array in result.outputs.values())
-        self._rest_s = rest_s if answered <= _QUICK_BYTES else None
+        self._rest_s, self._is_brief = rest_s, answered <= _QUICK_BYTES
 
     def settle_batching(self) -> None:
         """Find out, beside the requests, in which sizes it is run best; where it was warmed up, which tells of what."""

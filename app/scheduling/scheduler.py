@@ -103,26 +103,34 @@ class Scheduler:
 
     # -- from the event loop -----------------------------------------------------------------------------------------
 
-    async def run(self, work: Work, deadline: float, priority: int = USUAL_PRIORITY, *, is_light: bool = False) -> Any:
+    def run_now(self, work: Work, deadline: float) -> tuple[Any] | None:
+        """What the work's last step returns, all of it done here and now: None where that takes time, or others wait.
+
+        For work that takes no time a thread, and the way there and back, takes longer.
+
+        Raises:
+            DeadlineExceededError: its time is up.
+        """
+        if not (self._is_free and work.prepare_here() and self._claim()):
+            return None
+        try:
+            return (self._run_here(work, deadline),)
+        finally:
+            self._release()
+
+    async def run(self, work: Work, deadline: float, priority: int = USUAL_PRIORITY) -> Any:
         """What the work's last step returns.
 
         Args:
             work: done in threads, with the caller's context variables.
             deadline: on time.monotonic()'s clock; waiting counts.
             priority: 1 comes first.
-            is_light: whether to prepare it takes no time. Where the run takes none either, and nobody else is about to
-                run, it is done here and now: to hand it to a thread and back would take longer.
 
         Raises:
             QueueFullError: nothing was started.
             DeadlineExceededError: not done in time; a step that has not begun never will.
             ModelNotReadyError: it is closed.
         """
-        if is_light and self._is_free and work.prepare_here() and self._claim():
-            try:
-                return self._run_here(work, deadline)
-            finally:
-                self._release()
         job = self._enter(work, deadline, priority)
         timer = job.loop.call_later(max(0.0, deadline - time.monotonic()), self._expire, job)
         try:

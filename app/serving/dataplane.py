@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -169,41 +169,34 @@ class DataPlane:
         model = self.store.version(name, number).model
         return () if model is None else model.signature.output_names
 
-    async def infer(
-        self,
-        name: str | None,
-        number: int | str | None,
-        request: InferRequest,
-        encode: Callable[[Answer], T],
-        deadline: float,
-    ) -> T:
-        """Run a request and encode its answer, both in the model's threads.
+    def answer_now(
+        self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
+    ) -> T | None:
+        """Run a request and encode its answer here and now, where that takes no time; None where it does.
 
         Raises:
             ServiceError: as its tree says.
         """
-        return await self.infer_version(self.store.version(name, number), request, encode, deadline)
+        if not request.is_light:
+            return None
+        with _Accounting(version) as model:
+            found: tuple[tuple[T, InferResult]] | None = version.lane.run_now(
+                _call(version, model, request, encode), deadline
+            )
+        return None if found is None else _counted(version, *found[0])
 
     async def infer_version(
         self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
     ) -> T:
-        """The same of a version that is ready.
+        """The same in the model's threads, when it is its turn.
 
         Raises:
             ServiceError: as its tree says.
         """
-        answered = partial(_encoded, encode, version.name, version.number)
-
-        def start(model: Model) -> Awaitable[tuple[T, InferResult]]:
-            return version.lane.run(
-                Call(model, request, answered), deadline, request.priority, is_light=request.is_light
-            )
-
-        encoded, result = await self._run(version, start)
-        version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
-        if (asked := account.get()) is not None:
-            asked.items, asked.timing = result.items, result.timing
-        return encoded
+        with _Accounting(version) as model:
+            call = _call(version, model, request, encode)
+            found: tuple[T, InferResult] = await version.lane.run(call, deadline, request.priority)
+        return _counted(version, *found)
 
     def admit(self, version: Version, deadline: float) -> None:
         """Refuse a request before it is read what it says, where it would be refused anyway.
@@ -219,29 +212,8 @@ class DataPlane:
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
         """The measured time of every operator, from one run on zeros in the model's threads."""
-        return await self._run(version, lambda model: version.lane.call(model.profile, deadline))
-
-    async def _run(self, version: Version, start: Callable[[Model], Awaitable[T]]) -> T:
-        model = version.model
-        if model is None:  # Store.version returns ready versions only
-            raise InferenceFailedError(f"model '{version.name}' is not loaded")
-        began = time.perf_counter()
-        if (asked := account.get()) is not None:
-            asked.model, asked.version, asked.began = version.name, version.number, began
-        try:
-            return await start(model)
-        except (engine.EngineError, ConfigError) as exc:
-            error = from_engine(exc, version.name)
-            if error.status >= 500:
-                log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
-            version.statistics.failed(error.code, time.perf_counter() - began)
-            raise error from exc
-        except ServiceError as error:
-            version.statistics.failed(error.code, time.perf_counter() - began)
-            raise
-        except asyncio.CancelledError:
-            version.statistics.failed(CANCELLED, time.perf_counter() - began)
-            raise
+        with _Accounting(version) as model:
+            return await version.lane.call(model.profile, deadline)
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -253,6 +225,51 @@ class DataPlane:
         self.watcher.start()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(self.loaded.set)
+
+
+class _Accounting:
+    """A version's model for one request: what it fails with is counted, and told as the service tells it."""
+
+    __slots__ = ("_began", "_version")
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> Model:
+        version = self._version
+        if version.model is None:  # Store.version returns ready versions only
+            raise InferenceFailedError(f"model '{version.name}' is not loaded")
+        if (asked := account.get()) is not None:
+            asked.model, asked.version, asked.began = version.name, version.number, self._began
+        return version.model
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
+        if exc is None:
+            return
+        version, seconds = self._version, time.perf_counter() - self._began
+        if isinstance(exc, asyncio.CancelledError):
+            version.statistics.failed(CANCELLED, seconds)
+        elif isinstance(exc, ServiceError):
+            version.statistics.failed(exc.code, seconds)
+        elif isinstance(exc, (engine.EngineError, ConfigError)):
+            error = from_engine(exc, version.name)
+            if error.status >= 500:
+                log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
+            version.statistics.failed(error.code, seconds)
+            raise error from exc
+
+
+def _call(version: Version, model: Model, request: InferRequest, encode: Callable[[Answer], T]) -> Call[T]:
+    return Call(model, request, partial(_encoded, encode, version.name, version.number))
+
+
+def _counted(version: Version, encoded: T, result: InferResult) -> T:
+    """An answer, once it is in the statistics."""
+    version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
+    if (asked := account.get()) is not None:
+        asked.items, asked.timing = result.items, result.timing
+    return encoded
 
 
 def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: InferResult) -> T:

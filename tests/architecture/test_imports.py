@@ -133,7 +133,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "fastapi": ("app",),
     "starlette": ("app",),
     "pydantic": ("app",),
-    "uvicorn": ("app.process.server", "app.http.connection", "app.http.reception"),
+    "uvicorn": ("app.process.server", "app.http.connection", "app.http.reception", "app.http.answering"),
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),

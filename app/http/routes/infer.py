@@ -28,7 +28,7 @@ from app.http.openapi.inference import infer_documentation
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
-from app.models.model import LIGHT_BYTES, InferRequest
+from app.models.model import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean
@@ -40,8 +40,10 @@ _MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
 # PUT is what curl -T does.
 METHODS: Final = ("POST", "PUT")
-# What JSON and .npy begin with: nothing else is as small when it is decoded as it is short.
-_LIGHT: Final = tuple(b"{[\x93")
+# What JSON, .npy, PNG and JPEG begin with: nothing else is as small when it is decoded as it is short, or says itself
+# how large it becomes.
+_NPY: Final = 0x93
+_LIGHT: Final = (*b"{[", _NPY, 0x89, 0xFF)
 # A client that takes anything gets the first.
 _OFFERED: Final = (JSON, NPZ, NPY, PNG)
 
@@ -76,13 +78,15 @@ ROUTES: Final = [Route(path, run, methods=[*METHODS], include_in_schema=False) f
 
 
 async def _answer(request: Request, name: str | None) -> Response:
-    with dataplane(request).memory.answering() as allowance:
-        content, media_type = await _content(request, name, allowance)
+    plane = dataplane(request)
+    with plane.memory.answering() as allowance:
+        content, media_type = await _content(request, plane, name, allowance)
     return ChargedResponse(content, allowance, media_type)
 
 
-async def _content(request: Request, name: str | None, allowance: Allowance) -> tuple[list[bytes], str]:
-    plane = dataplane(request)
+async def _content(
+    request: Request, plane: DataPlane, name: str | None, allowance: Allowance
+) -> tuple[list[bytes], str]:
     deadline = plane.deadline(read_limit(request))
     head = first_headers(request)
     accept = head.get(b"accept", b"").decode("latin-1")
@@ -103,10 +107,14 @@ async def _content(request: Request, name: str | None, allowance: Allowance) -> 
         outputs=asked.outputs,
         draw=media_type == PNG,
         parameters=asked.parameters,
-        is_light=len(body) <= LIGHT_BYTES and bool(body) and body[0] in _LIGHT,
+        is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
+        is_binary=media_type == NPY,
     )
-    answer = plane.infer(asked.model, asked.version, work, _ENCODERS[media_type], deadline)
-    return await until_disconnect(request, answer), media_type
+    version, encode = plane.store.version(asked.model, asked.version), _ENCODERS[media_type]
+    answer = plane.answer_now(version, work, encode, deadline)
+    if answer is None:
+        answer = await until_disconnect(request, plane.infer_version(version, work, encode, deadline))
+    return answer, media_type
 
 
 class _Asked:

@@ -62,8 +62,11 @@ async def _encoded(
         encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
         return encoded if packing is None else _packed(encoded, packing)
 
-    answer = plane.infer_version(version, run, write, earlier(deadline, said))
-    return await until_disconnect(request, answer), packing
+    deadline = earlier(deadline, said)
+    answer = plane.answer_now(version, run, write, deadline) if packing is None else None
+    if answer is None:
+        answer = await until_disconnect(request, plane.infer_version(version, run, write, deadline))
+    return answer, packing
 
 
 async def _said(request: Request, plane: DataPlane, version: Version, body: bytearray, deadline: float) -> V2Request:

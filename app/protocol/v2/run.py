@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from app.models.model import LIGHT_BYTES, InferRequest, Model
+from app.models.model import LIGHT_BYTES, PLAIN_BYTES, InferRequest, Model
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
 from app.protocol.v2.regions import Regions
-from app.protocol.v2.request import V2Request, read_count
+from app.protocol.v2.request import V2Request, Wanted, read_count
 from app.scheduling.job import USUAL_PRIORITY
 from app.settings import Settings
 
@@ -33,9 +33,21 @@ def prepare(
         outputs=plan.names,
         predict=False,
         parameters={},
-        is_light=size is not None and size <= LIGHT_BYTES and not _is_elsewhere(said),
+        is_light=size is not None and size <= _light_bytes(said) and not _is_elsewhere(said),
+        is_binary=all(_is_binary(said, wanted) for _, _, wanted in plan.rows),
         priority=read_count(said.parameters, "priority") or USUAL_PRIORITY,
     )
+
+
+def _light_bytes(said: V2Request) -> int:
+    """How long a request may be whose tensors are made in no time."""
+    is_plain = all(each.size is not None or isinstance(each.data, memoryview) for each in said.inputs or ())
+    return PLAIN_BYTES if is_plain else LIGHT_BYTES
+
+
+def _is_binary(said: V2Request, wanted: Wanted) -> bool:
+    is_asked = said.is_binary if wanted.binary is None else wanted.binary
+    return is_asked and wanted.classes is None
 
 
 def _is_elsewhere(said: V2Request) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from app.models.model import Model
 from tests.app.grpc.raw import call, channel, refused, request, tensor
 from tests.app.http.v2.messages import NUMPY
 from tests.app.http.v2.test_infer import values_of
@@ -56,6 +58,25 @@ def test_numbers_are_answered_with_numbers(made: grpc.Channel, code: str, dataty
     assert not answer.raw_output_contents
     values = getattr(answer.outputs[0].contents, FIELDS[datatype])
     np.testing.assert_array_equal(np.array(values, NUMPY[datatype]).reshape(1, 3), sent, strict=True)
+
+
+def test_short_calls_of_a_quick_model_are_run_without_a_thread(
+    made: grpc.Channel, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    run = Model.run
+
+    def told(self: Model, *args: Any) -> Any:
+        found.append(threading.current_thread().name)
+        return run(self, *args)
+
+    monkeypatch.setattr(Model, "run", told)
+    model = front.server.plane.store.version("simple").model
+    assert model is not None
+    monkeypatch.setattr(model, "is_quick", lambda _: True)
+    monkeypatch.setattr(model, "is_as_measured", lambda _: True)
+    answer = call(made, "ModelInfer", request("simple", [X.tobytes()], inputs=[ONE]))
+    assert len(received(answer)) == 1 and len(found) == 1 and not found[0].startswith("lane-")
 
 
 def test_what_numbers_do_not_fit_their_datatype_is_told(made: grpc.Channel) -> None:

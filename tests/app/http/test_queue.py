@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from app.models.model import Model
 from tests.app.client import Client, serving
-from tests.app.pictures import png
+from tests.app.pictures import npy, png
 from tests.app.sample_models import elementwise, write_classifier, write_model
 from tests.app.scheduling.tasks import Order, Task, soon, until
 
@@ -41,22 +42,48 @@ def quick(client: Client, name: str) -> None:
     model.run_s = model._rest_s = 0.0
 
 
-def test_short_tensors_for_a_quick_model_are_run_without_a_thread_and_pictures_are_not(
-    tmp_path: Path, threads: list[str]
-) -> None:
+def test_what_is_short_and_for_a_quick_model_is_run_without_a_thread(tmp_path: Path, threads: list[str]) -> None:
     write_classifier(tmp_path)
     here = threading.current_thread().name
     with serving(tmp_path, threads=1) as client:
         quick(client, "shades")
         threads.clear()
         pixels = [[[[1, 0], [0, 0]]]]
+        picture = {"content-type": "image/png"}
         assert client.infer("shades", pixels).json()["predictions"][0]["label"] == "left"
-        assert threads == [here]
+        assert client.post("/infer", content=png(2, 2, "L"), headers=picture).status_code == 200
+        assert client.post("/infer", content=png(128, 128, "L"), headers=picture).status_code == 200
+        assert threads == [here] * 3
         assert client.infer("shades", pixels * 2).status_code == 200  # not what was measured
-        assert client.post("/infer", content=png(2, 2, "L"), headers={"content-type": "image/png"})
+        assert client.post("/infer", content=png(128, 129, "L"), headers=picture).status_code == 200
+        assert client.post("/infer", content=png(2, 2, "L") + bytes(9000), headers=picture).status_code == 200
         assert client.infer("shades", pixels, padding="x" * 10_000).status_code in (200, 400)
-        assert all(each.startswith("lane-shades") for each in threads[1:]) and len(threads) >= 3
+        assert all(each.startswith("lane-shades") for each in threads[3:]) and len(threads) >= 6
         assert client.infer("shades", [[1]]).status_code == 422
+        for broken in (b"\x89PNG\r\n\x1a\n", png(2, 2, "L")[:-30], png(2, 2, "L")[:40]):
+            assert client.post("/infer", content=broken, headers=picture).status_code == 400
+
+
+def test_values_that_are_taken_and_answered_as_they_lie_need_no_thread_however_many(
+    tmp_path: Path, threads: list[str]
+) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,50000)f32"))
+    here, x = threading.current_thread().name, np.zeros((1, 50_000), np.float32)
+    with serving(tmp_path, threads=1) as client:
+        quick(client, "one")
+        for accept, is_here in (("application/x-npy", True), ("application/json", False), ("application/x-npz", False)):
+            threads.clear()
+            headers = {"content-type": "application/x-npy", "accept": accept}
+            assert client.post("/infer", content=npy(x), headers=headers).status_code == 200
+            assert (threads == [here]) is is_here
+        for is_binary in (True, False):
+            threads.clear()
+            tensor = {"name": "in0", "shape": [1, 50_000], "datatype": "FP32"}
+            tensor["parameters"] = {"binary_data_size": x.nbytes}
+            head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": is_binary}}).encode()
+            headers = {"inference-header-content-length": str(len(head))}
+            answer = client.post("/v2/models/one/infer", content=head + x.tobytes(), headers=headers)
+            assert answer.status_code == 200 and (threads == [here]) is is_binary
 
 
 def test_light_v2_requests_are_run_without_a_thread(tmp_path: Path, threads: list[str]) -> None:

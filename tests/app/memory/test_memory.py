@@ -27,6 +27,13 @@ from tests.engine.pnnx.build import members, param
 MB = 2**20
 
 
+def test_what_comes_after_the_work_of_a_thread_does_not_end_with_the_threads_time() -> None:
+    with MemoryBudget(10).open() as allowance:
+        with allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+            check()
+        check()
+
+
 def test_without_a_request_nothing_is_bounded() -> None:
     charge(2**60)
     check()

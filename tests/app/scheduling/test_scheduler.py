@@ -26,36 +26,32 @@ def test_a_request_that_finds_the_run_free_is_done_in_one_thread_with_the_caller
     run(test)
 
 
-def test_what_is_light_and_quick_is_done_on_the_spot() -> None:
+def test_what_is_quick_is_done_on_the_spot() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         task = Task("a", order, is_quick=True)
-        assert await scheduler.run(task, soon(), is_light=True) == "a by -"
+        assert scheduler.run_now(task, soon()) == ("a by -",)
         assert set(task.threads) == {threading.current_thread().name} and task.queue_s == 0
         with pytest.raises(ZeroDivisionError):
-            await scheduler.run(Task("b", order, is_quick=True, fails="run"), soon(), is_light=True)
+            scheduler.run_now(Task("b", order, is_quick=True, fails="run"), soon())
+        with pytest.raises(DeadlineExceededError):
+            scheduler.run_now(Task("c", order, is_quick=True), time.monotonic() - 1)
         slow = Task("slow", order)
-        assert await scheduler.run(slow, soon(), is_light=True) == "slow by -"
+        assert scheduler.run_now(slow, soon()) is None
+        assert await scheduler.run(slow, soon()) == "slow by -"
         assert slow.threads[-1].startswith("lane-model")
+        assert scheduler.queued == scheduler.running == 0
 
     run(test)
 
 
-def test_what_is_light_waits_for_its_turn_where_others_run() -> None:
+def test_nothing_is_done_on_the_spot_where_others_run_or_where_all_is_closed() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
-        asked = asyncio.create_task(scheduler.run(Task("a", order, is_quick=True), soon(), is_light=True))
-        await until(lambda: scheduler.waiting == 1)
+        assert scheduler.run_now(Task("a", order, is_quick=True), soon()) is None
         held.release.set()
-        assert await asyncio.gather(first, asked) == ["held by -", "a by -"]
-
-    run(test)
-
-
-def test_what_is_light_is_refused_by_what_is_closed() -> None:
-    async def test(scheduler: Scheduler, order: Order) -> None:
+        assert await first == "held by -"
         scheduler.close()
-        with pytest.raises(ModelNotReadyError):
-            await scheduler.run(Task("a", order, is_quick=True), soon(), is_light=True)
+        assert scheduler.run_now(Task("a", order, is_quick=True), soon()) is None
 
     run(test)
 
