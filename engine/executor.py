@@ -124,12 +124,19 @@ class Executor:
         return graph.bundle is not None and self.compiles and self._compiled(graph).builder.carries(specs)
 
     def prepare(
-        self, graph: RuntimeGraph, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent
+        self,
+        graph: RuntimeGraph,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        tune: bool = False,
+        progress: Progress = silent,
     ) -> dict[str, Any]:
         """Compile a graph for inputs of these shapes ahead of its first run.
 
         Args:
             refresh: compile even what was compiled before.
+            tune: the same, with kernels measured against each other.
 
         Returns:
             What was made, as plain data; only ``failure`` where nothing was.
@@ -142,7 +149,7 @@ class Executor:
             try:
                 compiled = self._compiled(graph)
                 if not self._is_gap(compiled, specs):
-                    return compiled.prepare(specs, refresh=refresh, progress=progress)
+                    return compiled.prepare(specs, refresh=refresh, tune=tune, progress=progress)
             except CompileError as error:
                 self._fall_back(error, graph)
             except EngineError:

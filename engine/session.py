@@ -314,6 +314,7 @@ class Session:
         *,
         specs: Sequence[TensorSpec] | None = None,
         refresh: bool = False,
+        tune: bool = False,
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
@@ -323,6 +324,8 @@ class Session:
             batch: another batch size than theirs.
             specs: of the inputs, in graph order; the exported ones without it.
             refresh: compile even what was compiled before, here or in the cache.
+            tune: the same, with the best candidates for each kernel measured against each other on this machine, which
+                takes some seconds; which of them is fastest is kept beside the cache, for all that is compiled later.
             progress: told how far it is.
             cancelled: asked between kernels, and the like, whether it is no longer wanted.
 
@@ -342,7 +345,7 @@ class Session:
             return None
         with cancelling(cancelled):
             graph, known = self._graph_for(known, compiling=True)
-            return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
+            return self._executor.prepare(graph, known, refresh=refresh, tune=tune, progress=progress or silent)
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether the bundle the graph came from has a program for inputs of these shapes; no where it is a pair.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,12 @@ def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[s
     version = models.newest(files)
     model = models.prepare(files, models.load(version, settings), settings)
     shapes = list(_shapes(model, args))
+    if args.tune and args.target:
+        raise UsageError("--tune and --target: what is measured here says nothing of other machines")
+    if args.tune:
+        with compiling(files.name) as show:
+            for batch, specs in product(args.batch, shapes):
+                model.compile(batch, specs=specs, tune=True, progress=show)
     folder = args.bundle.removeprefix(_OCI)
     tag = _TAG if args.oci or args.bundle.startswith(_OCI) else None
     with compiling(files.name) as show:

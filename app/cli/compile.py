@@ -12,6 +12,7 @@ from app.cli import bundling
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.arguments.shapes import example_specs
+from app.cli.wording import tuning
 from app.errors import ConfigError, ServiceError
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.progress import compiling
@@ -63,7 +64,7 @@ def _batches(
     for batch in args.batch:
         about = " · ".join(filter(None, [label, shapes, "" if batch is None else f"batch {batch}"]))
         with compiling(about) as show:
-            made = model.compile(batch, specs=specs, refresh=args.force, progress=show)
+            made = model.compile(batch, specs=specs, refresh=args.force, tune=args.tune, progress=show)
         if made is None:
             yield True, f"{about} · nothing to do ahead: a request, or --shape, has to say the sizes of its inputs"
         else:
@@ -75,6 +76,8 @@ def _outcome(made: dict[str, Any]) -> str:
     parts = [f"found in the cache, loaded in {time}" if made["is_cached"] else f"compiled in {time}"]
     parts.append(count_text(made["entry_bytes"], "B") if made["entry_bytes"] else "not kept: the cache takes nothing")
     parts.append(counted(made["kernels"], "kernel"))
+    if made["tuned"]:
+        parts.append(tuning.short(made["tuned"]))
     if made["fallbacks"]:
         parts.append(f"{counted(made['fallbacks'], 'operator')} on the reference")
     return " · ".join(parts)

@@ -82,6 +82,14 @@ def _graph(parser: ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
 
 
+def _tune(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="compile anew, measure the best candidates for each kernel on this machine, and keep which is fastest",
+    )
+
+
 def _shape(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
@@ -116,6 +124,7 @@ def _bench(parser: ArgumentParser) -> None:
     parser.add_argument("--host", action="store_true", help="measure this machine instead of a model, and keep that")
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
     _shape(parser)
+    _tune(parser)
     parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
     parser.add_argument("--against", default="", metavar="ENGINES", help=f"by comma, of {', '.join(RIVALS)}")
     for kind, names in (("onnx", "onnxruntime and openvino"), ("ncnn", "ncnn (.ncnn.param)")):
@@ -128,6 +137,7 @@ def _compile(parser: ArgumentParser) -> None:
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
     _shape(parser)
+    _tune(parser)
     parser.add_argument(
         "--force", action="store_true", help="compile what is in the cache as well, and replace it, or the bundle"
     )
@@ -256,6 +266,7 @@ convolutions count the operations they save, so theirs may exceed 100 %.
         examples="""  pnnx-serve compile digits
   pnnx-serve compile resnet18.pnnx.param --batch 1 8
   pnnx-serve compile superres --shape 1,1,64,64
+  pnnx-serve compile resnet18 --tune
   pnnx-serve compile digits shapes --cache-dir /var/cache/pnnx-serve
   pnnx-serve compile digits --bundle digits.bundle && pnnx-serve run digits.bundle --image seven.png
   pnnx-serve compile digits --batch 1 8 --bundle oci:digits.oci --target avx2

@@ -357,6 +357,7 @@ class Model:
         *,
         specs: Sequence[engine.TensorSpec] | None = None,
         refresh: bool = False,
+        tune: bool = False,
         progress: engine.Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
@@ -373,7 +374,8 @@ class Model:
             if inputs is None:
                 return None
             specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
-        return self.session.prepare(batch, specs=specs, refresh=refresh, progress=progress, cancelled=cancelled)
+        given: dict[str, Any] = {"progress": progress, "cancelled": cancelled}
+        return self.session.prepare(batch, specs=specs, refresh=refresh, tune=tune, **given)
 
     def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
         """Compile, and run once on zeros, predictions included: False when the graph leaves sizes open.

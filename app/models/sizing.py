@@ -90,7 +90,7 @@ class Trial:
     def _try_all(self) -> Iterator[bool]:
         for size in self._batcher.config.sizes:
             if not self._is_at_hand(size):
-                break
+                continue
             self._prepare(size)
             if not self._is_worth(size):
                 self._session.discard(self._batcher.specs(size))

@@ -5,8 +5,9 @@ Nothing here refers to a graph or to memory: places are offsets, functions and o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from engine.passes import PassReport
 from engine.tensor import Array
@@ -120,6 +121,7 @@ class Blueprint:
         alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
         operators: names of those the passes left.
         passes: what they did.
+        tuned: by operator what was measured of its kernel, as plain data.
     """
 
     code: tuple[bytes, ...]
@@ -132,6 +134,7 @@ class Blueprint:
     alarm: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
+    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def calls(self) -> frozenset[str]:

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bundling.carried import Carried
@@ -27,6 +28,9 @@ from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.progress import Progress, asking, silent
 from engine.sharing import shared
 from engine.tensor import TensorSpec, is_known, known_value
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering.choosing import Choose
 
 # How often a graph is lowered, each time with less of what could not be made.
 ATTEMPTS = 6
@@ -58,12 +62,19 @@ class Builder:
         self._passes: list[PassReport] = []
 
     def program(
-        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent, cores: int = 1
+        self,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        tune: bool = False,
+        progress: Progress = silent,
+        cores: int = 1,
     ) -> Program:
         """The program for inputs of these shapes.
 
         Args:
             refresh: compile even what the cache or a bundle has, and replace it there.
+            tune: compile, with kernels measured against each other, and remember which is fastest.
             progress: told how far it is.
             cores: that it may use; others run beside what is made in the background, which gets one.
 
@@ -73,7 +84,7 @@ class Builder:
             EngineError: an operator does not accept these shapes.
         """
         start, progress = time.perf_counter(), asking(progress)
-        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh, progress, cores)
+        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         blueprint = replace(blueprint, constants=shared(blueprint.constants))
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
@@ -115,7 +126,7 @@ class Builder:
         return self._obtain(specs, False, asking(progress), cores)[0]
 
     def _obtain(
-        self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int
+        self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
     ) -> tuple[Blueprint, bool, int]:
         """A blueprint, whether it was in the cache, and how many bytes it takes there."""
         carried = None if refresh or self.carried is None else self.carried.load(specs)
@@ -123,12 +134,12 @@ class Builder:
             return carried[0], True, carried[1]
         self._measure()
         if self._cache is None:
-            return self._compile(specs, progress, cores), False, 0
+            return self._compile(specs, progress, cores, tune), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.blueprint, progress):
             return found.blueprint, True, found.bytes
-        blueprint = self._compile(specs, progress, cores)
+        blueprint = self._compile(specs, progress, cores, tune)
         return blueprint, False, self._cache.save(key, blueprint) if is_unchanged() else 0
 
     def _measure(self) -> None:
@@ -151,16 +162,21 @@ class Builder:
             return True
         return blueprint.operators == tuple(op.name for op in self._optimise(progress).operators)
 
-    def _compile(self, specs: Sequence[TensorSpec], progress: Progress, cores: int) -> Blueprint:
+    def _compile(self, specs: Sequence[TensorSpec], progress: Progress, cores: int, tune: bool) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.tuning.stopwatch import Stopwatch
+        from engine.compiler.tuning.tuner import Tuner
 
+        stopwatch = Stopwatch(self.host, _weights_bytes(self._graph)) if tune else None
+        tuner = Tuner(self._options.cache, self.host, stopwatch)
         # First by itself, without what it was fused with; then not at all.
         alone: set[str] = set()
         refused: dict[str, str] = {}
         for _ in range(ATTEMPTS):
             try:
-                return self._generate(specs, alone, refused, progress, cores)
+                blueprint = self._generate(specs, alone, refused, progress, cores, tuner)
+                return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
                     break
@@ -175,6 +191,7 @@ class Builder:
         refused: Mapping[str, str],
         progress: Progress,
         cores: int,
+        choose: Choose,
     ) -> Blueprint:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
@@ -191,6 +208,7 @@ class Builder:
             self._options,
             alone,
             refused,
+            choose,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [
@@ -207,6 +225,10 @@ class Builder:
             off = self._options.passes_off - set(LOWERING_PASSES)
             self._optimised, self._passes = optimise(self._graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
+
+
+def _weights_bytes(graph: RuntimeGraph) -> int:
+    return sum(each.data.nbytes for op in graph.operators for each in op.attributes.values())
 
 
 def _known(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:

@@ -97,12 +97,18 @@ class CompiledGraph:
             return self._exact
 
     def prepare(
-        self, specs: Sequence[TensorSpec], *, refresh: bool = False, progress: Progress = silent
+        self,
+        specs: Sequence[TensorSpec],
+        *,
+        refresh: bool = False,
+        tune: bool = False,
+        progress: Progress = silent,
     ) -> dict[str, Any]:
         """Make the program for inputs of these shapes, if it is not made yet; what was made, as plain data.
 
         Args:
             refresh: compile even what was compiled before, here or in the cache.
+            tune: the same, with kernels measured against each other.
             progress: told how far it is.
 
         Raises:
@@ -110,8 +116,8 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self.builder.program, refresh=refresh, progress=progress, cores=self._cores)
-        return describe(self.instances.prepare(specs, make, refresh=refresh))
+        make = partial(self.builder.program, refresh=refresh, tune=tune, progress=progress, cores=self._cores)
+        return describe(self.instances.prepare(specs, make, refresh=refresh or tune))
 
     def close(self) -> None:
         """Give back the memory and the threads of all instances; a later run makes them anew."""
@@ -169,6 +175,7 @@ def describe(program: Program) -> dict[str, Any]:
     return {
         "kernels": len(blueprint.steps),
         "fallbacks": len(blueprint.calls),
+        "tuned": blueprint.tuned,
         "arena_bytes": blueprint.arena_bytes,
         "constant_bytes": blueprint.constants.nbytes,
         "is_cached": origin.is_cached,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import engine
+from app.cli.wording import tuning
 from app.measuring.timing import Times
 from app.render.columns import aligned
 from app.render.spelling import count_text, counted, percent_text, time_text
@@ -26,6 +27,7 @@ class Bench:
         times, errors: of every engine, ours first.
         kernels: of one run.
         peak: floating-point operations a second of one core; None where it cannot be measured.
+        tuned: by operator what was measured of its kernel beside others.
     """
 
     name: str
@@ -35,10 +37,13 @@ class Bench:
     errors: Mapping[str, float]
     kernels: Sequence[Mapping[str, Any]]
     peak: float | None
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def text(self) -> str:
         """All of it."""
         lines = [self._about(), "", *self._summary(), "", *self._kernels()]
+        if self.tuned:
+            lines += ["", *tuning.table(self.tuned)]
         if len(self.times) > 1:
             lines += ["", *self._engines()]
         return "\n".join([*map(printable, lines), ""])

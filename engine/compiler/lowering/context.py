@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.lowering.choosing import K
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.fusion import ImageOf, absorb, alone
 from engine.compiler.lowering.lowering import Lowering
@@ -46,6 +47,10 @@ class Context:
     def host(self) -> Host:
         """The processor to make kernels for."""
         return self.lowering.host
+
+    def choose(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
+        """One of several kernels that compute the same, the best first by their model of cost."""
+        return self.lowering.choose(self.op.name, candidates, step_of)
 
     @property
     def result_spec(self) -> TensorSpec:

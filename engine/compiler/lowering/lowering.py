@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
+from engine.compiler.lowering.choosing import Choose, take_first
 from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import Step
@@ -31,6 +32,7 @@ class Lowering:
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
         alone: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
+        choose: takes one of several kernels for a result.
 
     Attributes:
         placement: where results shall lie.
@@ -53,6 +55,7 @@ class Lowering:
     options: Options = field(default_factory=Options)
     alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    choose: Choose = take_first
     placement: Placement = field(init=False)
     chains: Mapping[str, Chain] = field(init=False)
     alarm: View = field(default_factory=alarm)

@@ -188,3 +188,12 @@ def test_what_is_no_shape_is_a_wrong_call(shape: str, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as exit:
         main(["compile", "m", f"--shape={shape}"])
     assert exit.value.code == 2 and "expected sizes by comma" in capsys.readouterr().err
+
+
+def test_tuning_compiles_anew_and_says_what_came_of_it(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        status, (line,), _ = compiled("linear", "--tune", capsys=capsys)
+        assert status == 0
+        assert re.search(r"linear · compiled in .* · 1 operator tuned, [01] otherwise than the model has it$", line)

@@ -254,35 +254,53 @@ def choose_tile(
     *,
     may_vary: bool = False,
 ) -> ConvTile:
-    """The tile that wastes least: pixels computed twice, lanes left empty, loads that outweigh products.
+    """The tile that wastes least; see ``rank_tiles``."""
+    return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary)[0]
+
+
+def rank_tiles(
+    host: Host,
+    rows: int,
+    columns: int,
+    out_channels: int,
+    taps: int = 256,
+    sizes: Sequence[int] = PANEL_SIZES,
+    *,
+    may_vary: bool = False,
+    count: int = 1,
+) -> list[ConvTile]:
+    """The tiles that waste least: pixels computed twice, lanes left empty, loads that outweigh products.
 
     Args:
         taps: products summed for one output value; with few of them the beginning and the end of a tile count.
         sizes: vectors that a panel may have.
         may_vary: whether the last tiles of a row may have a column less.
+        count: how many are wanted, the best first; there may be fewer.
     """
-    count = len(vectors_of(out_channels, host.lanes))
+    vectors_of_all = len(vectors_of(out_channels, host.lanes))
     spare = 1 if host.repeats_from_memory else 2
-    best: tuple[float, ConvTile] | None = None
+    found: list[tuple[float, ConvTile]] = []
     for vectors in sizes:
         limit = (host.registers - spare - vectors) // vectors
-        if limit < 1 or vectors > max(count, 1):
+        if limit < 1 or vectors > max(vectors_of_all, 1):
             continue
         for tile_rows in range(1, min(rows, limit) + 1):
             for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
                 tile = ConvTile(tile_rows, tile_columns, vectors)
                 across, wide = -(-columns // tile_columns), _wide_tiles(columns, tile_columns)
-                one = _cycles_of_all(host, tile, count, taps)
+                one = _cycles_of_all(host, tile, vectors_of_all, taps)
                 row = across * one
                 if may_vary and 0 < wide < across:
                     less = replace(tile, columns=tile_columns - 1)
-                    varied = wide * one + (across - wide) * _cycles_of_all(host, less, count, taps)
+                    varied = wide * one + (across - wide) * _cycles_of_all(host, less, vectors_of_all, taps)
                     if varied < (1 - LEAST_SAVED) * row:
                         row, tile = varied, replace(tile, varies=True)
-                total = -(-rows // tile_rows) * row
-                if best is None or total < best[0]:
-                    best = total, tile
-    return best[1] if best else ConvTile(1, 1, 1)
+                found.append((-(-rows // tile_rows) * row, tile))
+    if not found:
+        return [ConvTile(1, 1, 1)]
+    if count == 1:
+        return [min(found, key=lambda each: each[0])[1]]
+    return [tile for _, tile in sorted(found, key=lambda each: each[0])[:count]]
 
 
 def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int) -> float:

@@ -36,17 +36,34 @@ def is_resident(
 def choose_tile(
     host: Host, rows: int, columns: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> DepthwiseTile:
-    """The tile that costs least for an image: pixels computed twice, inputs and weights loaded again, short chains."""
+    """The tile that costs least; see ``rank_tiles``."""
+    return rank_tiles(host, rows, columns, kernel, stride, dilation)[0]
+
+
+def rank_tiles(
+    host: Host,
+    rows: int,
+    columns: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    count: int = 1,
+) -> list[DepthwiseTile]:
+    """The tiles that cost least for an image: pixels computed twice, inputs and weights loaded again, short chains.
+
+    Args:
+        count: how many are wanted, the best first; there may be fewer.
+    """
     shapes = [DepthwiseTile(r, c) for r in range(1, min(rows, ROWS) + 1) for c in range(1, min(columns, COLUMNS) + 1)]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:
-        return DepthwiseTile(1, min(columns, host.registers // 2 - 2))
+        return [DepthwiseTile(1, min(columns, host.registers // 2 - 2))]
 
     def cost(tile: DepthwiseTile) -> float:
         count = -(-rows // tile.rows) * -(-columns // tile.columns)
         return count * _cycles(host, tile, kernel, stride, dilation)
 
-    return min(fitting, key=cost)
+    return sorted(fitting, key=cost)[:count]
 
 
 def _cycles(

@@ -16,7 +16,7 @@ from functools import cached_property
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
-from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.convolution.conv import rank_tiles
 from engine.compiler.kernels.convolution.conv_tile import DEAR
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.grid import Grid
@@ -168,5 +168,9 @@ def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vec
 
 def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
     """Rows of a tile, and vectors of a panel."""
-    tile = choose_tile(host, 1, rows, columns, terms)
-    return tile.columns, tile.vectors
+    return rank_product_tiles(host, rows, columns, terms, 1)[0]
+
+
+def rank_product_tiles(host: Host, rows: int, columns: int, terms: int, count: int) -> list[tuple[int, int]]:
+    """Rows of a tile and vectors of a panel of so many tiles, the best first."""
+    return [(tile.columns, tile.vectors) for tile in rank_tiles(host, 1, rows, columns, terms, count=count)]

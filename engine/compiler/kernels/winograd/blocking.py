@@ -193,19 +193,29 @@ def choose(
 ) -> Filtering | None:
     """The fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
+    See ``rank``.
+    """
+    return rank(host, stride, rows, columns, in_channels, out_channels, batch)[0]
+
+
+def rank(
+    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+) -> list[Filtering | None]:
+    """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
+
     Only tiles whose rounding error stays near that of a direct convolution are offered. Weights are taken to come from
     memory, as they do in a network that is larger than the caches.
     """
     count = len(vectors_of(out_channels, host.lanes))
     products = batch * rows * columns * 9 * in_channels * count * DIRECT
     direct = _bounded(host, products, 4 * 9 * in_channels * count * host.lanes)
-    best: tuple[float, Filtering | None] = (direct * WORTH, None)
+    found: list[tuple[float, Filtering | None]] = [(direct * WORTH, None)]
     for output_tile in OFFERED[stride]:
         filtering = Filtering(output_tile, stride)
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
         cycles = _bounded(host, _best(work)[0], work.weights)
-        best = min(best, (cycles, filtering), key=lambda pair: pair[0])
-    return best[1]
+        found.append((cycles, filtering))
+    return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]
 
 
 def _bounded(host: Host, cycles: float, weights: int) -> float:

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import product
 
 from engine.compiler.kernels.convolution.conv import PANEL_SIZES
-from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.conv_kernels import choose_kernel, direct, flat_filters, raw_strides
+from engine.compiler.lowering.rules.conv_kernels import direct, flat_filters, kernels_of, raw_strides
 from engine.compiler.lowering.rules.conv_parameters import (
     ConvParameters,
     border_of,
@@ -96,9 +96,12 @@ def _whole(
     source = raw_strides(x)
     weight = weight[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
     parameters = replace(parameters, kernel=(row.taps, column.taps))
-    kernel = choose_kernel(context, result, parameters, weight, source)
-    packed = constant(kernel.pack(flat_filters(weight), bias))
-    yield result.step(kernel, [x, packed], origin=_origin(source, row, column))
+    flat = flat_filters(weight)
+
+    def step_of(kernel: Convolution) -> KernelStep:
+        return result.step(kernel, [x, constant(kernel.pack(flat, bias))], origin=_origin(source, row, column))
+
+    yield step_of(context.choose(kernels_of(context, result, parameters, weight, source), step_of))
 
 
 def _in_parts(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
-from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile
+from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile, rank_tiles
 from engine.compiler.kernels.convolution.depthwise import Depthwise
-from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
-from engine.compiler.kernels.winograd.blocking import choose as choose_winograd
 from engine.compiler.kernels.winograd.blocking import choose_blocking
+from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
@@ -19,10 +22,10 @@ from engine.compiler.storage import View
 from engine.tensor import Array
 
 
-def choose_kernel(
+def kernels_of(
     context: Context, result: Result, parameters: ConvParameters, weight: Array, source: Strides
-) -> Convolution:
-    """The kernel that computes a result fastest.
+) -> Iterator[Convolution]:
+    """The kernels that compute a result, the fastest first as far as models of cost can tell.
 
     Args:
         weight: (O, I, KD, KH, KW), of ``parameters.kernel`` taps in a plane.
@@ -31,32 +34,18 @@ def choose_kernel(
     n, channels, rows, columns = shape = result.image.shape
     target, epilogue = raw_strides(result.image), result.epilogue
     if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
-        return Depthwise(
-            batch=n,
-            rows=rows,
-            columns=columns,
-            channels=channels,
-            kernel=parameters.kernel,
-            stride=parameters.stride,
-            dilation=parameters.dilation,
-            source=source,
-            target=target,
-            tile=choose_depthwise_tile(
-                context.host,
-                rows if parameters.depth is None else 1,
-                columns,
-                parameters.kernel,
-                parameters.stride,
-                parameters.dilation,
-            ),
-            depth=parameters.depth,
-            host=context.host,
-            epilogue=epilogue,
-        )
-    filtering = _filtering(context, parameters, weight, shape)
-    if filtering is not None:
+        yield from _depthwise(context, result, parameters, source, target)
+        return
+    size = None
+    if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
+        size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
+    by_tile = tiled(context, result, parameters, weight, source, target, size=size)
+    for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
+        if filtering is None:
+            yield from islice(by_tile, 1)
+            continue
         phase = _of_one_phase(shape, parameters.dilation[0])
-        return Winograd(
+        yield Winograd(
             batch=n,
             rows=rows,
             columns=columns,
@@ -70,31 +59,74 @@ def choose_kernel(
             host=context.host,
             epilogue=epilogue,
         )
-    size = None
-    if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
-        size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
-    return direct(context, result, parameters, weight, source, target, size=size)
+    yield from by_tile
 
 
-def _filtering(context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]) -> Filtering | None:
-    """The form of Winograd's algorithm that is fastest, where one applies and is faster than direct sums."""
+def _depthwise(
+    context: Context, result: Result, parameters: ConvParameters, source: Strides, target: Strides
+) -> Iterator[Depthwise]:
+    """The kernels of a convolution with one filter a channel."""
+    n, channels, rows, columns = result.image.shape
+    geometry = parameters.kernel, parameters.stride, parameters.dilation
+    for tile in rank_depthwise_tiles(
+        context.host, rows if parameters.depth is None else 1, columns, *geometry, CANDIDATES
+    ):
+        yield Depthwise(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            channels=channels,
+            kernel=parameters.kernel,
+            stride=parameters.stride,
+            dilation=parameters.dilation,
+            source=source,
+            target=target,
+            tile=tile,
+            depth=parameters.depth,
+            host=context.host,
+            epilogue=result.epilogue,
+        )
+
+
+def _filterings(
+    context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
+) -> list[Filtering | None]:
+    """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
     is_plain = parameters.kernel == (3, 3) and parameters.groups == 1 and parameters.depth is None
     if not is_plain or context.lowering.options.winograd == "off":
-        return None
+        return [None]
     (stride, dilation), channels = (parameters.stride[0], parameters.dilation[0]), shape[1]
     if parameters.stride != (stride, stride) or parameters.dilation != (dilation, dilation):
-        return None
+        return [None]
     # Dilated, it is one of all images of every d-th pixel, which must be of one size.
     if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
-        return None
+        return [None]
     n, rows, columns = _of_one_phase(shape, dilation)
-    return choose_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n)
+    return rank_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n)
 
 
 def _of_one_phase(shape: tuple[int, ...], dilation: int) -> tuple[int, int, int]:
     """Number, rows and columns of the images of every d-th pixel of some images."""
     n, _, rows, columns = shape
     return n * dilation**2, rows // dilation, columns // dilation
+
+
+def tiled(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    weight: Array,
+    source: Strides,
+    target: Strides,
+    *,
+    size: tuple[int, int, int] | None = None,
+) -> Iterator[Conv]:
+    """The direct kernel for a result, with the tiles that cost least; see ``direct``."""
+    first = direct(context, result, parameters, weight, source, target, size=size)
+    yield first
+    of = (first.rows, first.columns, first.out_channels, first.taps)
+    for tile in rank_tiles(context.host, *of, may_vary=True, count=CANDIDATES)[1:]:
+        yield replace(first, tile=tile)
 
 
 def direct(

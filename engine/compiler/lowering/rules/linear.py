@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.conv_kernels import direct, flat_filters
+from engine.compiler.lowering.rules.conv_kernels import flat_filters, tiled
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, constant
@@ -25,8 +26,12 @@ def linear_step(context: Context, result: Result, rows: View, weight: Array, bia
     """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image()."""
     filters = weight[:, :, None, None, None]
     source = Strides(0, 0, rows.strides[0])
-    kernel = direct(context, result, ConvParameters(kernel=(1, 1)), filters, source, dense_strides(result.image))
-    return result.step(kernel, [rows, constant(kernel.pack(flat_filters(filters), bias))])
+
+    def step_of(kernel: Conv) -> KernelStep:
+        return result.step(kernel, [rows, constant(kernel.pack(flat_filters(filters), bias))])
+
+    parameters, target = ConvParameters(kernel=(1, 1)), dense_strides(result.image)
+    return step_of(context.choose(tiled(context, result, parameters, filters, source, target), step_of))
 
 
 def rows_as_image(array: Array) -> Array:

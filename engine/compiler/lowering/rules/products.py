@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.products.matrix import Matrix
-from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting
+from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting, rank_product_tiles
+from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
 from engine.compiler.lowering.heads import place_in_order
@@ -101,7 +102,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
         a, b = _turned(b), _turned(a)
     if not is_fitting(context.host, b.shape[-2:], b.strides[-2:], vectors):
         b = _copied(context, b, steps)
-    kernel = Product(
+    made = Product(
         stack=(n, h),
         rows=rows,
         columns=columns,
@@ -114,7 +115,17 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
         vectors=vectors,
         host=context.host,
     )
+    kernel = context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))
     return result.made(*steps, result.step(kernel, [a, b]))
+
+
+def _tiled(first: Product, right: View) -> Iterator[Product]:
+    """The kernel with the tiles that cost least, and read the right factor as it lies."""
+    yield first
+    host = first.host
+    for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
+        if is_fitting(host, right.shape[-2:], right.strides[-2:], vectors):
+            yield replace(first, tile_rows=tile_rows, vectors=vectors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""What kernels take, one beside the other: the least of many runs, each from caches as a network leaves them."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.compiler.codegen import object_code
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Module, TooLargeError
+from engine.compiler.lowering.steps import KernelStep
+from engine.compiler.measuring.timing import written
+from engine.compiler.runtime.allocation import allocate
+from engine.compiler.storage import Storage
+from engine.errors import CompileError
+from engine.stopping import check_wanted
+from engine.tensor import Array
+
+_ROUNDS: Final = 9
+# Of the last-level cache, what weights may take and still be there when a kernel is run again.
+_STAYS: Final = 1 / 2
+_LONGEST_WALK: Final = 128 << 20
+_RUN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Stopwatch:
+    """Measures kernels in turns.
+
+    Args:
+        weights_bytes: of the network they are part of: before each run so much is read that what the other layers
+            would have driven out of the caches is gone.
+    """
+
+    def __init__(self, host: Host, weights_bytes: int) -> None:
+        self._host = host
+        memory = host.memory
+        is_far = weights_bytes > _STAYS * memory.last_bytes
+        self._others = written(min(2 * (memory.last_bytes if is_far else memory.second_bytes), _LONGEST_WALK))
+
+    def times(self, steps: Sequence[KernelStep]) -> list[float]:
+        """Seconds of processor time of each; infinite where there is no code.
+
+        Raises:
+            RunCancelledError: nobody wants it any more.
+        """
+        runs = [self._made(step) for step in steps]
+        best = [float("inf")] * len(runs)
+        for _ in range(_ROUNDS):
+            check_wanted()
+            for k, run in enumerate(runs):
+                if run is not None:
+                    self._others.sum()
+                    start = time.thread_time()
+                    run()
+                    best[k] = min(best[k], time.thread_time() - start)
+        return best
+
+    def _made(self, step: KernelStep) -> Callable[[], None] | None:
+        """What runs all chunks of a step on memory of its own."""
+        kernel, module = step.kernel, Module()
+        try:
+            kernel.emit(module)
+            code = object_code.Code([object_code.assemble(str(module), self._host)], self._host)
+            blocks: dict[int, Array] = {}
+            for each in step.pointers:
+                if id(each.storage) not in blocks:
+                    blocks[id(each.storage)] = _memory_of(each.storage)
+        except (CompileError, TooLargeError):
+            return None
+        addresses = [blocks[id(each.storage)].ctypes.data + each.offset for each in step.pointers]
+        table = np.array(addresses, np.uint64)
+        function, chunks = _RUN(code.address(kernel.name)), range(kernel.chunks)
+
+        def run(kept: object = (code, blocks, table)) -> None:
+            for chunk in chunks:
+                function(table.ctypes.data, chunk)
+
+        return run
+
+
+def _memory_of(storage: Storage) -> Array:
+    """What a constant holds; elsewhere numbers that are neither zero nor strange."""
+    block = allocate(max(storage.bytes, 1))
+    if storage.data is not None:
+        block[: storage.bytes] = storage.data.view(np.uint8)
+    elif storage.phantom.dtype == np.float32:
+        block[: storage.bytes].view(np.float32)[:] = 0.5
+    return block
