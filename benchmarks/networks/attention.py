@@ -35,19 +35,24 @@ class SpelledAttention(SelfAttention):
 
 
 class MaskedAttention(nn.Module):
-    """Attention alone: queries, keys and values (N, 3, heads, T, width), with a number added to every score."""
+    """Attention alone: queries, keys and values (N, 3, heads, T, width), and a mask that broadcasts to the scores."""
 
-    def __init__(self, positions: int) -> None:
+    def __init__(self, mask: Tensor) -> None:
         super().__init__()
-        self.register_buffer("mask", torch.randn(1, 1, positions, positions))
+        self.register_buffer("mask", mask)
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(*x.unbind(1), attn_mask=self.mask)
 
 
 def masked_attention() -> nn.Module:
-    """384 positions, as long as BERT's questions and answers are."""
-    return MaskedAttention(384)
+    """384 positions, as long as BERT's questions and answers are, and a number for every score."""
+    return MaskedAttention(torch.randn(1, 1, 384, 384))
+
+
+def padded_attention() -> nn.Module:
+    """The same length, of which the last third is no text."""
+    return MaskedAttention(torch.where(torch.arange(384) < 256, 0.0, -torch.inf).view(1, 1, 1, 384))
 
 
 def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:
