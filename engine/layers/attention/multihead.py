@@ -102,7 +102,7 @@ class MultiheadAttention(Layer):
             arrangement=arrangement,
             inputs=projections(separate if in_proj_weight is None else [in_proj_weight], in_proj_bias, working),
             output=(cast(out_proj_weight, working), None if out_proj_bias is None else cast(out_proj_bias, working)),
-            added=self._added(bias_k, bias_v, working),
+            added=self.added(bias_k, bias_v, working),
         )
         kinds = self.kinds(arrangement)
         with np.errstate(all="ignore"):
@@ -246,7 +246,8 @@ class MultiheadAttention(Layer):
         wanted = weights.mean(axis=1) if self._averages(arrangement) else weights
         return wanted[0] if arrangement.rank == 2 else wanted
 
-    def _added(self, key: Array | None, value: Array | None, working: DType) -> list[tuple[Array, Array]]:
+    def added(self, key: Array | None, value: Array | None, working: DType) -> list[tuple[Array, Array]]:
+        """Key and value of the positions that are added to every sequence."""
         added = [] if key is None or value is None else [(cast(key, working), cast(value, working))]
         zeros = np.zeros(self.embed_dim, working)
         return [*added, (zeros, zeros)] if self.add_zero_attn else added

@@ -75,6 +75,9 @@ _TRANSFORMS: Final[dict[str, Transform]] = {
     ),
 }
 
+_OTHERS: Final = {"fft": "fft", "ifft": "ifft", "rfft": "fft", "irfft": "ifft", "hfft": "fft", "ihfft": "ifft"}
+"""What is computed along all axes but the last."""
+
 
 class _Fourier(Layer):
     """Base of all transforms."""
@@ -90,6 +93,15 @@ class _Fourier(Layer):
     @property
     def _transform(self) -> Transform:
         return _TRANSFORMS[self.name]
+
+    @property
+    def begins_with_last(self) -> bool:
+        """Of several axes, whether the last is transformed first: its points are real then."""
+        return self._transform.halved == "output"
+
+    def computes(self, is_last: bool) -> Callable[..., Any]:
+        """What computes along the last of the axes, (array, length, axis, norm), or along another of them."""
+        return (self._transform if is_last else _TRANSFORMS[_OTHERS[self.name]]).one
 
     def _dtype(self, dtype: DType) -> DType:
         if self._transform.halved == "output" and dtype.kind == "c":
@@ -122,6 +134,12 @@ class OneAxis(_Fourier):
         points = self.n[0] if self.n else None
         return np.asarray(self._transform.one(self._prepared(input, (axis,)), points, axis, self.norm))
 
+    def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The axis, and the points transformed along it, of an array of this shape."""
+        axis = self._axis(shape)
+        points = self._transform.points(self.n[0] if self.n and self.n[0] is not None else -1, shape[axis])
+        return (axis,), sizes((points,))
+
     def _axis(self, shape: Shape) -> int:
         if not shape:
             raise ShapeError("a 0-dim tensor cannot be transformed")
@@ -146,6 +164,11 @@ class SeveralAxes(_Fourier):
         axes, points = self._points(input.shape)
         points = sizes(points)
         return np.asarray(self._transform.several(self._prepared(input, axes), points, axes, self.norm))
+
+    def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The axes, and the points transformed along each, of an array of this shape."""
+        axes, points = self._points(shape)
+        return axes, sizes(points)
 
     def _points(self, shape: Shape) -> tuple[tuple[int, ...], Shape]:
         """The axes, and the points transformed along each."""

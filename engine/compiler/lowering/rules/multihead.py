@@ -17,7 +17,7 @@ from engine.compiler.lowering.rules.linear import linear, linear_step, rows_as_i
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, spaced_rows
+from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.layers.attention.multihead import ATTENDED, WEIGHTS, MultiheadAttention, projections
 from engine.layers.attention.multihead_operands import Arrangement, Masks
 from engine.tensor import Array, TensorSpec
@@ -31,12 +31,18 @@ def lower_multihead(context: Context) -> Made:
     specs = [_spec(each) for each in operands]
     arrangement, sequences, masks = layer.roles(specs)
     kinds = layer.kinds(arrangement)
-    if layer.add_zero_attn or _attribute(context, "bias_k") is not None:
-        raise NotLoweredError("there is no kernel for keys that are added to every sequence")
     if any(_is_used(context, index) for index, kind in enumerate(kinds) if kind == WEIGHTS):
         raise NotLoweredError("there is no kernel that gives out the weights of attention")
     steps: list[KernelStep] = []
     query, key, value = _projected(context, [context.tensor(index) for index in sequences], steps)
+    added = layer.added(_attribute(context, "bias_k"), _attribute(context, "bias_v"), FLOAT32)
+    if added and (masks.attention is not None or masks.padding is not None):
+        raise NotLoweredError("there is no kernel for keys that are added beside a mask")
+    if added:
+        key, value = (
+            _longer(context, arrangement, each, [pair[k] for pair in added], steps)
+            for k, each in enumerate((key, value))
+        )
     target = spaced_rows(query.shape)
     heads = _Heads(arrangement)
     attended = Attended(
@@ -67,6 +73,21 @@ class _Heads:
         array = self.arrangement.to_batch_first(sequence.phantom)
         heads = self.arrangement.heads
         return derived(sequence, array.reshape(*array.shape[:2], heads, array.shape[2] // heads).transpose(0, 2, 1, 3))
+
+
+def _longer(
+    context: Context, arrangement: Arrangement, sequence: View, rows: Sequence[Array], steps: list[KernelStep]
+) -> View:
+    """A sequence with the same rows behind every one of the batch."""
+    whole = derived(sequence, arrangement.to_batch_first(sequence.phantom))
+    batch, length, width = whole.shape
+    longer = row_major((batch, length + len(rows), width), FLOAT32)
+    steps.append(context.copy(whole, derived(longer, longer.phantom[:, :length])))
+    for number, row in enumerate(rows, start=length):
+        line = constant(np.ascontiguousarray(row.reshape(1, width)))
+        place = derived(longer, longer.phantom[:, number])
+        steps.append(context.copy(derived(line, np.broadcast_to(line.phantom, (batch, width))), place))
+    return derived(longer, arrangement.from_batch_first(longer.phantom))
 
 
 def _projected(context: Context, sequences: Sequence[View], steps: list[KernelStep]) -> list[View]:

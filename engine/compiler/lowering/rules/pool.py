@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from engine.compiler.kernels.axis import WindowAxis
@@ -13,6 +14,8 @@ from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.composing import Composition, derived
+from engine.compiler.lowering.rules.pool_axes import even_windows, three, windows_of
+from engine.compiler.lowering.rules.pool_places import with_places
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.lowering.terms.functions import power
@@ -29,10 +32,12 @@ Mode = Literal["max", "average"]
 def lower_pool(context: Context) -> Made:
     """The largest or the mean element of every window."""
     layer = context.layer(Pool)
-    if len(context.op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
-        raise NotLoweredError("there is no kernel for the indices of maxima")
+    if isinstance(layer, MaxPool) and layer.returns != 0:
+        if not layer.dilation:
+            raise NotLoweredError("there is no kernel for places in the whole tensor")
+        return with_places(context, layer.spatial_rank, partial(windows_of, layer))
     x, out = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
-    axes = _windows(layer, x, out)
+    axes = windows_of(layer, x, out)
     if not isinstance(layer, AvgPool):
         return _pooled(context, x, "max", axes)
     if any(axis.dilation != 1 for axis in axes):
@@ -45,16 +50,13 @@ def lower_pool(context: Context) -> Made:
 def lower_adaptive(context: Context) -> Made:
     """The mean or the largest element of windows that cover an image evenly."""
     layer = context.layer(AdaptivePool)
-    if len(context.op.outputs) != 1 or getattr(layer, "returns", 0) != 0:
-        raise NotLoweredError("there is no kernel for the indices of maxima")
+    if isinstance(layer, AdaptiveMaxPool) and layer.returns != 0:
+        return with_places(context, layer.spatial_rank, even_windows)
     x, sizes = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
     is_mean = isinstance(layer, AdaptiveAvgPool)
     if is_mean and set(sizes) == {1}:
         return mean_of_pixels(context, x, is_image=True)
-    axes = [
-        WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], sizes, strict=True)
-    ]
-    return _pooled(context, x, "average" if is_mean else "max", axes)
+    return _pooled(context, x, "average" if is_mean else "max", even_windows(x, sizes))
 
 
 @kernels_for(LPPool, image=True)
@@ -65,7 +67,7 @@ def lower_lp_pool(context: Context) -> Made:
     powers = composition.map(power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape))
     means = channels_last(context.result_spec.sizes)
     image, target = (derived(view, as_image(view.phantom)) for view in (powers, means))
-    depth, down, across = _three(_windows(layer, x, means.shape[2:]))
+    depth, down, across = three(windows_of(layer, x, means.shape[2:]))
     kernel = PoolKernel(
         mode="average",
         batch=target.shape[0],
@@ -80,25 +82,6 @@ def lower_lp_pool(context: Context) -> Made:
     composition.steps.append(context.step(kernel, image, target))
     taps = math.prod(window.kernel for window in layer.windows)
     return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
-
-
-def _windows(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
-    return [
-        WindowAxis(
-            size=size,
-            count=count,
-            kernel=window.kernel,
-            stride=window.stride,
-            dilation=window.dilation,
-            padding=window.before,
-        )
-        for size, count, window in zip(x.shape[2:], counts, layer.windows, strict=True)
-    ]
-
-
-def _three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
-    """The windows along planes, rows and columns."""
-    return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
 
 
 def _operand(context: Context, spatial_rank: int) -> View:
@@ -120,7 +103,7 @@ def _pooled(
     image, copies = context.image(x)
     result = context.fuse(as_image, is_image=True)
     n, channels = result.image.shape[:2]
-    depth, down, across = _three(axes)
+    depth, down, across = three(axes)
     kernel = PoolKernel(
         mode=mode,
         batch=n,

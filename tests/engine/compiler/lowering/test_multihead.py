@@ -116,3 +116,12 @@ def test_rows_without_a_key_are_nan_where_the_file_has_weights(is_wanted: bool) 
     inputs = [random(2, 11, WIDTH), mask]
     session = Session(net, backend="compiled", cache=None) if not is_wanted else Session(net)
     assert bool(np.isnan(session.run(inputs)[0]).any()) is is_wanted
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("shape", [(3, 11, WIDTH), (11, WIDTH)], ids=str)
+def test_keys_may_be_added_to_every_sequence(shape: tuple[int, ...], batch_first: bool) -> None:
+    biases = {"add_bias_kv": True, "bias_k": random(1, 1, WIDTH), "bias_v": random(1, 1, WIDTH)}
+    for given in ({"add_zero_attn": True}, biases, {"add_zero_attn": True, **biases}):
+        names = kernels(module("x", shape, batch_first=batch_first, **given), random(*shape))
+        assert names.count("attention") == 1

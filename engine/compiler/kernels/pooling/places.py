@@ -1,0 +1,116 @@
+"""Maximum pooling with places: of every window the largest element and where it lies, counted through its image.
+
+The first of several that are equal is named; NaN counts as larger than all, and of several the last is named, as in
+PyTorch. Windows are clipped at all borders and walked tap by tap, a vector of channels at a time.
+
+Arguments: image (its first pixel), target, places (int64).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.channels import cases, vectors_of
+from engine.compiler.kernels.kernel import Kernel, Strides, block_of, place, start
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlaces(Kernel):
+    """Pooling of static geometry.
+
+    Args:
+        batch: images, or planes of volumes, of the output.
+        depth, down, across: the windows along planes, rows and columns.
+        source, target, places: strides, 1 along channels.
+    """
+
+    kind = "pool"
+    batch: int
+    channels: int
+    depth: WindowAxis
+    down: WindowAxis
+    across: WindowAxis
+    source: Strides
+    target: Strides
+    places: Strides
+
+    @cached_property
+    def vectors(self) -> tuple[tuple[int, int], ...]:
+        """The vectors (lanes, channels) of a pixel."""
+        return tuple(vectors_of(self.channels, self.host.lanes))
+
+    @property
+    def flops(self) -> int:
+        taps = self.depth.reach * self.down.reach * self.across.reach
+        return self.batch * self.down.count * self.across.count * self.channels * taps
+
+    @property
+    def rows(self) -> int:
+        """Of all images of the output."""
+        return self.batch * self.down.count
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, self.host.chunk_bytes * self.rows // (4 * self.flops)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    def emit(self, module: Module) -> None:
+        f, (image, target, places), chunk = start(module, self, 3)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            n, h = f.divmod(row.index, self.down.count)
+            volume, d = f.divmod(n, self.depth.count)
+            whole = place(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, 0)
+            with f.loop(0, self.across.count) as x, f.loop(0, len(self.vectors)) as each:
+                channel = f.mul(each.index, self.host.lanes)
+                for lanes, real in cases(f, each.index, self.vectors):
+                    best, where = self._found(f, f.at(whole, channel), (d, h, x.index), lanes, real)
+                    f.store_lanes(best, place(f, target, self.target, n, h, x.index, channel), real)
+                    offset: Index = 0
+                    for index, stride in (
+                        (n, self.places.n),
+                        (h, self.places.h),
+                        (x.index, self.places.w),
+                        (channel, 1),
+                    ):
+                        offset = f.add(offset, f.mul(index, stride))
+                    f.store_lanes(f.convert("sext", where, vector(lanes, "i64")), f.at(places, offset, 8), real)
+        f.finish()
+
+    def _found(
+        self, f: Function, image: Value, window: tuple[Index, Index, Index], lanes: int, real: int
+    ) -> tuple[Value, Value]:
+        """The largest elements of a window, and their places."""
+        axes = self.depth, self.down, self.across
+        clipped = [axis.clip(f, each) for axis, each in zip(axes, window, strict=True)]
+        (plane, planes), (row, rows), (column, columns) = clipped
+        first = self._numbered(f, lanes, plane, row, column)
+        with f.loop(0, planes, carry=[constant(-math.inf, vector(lanes)), first]) as a:
+            d = f.add(plane, f.mul(a.index, self.depth.dilation))
+            with f.loop(0, rows, carry=a.carried) as b:
+                h = f.add(row, f.mul(b.index, self.down.dilation))
+                line = place(f, image, self.source, d, h, 0, 0)
+                with f.loop(0, columns, carry=b.carried) as c:
+                    w = f.add(column, f.mul(c.index, self.across.dilation))
+                    value = f.load_lanes(vector(lanes), f.at(line, f.mul(w, self.source.w)), real)
+                    best, where = c.carried
+                    is_more = f.binary("or", f.compare("ogt", value, best), f.compare("uno", value, value))
+                    here = self._numbered(f, lanes, d, h, w)
+                    c.carry([f.select(is_more, value, best), f.select(is_more, here, where)])
+                b.carry(c.results)
+            a.carry(b.results)
+        best, where = a.results
+        return best, where
+
+    def _numbered(self, f: Function, lanes: int, plane: Index, row: Index, column: Index) -> Value:
+        """The number of a pixel in its image or volume."""
+        line = f.add(f.mul(plane, self.down.size), row)
+        number = f.add(f.mul(line, self.across.size), column)
+        return f.splat(f.convert("trunc", as_value(number), "i32"), lanes)

@@ -1,0 +1,36 @@
+"""How the windows of a pooling layer lie along the axes of what is pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.storage import View
+from engine.layers.pooling.pool import Pool
+
+
+def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
+    """The windows a layer slides, of which so many fit."""
+    return [
+        WindowAxis(
+            size=size,
+            count=count,
+            kernel=window.kernel,
+            stride=window.stride,
+            dilation=window.dilation,
+            padding=window.before,
+        )
+        for size, count, window in zip(x.shape[2:], counts, layer.windows, strict=True)
+    ]
+
+
+def even_windows(x: View, counts: Sequence[int]) -> list[WindowAxis]:
+    """So many windows that cover an axis evenly."""
+    return [
+        WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], counts, strict=True)
+    ]
+
+
+def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
+    """The windows along planes, rows and columns."""
+    return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
