@@ -10,6 +10,7 @@ from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
@@ -22,6 +23,8 @@ from engine.tensor import Array
 
 # Kernels and calls of a program, for laying out memory looks at each with each.
 PROGRAM_STEPS = 10_000
+# The C library keeps what was packed when it is freed: after so much of it the system gets it back.
+_FREED_BYTES = 32 << 20
 
 
 def make_blueprint(
@@ -79,10 +82,15 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
                 places[storage] = end
                 end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
     block = allocate(end) if end else aligned_bytes(0)
+    freed = 0
     for storage, at in wanted(places.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
             storage.data = None  # or there would be all of them twice
+            freed += storage.bytes
+            if freed > _FREED_BYTES:
+                give_back_freed()
+                freed = 0
     return block, places
 
 

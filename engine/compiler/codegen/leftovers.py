@@ -25,13 +25,18 @@ _PRESENT, _SWAPPED, _OF_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 
 def give_back() -> None:
     """Let the system have what can be had again; nothing where it does not say what there is."""
+    give_back_freed()
     libc = ctypes.CDLL(None)
-    with suppress(AttributeError):  # musl, macOS
-        libc.malloc_trim(ctypes.c_size_t(0))
     with suppress(OSError, AttributeError):
         for begin, end in library_pages():
             if is_unwritten(begin, end):
                 libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_DONTNEED)
+
+
+def give_back_freed() -> None:
+    """Let the system have what was freed and the C library keeps."""
+    with suppress(AttributeError):  # musl, macOS
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def library_pages(name: str = _NAME) -> Iterator[tuple[int, int]]:

@@ -8,13 +8,17 @@ layers have made of them for the reference.
 from __future__ import annotations
 
 from engine import blocks
+from engine.compiler.codegen.leftovers import give_back_freed
 from engine.graph import RuntimeGraph
 
 
 def release(graph: RuntimeGraph) -> None:
     """Give back the pages of the blocks that the graph's weights are part of."""
+    has_freed = False
     for op in graph.operators:
         if op.layer is not None:
-            op.layer.forget_copies()
+            has_freed |= op.layer.forget_copies()
         for attribute in op.attributes.values():
             blocks.release(attribute.data)
+    if has_freed:
+        give_back_freed()

@@ -208,10 +208,10 @@ class BoundLayer:
             return inputs
         return [shape_list(value) if index in asked else value for index, value in enumerate(inputs)]
 
-    def forget_copies(self) -> None:
-        """Let go of aligned copies of weights; the next call makes them anew."""
-        for name in ("_aligned", "_aligned_keywords"):
-            self.__dict__.pop(name, None)
+    def forget_copies(self) -> bool:
+        """Let go of aligned copies of weights; the next call makes them anew. Whether there were any."""
+        found = [self.__dict__.pop(name, None) for name in ("_aligned", "_aligned_keywords")]
+        return any(each is not None for each in found)
 
     def _keywords(self, inputs: Sequence[object]) -> dict[str, object]:
         return {name: source.value(inputs) for name, source in self._aligned_keywords.items()}
