@@ -25,7 +25,7 @@ from benchmarks.memory import rollup
 from benchmarks.record import OURS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-NETWORKS: Final = ("resnet18", "mobilenet_v2", "resnet50", "vgg11")
+NETWORKS: Final = ("resnet18", "mobilenet_v2", "resnet50", "vgg11", "bert_mini_128", "minilm_l6_128", "gpt_small_128")
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 # Starts of ours: the name in the table, None for one that is not told of. The machine is measured up to three times.
 _STARTS: Final = ("cold", None, None, "warm", "each of 2 workers")

@@ -17,13 +17,15 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from engine.resources import free_memory_bytes
 from engine.stopping import check_wanted
 from engine.tensor import Array
+
+T = TypeVar("T")
 
 _FICLONE: Final = 0x40049409
 # File systems on disks of this machine where room that was set aside is there when it is written to: ext4, XFS, and
@@ -34,6 +36,7 @@ _LARGE_BYTES: Final = 4 << 20
 # More than this is asked for only where there is so much: the system promises memory it does not have.
 _CHECKED_BYTES: Final = 64 << 20
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_MAP_FIXED: Final = 0x10
 # To map and forget the descriptor: Python's own mmap keeps one open for as long as it lives.
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -97,11 +100,11 @@ def clone_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
         keep: given a descriptor of the clone, to read from, which is closed afterwards.
     """
 
-    def clone(nameless: int) -> bool:
+    def clone(nameless: int) -> Array | None:
         fcntl.ioctl(nameless, _FICLONE, descriptor)
-        return os.fstat(nameless).st_size == size
+        return _mapped(nameless, size, keep) if os.fstat(nameless).st_size == size else None
 
-    return _in_nameless_file(clone, folder, size, keep)
+    return _in_nameless_file(clone, folder)
 
 
 def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], object] | None = None) -> Array | None:
@@ -117,10 +120,9 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
     if size > free_memory_bytes():  # no more than memory would have to hold otherwise
         return None
 
-    def copy(nameless: int) -> bool:
-        room = os.fstatvfs(nameless)
-        if _kind_of_disk(nameless) not in _DISKS or room.f_bavail * room.f_frsize < 2 * size:
-            return False
+    def copy(nameless: int) -> Array | None:
+        if not _has_room(nameless, size):
+            return None
         os.posix_fallocate(nameless, 0, size)
 
         def send(at: int, count: int) -> int:
@@ -128,19 +130,46 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
             return os.sendfile(nameless, descriptor, at, count)
 
         _take_all(descriptor, size, send)
-        return True
+        return _mapped(nameless, size, keep)
 
-    return _in_nameless_file(copy, folder, size, keep)
+    return _in_nameless_file(copy, folder)
 
 
-def _in_nameless_file(
-    fill: Callable[[int], bool], folder: str, size: int, keep: Callable[[int], object] | None
-) -> Array | None:
-    """A block that lies in a new file without a name, in a folder or in that of temporary files.
+def move_to_disk(block: Array, folder: str) -> bool:
+    """Let the whole pages of a block in memory be those of a new file without a name: what nobody reads takes none.
 
     Args:
-        fill: given its descriptor; whether the file is as it should be.
-        keep: given another one, to read from.
+        block: flat and contiguous; a part of anonymous memory that is mapped and is unmapped as a whole. Nobody writes
+            to it any more.
+        folder: where the file may lie; that of temporary files is the other one that is tried.
+
+    Returns:
+        Whether it was: only where there is a disk with plenty of room that may be written to.
+    """
+    skip = -block.ctypes.data % mmap.PAGESIZE
+    size = max(0, block.nbytes - skip) // mmap.PAGESIZE * mmap.PAGESIZE
+    content = block.data.cast("B")[skip : skip + size]
+
+    def move(nameless: int) -> bool:
+        if not size or not _has_room(nameless, size):
+            return False
+        os.posix_fallocate(nameless, 0, size)
+        at = 0
+        while at < size:
+            check_wanted()
+            at += os.pwrite(nameless, content[at : at + _PIECE_BYTES], at)
+        rights, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+        begin = block.ctypes.data + skip
+        return bool(_libc.mmap(begin, size, rights, flags, nameless, 0) == begin)
+
+    return bool(_in_nameless_file(move, folder))
+
+
+def _in_nameless_file(use: Callable[[int], T], folder: str) -> T | None:
+    """Make a file without a name, in a folder or in that of temporary files, and give its descriptor to a function.
+
+    Returns:
+        Its answer, unless that is None or False: then the next folder is tried, and None is the last word.
     """
     if not hasattr(os, "O_TMPFILE"):
         return None
@@ -150,14 +179,26 @@ def _in_nameless_file(
             # O_EXCL: nor can it be given a name.
             nameless = os.open(where, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
-                if fill(nameless):
-                    block = map_block(nameless, size)
-                    if keep is not None:
-                        _with_reader(nameless, keep)
-                    return block
+                answer = use(nameless)
+                if answer is not None and answer is not False:
+                    return answer
             finally:
                 os.close(nameless)
     return None
+
+
+def _has_room(nameless: int, size: int) -> bool:
+    """Whether a file lies on a disk that has twice as much room as is wanted."""
+    room = os.fstatvfs(nameless)
+    return _kind_of_disk(nameless) in _DISKS and room.f_bavail * room.f_frsize >= 2 * size
+
+
+def _mapped(nameless: int, size: int, keep: Callable[[int], object] | None) -> Array:
+    """A file without a name as a block; the function is given a descriptor of it, to read from."""
+    block = map_block(nameless, size)
+    if keep is not None:
+        _with_reader(nameless, keep)
+    return block
 
 
 def _with_reader(nameless: int, keep: Callable[[int], object]) -> None:

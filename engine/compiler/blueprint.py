@@ -116,6 +116,7 @@ class Blueprint:
     Args:
         code: object code for the host it was made for, in parts.
         constants: the packed weights, one aligned block of bytes.
+        tables_at: byte of them where tables begin of which a run reads few rows, on a page; None where there are none.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
         alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
@@ -132,6 +133,7 @@ class Blueprint:
     outputs: tuple[Region | str, ...]
     reasons: dict[str, str]
     alarm: int | None = None
+    tables_at: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
     tuned: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.blocks import is_mapped, move_to_disk
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
@@ -27,7 +28,7 @@ from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.progress import Progress, asking, silent
 from engine.sharing import shared
-from engine.tensor import TensorSpec, is_known, known_value
+from engine.tensor import Array, TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.choosing import Choose
@@ -85,7 +86,7 @@ class Builder:
         """
         start, progress = time.perf_counter(), asking(progress)
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
-        blueprint = replace(blueprint, constants=shared(blueprint.constants))
+        blueprint = replace(blueprint, constants=self._placed(blueprint))
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         if blueprint.needs_graph:
@@ -103,6 +104,13 @@ class Builder:
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether the graph's bundle has a program for inputs of these shapes."""
         return self.carried is not None and self.carried.holds(specs)
+
+    def _placed(self, blueprint: Blueprint) -> Array:
+        """The packed weights where they stay: shared with other processes, or the tables among them on a disk."""
+        constants = shared(blueprint.constants)
+        if blueprint.tables_at is not None and not is_mapped(constants):
+            move_to_disk(constants[blueprint.tables_at :], str(self._options.cache or ""))
+        return constants
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
         """What was kept of the program for inputs of these shapes; None if nothing was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from collections import namedtuple
@@ -150,6 +151,36 @@ def test_copying_can_be_stopped(tmp_path: Path) -> None:
     path = file(tmp_path, content())
     with cancelling(lambda: True), pytest.raises(RunCancelledError):
         take_file(path)
+
+
+@pytest.mark.parametrize("skip", [0, 100])
+def test_a_part_of_memory_moves_to_a_disk_and_takes_memory_where_it_is_read(skip: int, tmp_path: Path) -> None:
+    data = content(size=SIZE)
+    block = np.frombuffer(mmap.mmap(-1, SIZE), np.uint8)
+    block[:] = np.frombuffer(data, np.uint8)
+    before = len(os.listdir("/proc/self/fd"))
+    assert blocks.move_to_disk(block[skip:], str(tmp_path))
+    inner = block[mmap.PAGESIZE if skip else 0 :]
+    assert resident_bytes(inner) == 0
+    assert inner[SIZE // 2] == data[SIZE // 2 + (mmap.PAGESIZE if skip else 0)]
+    assert 0 < resident_bytes(inner) < SIZE // 4
+    assert block.tobytes() == data
+    assert not os.listdir(tmp_path) and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_no_disk_can_take_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = content(size=SIZE)
+    block = np.frombuffer(mmap.mmap(-1, SIZE), np.uint8)
+    block[:] = np.frombuffer(data, np.uint8)
+    assert not blocks.move_to_disk(block[: mmap.PAGESIZE - 1], str(tmp_path))
+    assert not blocks.move_to_disk(block[:0], str(tmp_path))
+    for name, instead in (("os.pwrite", refuse), ("os.posix_fallocate", refuse), ("os.fstatvfs", lambda _: Room(1, 1))):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, instead)
+            assert not blocks.move_to_disk(block, str(tmp_path))
+    monkeypatch.setattr(blocks, "_kind_of_disk", lambda descriptor: 0)
+    assert not blocks.move_to_disk(block, str(tmp_path))
+    assert resident_bytes(block) == SIZE and block.tobytes() == data
 
 
 @pytest.mark.parametrize("is_a_disk", [True, False])

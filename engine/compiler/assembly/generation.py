@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,6 +26,8 @@ from engine.tensor import Array
 PROGRAM_STEPS = 10_000
 # The C library keeps what was packed when it is freed: after so much of it the system gets it back.
 _FREED_BYTES = 32 << 20
+# Smaller tables are not worth a file.
+_TABLE_BYTES = 4 << 20
 
 
 def make_blueprint(
@@ -47,7 +50,7 @@ def make_blueprint(
     memory = plan_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
     code = tuple(make_objects(steps, lowering.host, progress, cores))
-    constants, places = _constants(steps)
+    constants, places, tables_at = _constants(steps)
     starts = {**memory.offsets, **places}
     return Blueprint(
         code=code,
@@ -58,6 +61,7 @@ def make_blueprint(
         outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
         alarm=memory.offsets.get(lowering.alarm.storage),
+        tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
         passes=tuple(passes),
     )
@@ -72,15 +76,21 @@ def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int
     return _region(view, starts) if view is not None else str(output)
 
 
-def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
-    """All constant storages one after the other, each aligned; where each begins, in bytes."""
-    places: dict[Storage, int] = {}
-    end = 0
+def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int], int | None]:
+    """All constant storages one after the other, each aligned; where each begins, and where tables do, in bytes."""
+    is_table: dict[Storage, bool] = {}
     for step in wanted(steps):
+        reads_few = isinstance(step, KernelStep) and step.kernel.reads_few
         for storage in storages_of(step):
-            if storage.home is Home.CONSTANT and storage not in places:
-                places[storage] = end
-                end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
+            if storage.home is Home.CONSTANT:
+                is_table[storage] = is_table.get(storage, storage.bytes >= _TABLE_BYTES) and reads_few
+    places: dict[Storage, int] = {}
+    end, tables_at = 0, None
+    for storage in sorted(is_table, key=is_table.__getitem__):
+        if is_table[storage] and tables_at is None:
+            tables_at = end = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+        places[storage] = end
+        end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
     block = allocate(end) if end else aligned_bytes(0)
     freed = 0
     for storage, at in wanted(places.items()):
@@ -91,7 +101,7 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int]]:
             if freed > _FREED_BYTES:
                 give_back_freed()
                 freed = 0
-    return block, places
+    return block, places, tables_at
 
 
 def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:

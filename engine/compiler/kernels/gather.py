@@ -35,6 +35,7 @@ class Gather(Kernel):
 
     kind = "gather"
     sets_alarm = True
+    reads_few = True
     count: int
     bits: Literal[32, 64]
     rows: int

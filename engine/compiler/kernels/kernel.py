@@ -62,10 +62,12 @@ class Kernel(ABC):
         kind: what profiles call it.
         sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite, 2
             where an index is outside of a table: its result is to be computed in another way then.
+        reads_few: whether a run reads few of its constants.
     """
 
     kind: ClassVar[str]
     sets_alarm: ClassVar[bool] = False
+    reads_few: ClassVar[bool] = False
     host: Host = field(repr=False)
 
     @cached_property
