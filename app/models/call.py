@@ -25,11 +25,13 @@ class Call(Generic[T]):
         self._decoded: Decoded | None = None
         self._prepared: Prepared | None = None
         self._ran: Ran | None = None
+        self._may_wait = True
 
     def prepare(self) -> Demand | None:
         """Decode and preprocess, unless that was done; where the outputs are known already, nothing is to be run."""
         if self._prepared is None:
             self._prepared = self._model.prepare(self._request, self._decoded)
+        self._may_wait = True
         self._ran = self._model.recall(self._prepared)
         return None if self._ran is not None else self._model.demand(self._prepared)
 
@@ -44,12 +46,13 @@ class Call(Generic[T]):
         if not self._model.is_as_measured(self._prepared):
             return False
         self._ran = self._model.recall(self._prepared)
+        self._may_wait = False
         return True
 
     def run(self, cancelled: Callable[[], bool]) -> None:
         """Compute it by itself, if it is not known."""
         if self._ran is None:
-            self._ran = self._model.run(self.prepared, cancelled)
+            self._ran = self._model.run(self.prepared, cancelled if self._may_wait else None)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
         """Compute it and others in one run."""
@@ -62,7 +65,6 @@ class Call(Generic[T]):
         """Predict, and encode the answer."""
         assert self._ran is not None  # it was run
         self.prepared.timing.queue_s = queue_s
-        self._model.remember(self.prepared, self._ran)
         result = self._model.finish(self.prepared, self._ran)
         return self._encode(result), result
 

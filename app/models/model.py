@@ -257,21 +257,12 @@ class Model:
             return None
         key = cache.key(prepared.tensors)
         found = cache.get(key)
-        prepared.timing.was_cached = found is not None
+        prepared.timing.was_cached = False
         prepared.timing.cache_s = time.perf_counter() - start
         if found is None:
             prepared.key = key
             return None
-        charge(sum(array.nbytes for array in found.values()))
-        return Ran(outputs=dict(found), infer_s=0.0, batch=prepared.items, is_first=False)
-
-    def remember(self, prepared: Prepared, ran: Ran) -> None:
-        """Keep what a run gave, where that is wanted."""
-        if self.response_cache is None or prepared.key is None:
-            return
-        start = time.perf_counter()
-        self.response_cache.put(prepared.key, ran.outputs)
-        prepared.timing.cache_s += time.perf_counter() - start
+        return _recalled(prepared, found)
 
     def forget(self) -> None:
         """Keep nothing from now on: others answer in its place."""
@@ -281,26 +272,65 @@ class Model:
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs; of the request it needs the tensors only.
 
+        Where answers are kept, and a run on the same tensors has ended since it was looked for one, or is under way,
+        that one's outputs are taken.
+
+        Args:
+            cancelled: asked between operators, and while another run is waited for; nothing is waited for without.
+
         Raises:
             ServiceError: there is no memory for it.
             EngineError: the engine refuses the tensors, or fails.
         """
-        start, items = time.perf_counter(), prepared.items
-        outputs = self.batcher.run(prepared.tensors, items, cancelled)
-        return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
+        start, items, infer_s = time.perf_counter(), prepared.items, 0.0
+
+        def compute() -> dict[str, NDArray[Any]]:
+            nonlocal infer_s
+            begun = time.perf_counter()
+            outputs = self.batcher.run(prepared.tensors, items, cancelled)
+            infer_s = time.perf_counter() - begun
+            return outputs
+
+        if self.response_cache is None or prepared.key is None:
+            return Ran(outputs=compute(), infer_s=infer_s, batch=items)
+        outputs, is_known = self.response_cache.once(prepared.key, compute, cancelled)
+        prepared.timing.cache_s += time.perf_counter() - start - infer_s
+        return _recalled(prepared, outputs) if is_known else Ran(outputs=dict(outputs), infer_s=infer_s, batch=items)
 
     def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
-        """Compute the outputs of several requests in one run.
+        """Compute the outputs of several requests in one run; where answers are kept, of equal ones once.
 
         Raises:
             ServiceError, EngineError: as ``run`` says; of which of them, nobody knows.
         """
+        known = {each.key: found for each in prepared if (found := self._known(each)) is not None}
+        first = {each.key or id(each): each for each in reversed(prepared) if each.key not in known}
+        ran = self._run_batch(list(reversed(first.values())), cancelled)
+        for each in prepared:
+            if id(each) not in ran:
+                outputs = known[each.key] if each.key in known else ran[id(first[each.key or id(each)])].outputs
+                ran[id(each)] = _recalled(each, outputs)
+        return [ran[id(each)] for each in prepared]
+
+    def _run_batch(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None) -> dict[int, Ran]:
+        """What one run gives for each of them, by its identity; their outputs are kept."""
+        if not prepared:
+            return {}
         start, items = time.perf_counter(), [each.items for each in prepared]
         found = self.batcher.run_together([each.tensors for each in prepared], items, cancelled)
         seconds, total = time.perf_counter() - start, sum(items)
-        return [
-            Ran(outputs=outputs, infer_s=seconds, batch=total, is_first=at == 0) for at, outputs in enumerate(found)
-        ]
+        for each, outputs in zip(prepared, found, strict=True):
+            if self.response_cache is not None and each.key is not None:
+                self.response_cache.put(each.key, outputs)
+        return {
+            id(each): Ran(outputs=outputs, infer_s=seconds, batch=total, is_first=at == 0)
+            for at, (each, outputs) in enumerate(zip(prepared, found, strict=True))
+        }
+
+    def _known(self, prepared: Prepared) -> Outputs | None:
+        if self.response_cache is None or prepared.key is None:
+            return None
+        return self.response_cache.get(prepared.key)
 
     def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
         """Predict and draw.
@@ -514,6 +544,17 @@ class Model:
                     expected=list(self.signature.output_names),
                 )
         return outputs
+
+
+def _recalled(prepared: Prepared, outputs: Outputs) -> Ran:
+    """What another request's run has given.
+
+    Raises:
+        ServiceError: there is no memory for it.
+    """
+    prepared.timing.was_cached = True
+    charge(sum(array.nbytes for array in outputs.values()))
+    return Ran(outputs=dict(outputs), infer_s=0.0, batch=prepared.items, is_first=False)
 
 
 def _batch(arrays: Any) -> int:

@@ -69,6 +69,29 @@ def open_cache(config: ResponseCacheConfig | None, graph: engine.RuntimeGraph) -
     return ResponseCache(config.max_bytes)
 
 
+# How often who waits for another's run looks whether it still wants what that gives.
+_LOOK_S: Final = 0.05
+
+
+class _Flight:
+    """A run that is under way, and what it has given, if it has."""
+
+    def __init__(self) -> None:
+        self.outputs: Arrays | None = None
+        self._is_over = threading.Event()
+
+    def end(self) -> None:
+        """Nothing more comes of it."""
+        self._is_over.set()
+
+    def is_seen_to_its_end(self, is_void: Callable[[], bool]) -> bool:
+        """Wait for its end, as long as that is wanted."""
+        while not self._is_over.wait(_LOOK_S):
+            if is_void():
+                return False
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     outputs: Arrays
@@ -89,6 +112,7 @@ class ResponseCache:
         self.max_bytes = max_bytes
         self._hash_of = find_hash() if hash_of is None else hash_of
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
         self._bytes = 0
         self._is_closed = False
         self._lock = threading.Lock()
@@ -123,6 +147,43 @@ class ResponseCache:
                 return None
             self._entries.move_to_end(key)
             return entry.outputs
+
+    def once(
+        self, key: bytes, compute: Callable[[], Arrays], is_void: Callable[[], bool] | None
+    ) -> tuple[Arrays, bool]:
+        """The outputs for a key, and whether somebody else's run has given them: one that ended, or that is under way.
+
+        A run that fails, fails for whom it was begun: of those that wait for it another one begins anew. What is
+        computed is kept.
+
+        Args:
+            compute: the run.
+            is_void: whether the caller wants nothing any more; None for one that must not wait.
+        """
+        mine = _Flight()
+        while True:
+            with self._lock:
+                if (entry := self._entries.get(key)) is not None:
+                    self._entries.move_to_end(key)
+                    return entry.outputs, True
+                flight = self._flights.setdefault(key, mine)
+            if flight is mine:
+                return self._fly(key, mine, compute), False
+            if is_void is None or not flight.is_seen_to_its_end(is_void):
+                return compute(), False
+            if flight.outputs is not None:
+                return flight.outputs, True
+
+    def _fly(self, key: bytes, flight: _Flight, compute: Callable[[], Arrays]) -> Arrays:
+        try:
+            outputs = compute()
+            self.put(key, outputs)
+            flight.outputs = self.get(key) or outputs
+            return outputs
+        finally:
+            with self._lock:
+                del self._flights[key]
+            flight.end()
 
     def put(self, key: bytes, outputs: Arrays) -> None:
         """Keep a copy of a run's outputs, as far as there is room."""

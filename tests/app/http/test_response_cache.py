@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.models.batcher import Batcher, Verdict
 from app.models.model import Model
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import binary, send, tensor
 from tests.app.pictures import npy, png
 from tests.app.sample_models import elementwise, through, write_classifier, write_detector, write_model
+from tests.app.scheduling.tasks import Order, hold, until
 
 CACHE = "[response_cache]\n"
 ONE = elementwise("add(@0,1)", "(?,3)f32")
@@ -189,6 +191,88 @@ def test_an_unloaded_model_gives_its_memory_back(client: Client) -> None:
     assert client.plane.memory.kept > 10 * 1024
     assert client.post("/v2/repository/models/one/unload").status_code == 200
     assert client.plane.memory.kept == 0 == client.plane.memory.used
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The items of every run of the network."""
+    seen: list[int] = []
+    run = Batcher.run
+
+    def counted(batcher: Batcher, tensors: Any, items: int, *more: Any) -> Any:
+        seen.append(items)
+        return run(batcher, tensors, items, *more)
+
+    monkeypatch.setattr(Batcher, "run", counted)
+    return seen
+
+
+def together(client: Client, values: list[int], leaves: int | None = None) -> list[httpx.Response]:
+    """What is answered to requests that all wait before the first one runs; one of them goes away."""
+
+    async def ask() -> list[httpx.Response]:
+        lane = client.plane.store.version("one").lane
+        lane.pace.finish_s.value = 1.0  # or those that wait would be left to the thread that runs
+        held, first = await hold(lane, Order())
+        asked = []
+        for value in values:
+            body = {"inputs": [[value, value, value]]}
+            asked.append(asyncio.create_task(client.http.post("/models/one/infer", json=body)))
+            await until(lambda: lane.waiting == len(asked))
+        if leaves is not None:
+            asked[leaves].cancel()
+            await asyncio.wait([asked.pop(leaves)])
+        held.release.set()
+        await first
+        return list(await asyncio.gather(*asked))
+
+    return client.run(ask())
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Client]:
+    """A model whose runs nobody shares."""
+    write_model(tmp_path, "one", ONE, config=f"{CACHE}[batching]\nenabled = false\n")
+    with serving(tmp_path) as client:
+        yield client
+
+
+def test_equal_requests_that_wait_are_computed_once_and_one_that_leaves_harms_no_other(
+    alone: Client, computed: list[int]
+) -> None:
+    computed.clear()
+    answers = together(alone, [1, 1, 2, 1, 2], leaves=0)
+    assert [cached(answer) for answer in answers] == ["miss", "miss", "hit", "hit"] and computed == [1, 1]
+    assert [answer.json()["outputs"]["out0"]["data"][0] for answer in answers] == [2, 3, 2, 3]
+    assert alone.get("/models/one").json()["versions"][0]["statistics"]["cache"] == {"hits": 2, "misses": 2}
+
+
+def test_a_run_that_fails_fails_for_one_and_the_next_one_is_run(
+    alone: Client, computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed.clear()
+    run, failures = Batcher.run, [ZeroDivisionError("secret")]
+
+    def failing(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return run(*arguments)
+
+    monkeypatch.setattr(Batcher, "run", failing)
+    answers = together(alone, [1, 1, 1])
+    assert [answer.status_code for answer in answers] == [500, 200, 200] and computed == [1]
+
+
+def test_of_equal_requests_in_one_run_one_is_computed(tmp_path: Path, computed: list[int]) -> None:
+    write_model(tmp_path, "one", ONE, config=f"{CACHE}[batching]\nenabled = true\nmax_batch_size = 4\n")
+    with serving(tmp_path) as client:
+        batcher = client.plane.store.version("one").model.batcher  # type: ignore[union-attr]
+        batcher._kind, batcher.sizes = (("in0", (3,), np.dtype(np.float32)),), (1, 2, 4)
+        batcher.decide(Verdict(enabled=True, reason="it is a test"))
+        computed.clear()
+        answers = together(client, [1, 2, 1, 1])
+        assert [cached(answer) for answer in answers] == ["miss", "miss", "hit", "hit"] and computed == [2]
+        assert [answer.json()["outputs"]["out0"]["data"][0] for answer in answers] == [2, 3, 2, 2]
 
 
 def test_many_requests_at_once_get_each_its_own_answer(client: Client) -> None:
