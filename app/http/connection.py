@@ -46,6 +46,8 @@ _LINGER_BYTES: Final = 4 * 2**20
 # What the framing of a chunk may take beside its bytes: its length, and an extension nobody needs.
 _FRAMING: Final = 16
 _TRAILERS: Final = 16 * 1024
+# Of longer pieces the parser gets the head by itself.
+_LONG_PIECE: Final = 32 * 1024
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
@@ -111,6 +113,8 @@ class Connection(HttpToolsProtocol):
         self.url, self.headers = b"", []
         self._active: RequestResponseCycle = None  # type: ignore[assignment]  # as uvicorn has its cycle
         self._funnel: Funnel | None = None
+        # Of a long body what came with its head, as long as neither its reader nor the parser has it.
+        self._ahead: memoryview | None = None
         self._error: ServiceError | None = None
         self._farewell: ServiceError | None = None
         self._lingers_until = 0.0
@@ -157,14 +161,17 @@ class Connection(HttpToolsProtocol):
         while data and self._in_head:
             if not self._head_bytes:
                 self._since = self.loop.time()
-            piece, data = data, b""
+            whole, rest = data, memoryview(b"")
             room = self._limits.head_bytes - self._head_bytes
-            if len(piece) > room:
-                piece, data = piece[:room], piece[room:]
-            self._head_bytes += len(piece)
-            self._feed(piece)
-            if self._is_deaf:
+            if len(data) > min(room, _LONG_PIECE):
+                end = data.find(_END_OF_HEAD, 0, room)
+                cut = room if end < 0 else end + len(_END_OF_HEAD)
+                data, rest = data[:cut], memoryview(data)[cut:]
+            self._head_bytes += len(data)
+            self._feed(data, whole)
+            if self._is_deaf or (rest and self._keep(rest)):
                 return
+            data = bytes(rest)
             if self._in_head and self._head_bytes >= self._limits.head_bytes:
                 self._refuse(size_fault(self.url, self.headers, self._limits) or too_long(self._limits))
                 return
@@ -173,6 +180,26 @@ class Connection(HttpToolsProtocol):
             self._feed(data)
             if self._raw - self._payload > _TRAILERS + _FRAMING * self._pieces and not self._in_head:
                 self._refuse(InvalidRequestError("the request's chunks have more around them than in them"))
+
+    def _keep(self, rest: memoryview) -> bool:
+        """Leave what came of a long body with its head where it is, for who reads it: each copy of it takes time."""
+        cycle = self.cycle
+        if self._in_head or cycle is None or cycle is not self._active or not self.can_be_bypassed:
+            return False
+        length = next((int(value) for name, value in cycle.scope["headers"] if name == b"content-length"), 0)
+        if length <= len(rest):
+            return False
+        self._ahead = rest
+        self.flow.pause_reading()
+        self.loop.call_soon(self._go_on)  # behind the first step of who answers
+        return True
+
+    def _go_on(self) -> None:
+        """Let the parser have what nobody has taken."""
+        ahead = self.take_ahead()
+        if ahead is not None and not self._is_deaf and not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._feed(ahead)
 
     def pause_writing(self) -> None:
         """The client takes its answer more slowly than it is made."""
@@ -295,6 +322,13 @@ class Connection(HttpToolsProtocol):
         self.transport.set_protocol(funnel)
         self.flow.resume_reading()
 
+    def take_ahead(self) -> memoryview | None:
+        """What came of the body with the head, if the parser has not had it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._raw += len(ahead)
+        return ahead
+
     def passed(self, count: int) -> None:
         """So many bytes of the body have come."""
         self._raw += count
@@ -386,8 +420,8 @@ class Connection(HttpToolsProtocol):
         at = self._piece.find(_END_OF_HEAD) if self._begun == 1 else -1
         return None if at < 0 else (self._piece, at + len(_END_OF_HEAD))
 
-    def _feed(self, data: bytes) -> None:
-        self._piece, self._begun = data, 0
+    def _feed(self, data: bytes | memoryview, whole: bytes = b"") -> None:
+        self._piece, self._begun = whole, 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:

@@ -29,6 +29,10 @@ class Carrier(Protocol):
         """Whether the bytes on the wire are those of the body."""
         ...
 
+    def take_ahead(self) -> memoryview | None:
+        """What came of the body with the head, if the parser has not had it."""
+        ...
+
     def bypass(self, funnel: Funnel) -> None:
         """The parser gets no more of this body."""
         ...
@@ -137,7 +141,7 @@ class Reception:
         self._carrier.flow.resume_reading()
         return self._take()
 
-    def begin(self, length: int) -> bytearray | None:
+    def begin(self, length: int) -> bytearray | memoryview | None:
         """What has come of a body of so many bytes, the rest of which ``fill`` receives; None where it cannot."""
         cycle = self._cycle
         if not cycle.more_body or cycle.disconnected or not self._carrier.can_be_bypassed:
@@ -145,7 +149,10 @@ class Reception:
         if cycle.waiting_for_100_continue:
             self._carrier.transport.write(_CONTINUE)
             cycle.waiting_for_100_continue = False
-        found = self._take()
+        found: bytearray | memoryview = self._take()
+        if (ahead := self._carrier.take_ahead()) is not None:
+            found = ahead
+            self.taken += len(found)
         self._left = length - len(found)
         return found
 

@@ -341,7 +341,7 @@ class Model:
         start = time.perf_counter()
         request, outputs, placements = prepared.request, ran.outputs, prepared.placements
         predictions = None
-        if request.predict:
+        if request.predict and self._task.FINDING is not None:
             predictions = self._task.predict(
                 outputs, placements or self._whole(prepared.tensors, outputs), prepared.options
             )

@@ -269,6 +269,9 @@ class Store:
             raise self._not_ready(f"model '{entry.name}' is loading")
         if isinstance(number, str):
             number = entry.number_of(number)
+        for version in reversed(entry.versions):
+            if version.state is State.READY and number in (None, version.number):
+                return version
         known = [version.number for version in entry.versions]
         if number is not None and number not in known:
             raise VersionNotFoundError(
@@ -277,9 +280,6 @@ class Store:
                 known=known,
             )
         wanted = [version for version in entry.versions if number in (None, version.number)]
-        ready = [version for version in wanted if version.state is State.READY]
-        if ready:
-            return ready[-1]
         if any(version.state is State.LOADING for version in wanted):
             raise self._not_ready(f"model '{entry.name}' is loading")
         raise self._not_ready(f"model '{entry.name}' failed to load: {entry.reason}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -63,6 +65,27 @@ def test_a_long_body_is_answered_and_so_is_what_is_sent_behind_it(
         np.testing.assert_array_equal(np.load(io.BytesIO(body)), ROWS + 1)
     lengths: list[Any] = [record.bytes_in for record in caplog.records if hasattr(record, "bytes_in")]
     assert lengths.count(len(BODY)) == len(bodies)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_long_body_waits_for_a_reader_that_has_something_else_to_do_first(store: Path, is_last: bool) -> None:
+    tensor = {"name": "in0", "shape": ROWS.shape, "datatype": "FP32", "parameters": {"binary_data_size": ROWS.nbytes}}
+    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    head = b"POST /v2/models/one/infer HTTP/1.1\r\n" + HOST + b"inference-header-content-length: %d\r\n" % len(text)
+    head += b"content-length: %d\r\n" % (len(text) + ROWS.nbytes)
+    sent = head + b"\r\n" + text + ROWS.tobytes() + head + CLOSE + b"\r\n" + text + ROWS.tobytes()
+    with listening(store, warmup=False, backend="reference") as front, front.connect() as connection:
+        found = _split(send(connection, LONG, sent) if is_last else send(connection, sent))
+    for body in found[-2:]:
+        assert np.frombuffer(body[-ROWS.nbytes :], np.float32).tobytes() == (ROWS + 1).tobytes()
+
+
+def test_a_long_body_that_nobody_reads_is_dropped(front: Front) -> None:
+    head = LIVE[:-2] + b"content-length: %d\r\n\r\n" % len(BODY)
+    unread = POST.replace(b"/infer", b"/nothing") + b"content-length: %d\r\n\r\n" % len(BODY)
+    with front.connect() as connection:
+        received = send(connection, head + BODY + unread + BODY + LAST)
+    assert re.findall(rb"HTTP/1.1 ([0-9]+)", received) == [b"200", b"404", b"200"]
 
 
 def _split(received: bytes) -> list[bytes]:
