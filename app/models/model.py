@@ -30,8 +30,9 @@ from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 from app.wording import cut, quoted
 
-# Runs that are over sooner, predictions included, are made on the event loop: a thread and back take some 100 us.
-_QUICK_S: Final = 150e-6
+# Runs that are over sooner, predictions included, are made on the event loop: to a thread and back takes some 100 us, and
+# two threads that take turns disturb each other.
+_QUICK_S: Final = 250e-6
 # Requests that are longer are decoded in threads.
 LIGHT_BYTES: Final = 1 << 13
 # The same of those whose values are taken as they lie, or copied at worst.
