@@ -30,7 +30,7 @@ from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 from app.wording import cut, quoted
 
-# Runs that are over sooner, predictions included, are made on the event loop: to a thread and back takes some 100 us, and
+# Runs that are over sooner, predictions included, are made on the event loop: a thread and back take some 100 us, and
 # two threads that take turns disturb each other.
 _QUICK_S: Final = 250e-6
 # Requests that are longer are decoded in threads.

@@ -50,7 +50,7 @@ class Instance:
         self._arena = allocate(program.blueprint.arena_bytes)
         self._arena_at = address_of(self._arena)
         at = program.blueprint.alarm
-        self._alarm = None if at is None else self._arena[at : at + 4]
+        self._alarm = None if at is None else self._arena[at : at + 4].view(np.int32).data
         self._lock = threading.Lock()
         self._epoch = 0
         self._tables = Tables(program, self._arena_at)
@@ -109,9 +109,8 @@ class Instance:
                 stamps = np.array([began, time.monotonic_ns()])
             if times is not None:
                 times.append((segment, stamps))
-        if self._alarm is not None and self._alarm.any():
-            reason = int(self._alarm.view(np.int32)[0])
-            self._alarm[:] = 0
+        if self._alarm is not None and (reason := self._alarm[0]):
+            self._alarm[0] = 0
             if reason == Alarm.OUTSIDE:
                 raise OutsideTableError("an index is outside of a table")
             raise NotFiniteError
