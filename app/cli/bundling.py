@@ -85,7 +85,7 @@ def _name(files: ModelFiles) -> str:
 
 def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
     """The config of a model of the store and its labels."""
-    if is_pair(files, version) and version.bundle is None:
+    if is_pair(files, version):
         return {}
     names = [CONFIG, *([files.config.labels] if isinstance(files.config.labels, str) else [])]
     return {name: engine.read_file(files.folder / name, _MAX_BYTES) for name in names if (files.folder / name).exists()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import engine
 from app.cli.arguments.models import find, load, prepare
@@ -54,10 +55,19 @@ def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Set
     return remarks if any(remark.is_error for remark in remarks) else [*remarks, Remark(place=place)]
 
 
+def _gaps(place: str, bundle: Mapping[str, Any] | None) -> Iterator[Remark]:
+    """Say of a bundle where it is slow here."""
+    if bundle is not None and "why" in bundle:
+        programs = "; ".join(" and ".join(map(str, shapes)) for shapes in bundle["programs"])
+        yield Remark(place=place, problem=f"other shapes than {programs} run on the reference: {bundle['why']}")
+
+
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
     """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
     try:
-        try_out(prepare(files, load(version, settings), settings))
+        model = prepare(files, load(version, settings), settings)
+        try_out(model)
+        yield from _gaps(place, model.session.describe().get("bundle"))
     except NotTriedError as exc:
         yield Remark(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:

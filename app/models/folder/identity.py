@@ -23,14 +23,13 @@ def identify(files: ModelFiles, version: VersionFiles) -> Identity:
 
 def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
     """Whether it is a pair that lies in the store itself, without a folder of its own."""
-    return version.param.parent == files.folder
+    return version.param.parent == files.folder and version.bundle is None
 
 
 def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
     yield from (version.param, version.bin)
-    if version.bundle is not None:
-        yield version.bundle / MANIFEST
     if not is_pair(files, version):
+        yield version.param.parent / MANIFEST
         yield files.folder / CONFIG
         if isinstance(files.config.labels, str):
             yield files.folder / files.config.labels

@@ -59,6 +59,18 @@ def test_a_store_serves_a_bundle_as_a_model_or_a_version(
     assert told(capsys, "check", "net") == (0, "net: ok\n", "")
 
 
+def test_check_says_what_becomes_of_other_shapes_where_there_is_no_compiler(
+    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.executor.has_llvm", lambda: False)
+    status, out, _ = told(capsys, "check", "bright")
+    assert status == 0
+    first, second = out.splitlines()
+    shapes = "[1, 1, 2, 2]; [4, 1, 2, 2]"
+    assert first == f"bright: warning: other shapes than {shapes} run on the reference: llvmlite is not installed"
+    assert second == "bright: ok"
+
+
 def test_a_damaged_one_is_told_of_by_check_and_not_run(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (program, *_) = bundle.glob("*.blueprint")
     program.write_bytes(program.read_bytes()[:-1])

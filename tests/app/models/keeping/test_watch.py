@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import engine
 from tests.app.client import Client, serving
 from tests.app.sample_models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
 from tests.app.sockets import until
@@ -194,6 +195,30 @@ def test_a_pair_without_a_folder_is_looked_at_too(tmp_path: Path) -> None:
         (tmp_path / "model.pnnx.param").write_bytes(write_over)
         notice(client)
         assert client.infer("model", [[1, 1]]).json()["outputs"]["out0"]["data"] == [6, 6]
+
+
+def test_a_bundle_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.compiler.bundling.writing.is_unchanged", lambda: True)
+    store = tmp_path / "store"
+    store.mkdir()
+
+    def put(value: int) -> None:
+        graph = engine.load(write(tmp_path / "pairs", value) / "model.pnnx.param")
+        session = engine.Session(graph, cache=None, measure_host=False, threads=1)
+        session.save_bundle(store / "m", [[engine.TensorSpec((1, 2), np.dtype(np.float32))]], replace=True)
+
+    put(2)
+    with unwatched(store) as client:
+        assert answer(client) == 2
+        put(3)
+        notice(client)
+        assert (answer(client), row(client)["reason"]) == (3, None)
+        (program,) = (store / "m").glob("*.blueprint")
+        program.write_bytes(program.read_bytes()[:-1])
+        os.utime(store / "m" / "manifest.json")
+        notice(client)
+        assert answer(client) == 3
+        assert f"{program.name}: the file is cut off" in row(client)["reason"]
 
 
 def test_a_request_ends_with_the_model_it_began_with(tmp_path: Path) -> None:
