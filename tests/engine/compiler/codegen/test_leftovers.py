@@ -89,14 +89,9 @@ def test_a_system_that_does_not_say_keeps_what_it_has(tmp_path: Path, monkeypatc
     give_back()
 
 
-def test_it_is_given_back_once_after_llvm_has_worked(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
+def test_it_is_given_back_after_llvm_has_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []  # those of other threads too: who compiles behind may be the one to give back
     monkeypatch.setattr(object_code, "give_back", lambda: calls.append(1))
-    object_code.settle()
-    calls.clear()
-    object_code.settle()
-    assert not calls
     object_code.target_machine(describe("sse"))
     object_code.settle()
-    object_code.settle()
-    assert calls == [1]
+    assert calls
