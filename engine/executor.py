@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -42,6 +44,7 @@ class Executor:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
+        self._meanwhile_s: dict[int, float] = {}
         self._lock = threading.Lock()
         self.failure: str | None = None
         self._gap: str | None = None
@@ -70,8 +73,11 @@ class Executor:
                 if instance is None and self._is_gap(compiled, specs):
                     return reference()
                 if instance is None and runs is None and self._may_wait(graph, specs, compiled):
-                    compiled.instances.begin(specs)
-                    return reference()
+                    patience_s = self._patience_s(graph)
+                    instance = compiled.instance_soon(specs, patience_s)
+                    if instance is None:
+                        compiled.begin(specs, patience_s)
+                        return self._answer_meanwhile(graph, inputs)
                 instance = instance or compiled.instances.get(specs)
             except CompileError as error:
                 # There are no kernels for nothing; what comes next may have elements.
@@ -94,6 +100,17 @@ class Executor:
                         raise
                     return reference()
         return reference()
+
+    def _answer_meanwhile(self, graph: RuntimeGraph, inputs: Sequence[Array]) -> list[Array]:
+        """The reference's outputs, while there is no machine code."""
+        start = time.perf_counter()
+        outputs = execute(graph.plan, inputs)
+        self._meanwhile_s[id(graph)] = time.perf_counter() - start
+        return outputs
+
+    def _patience_s(self, graph: RuntimeGraph) -> float:
+        """What an answer may wait for a program: no longer than the reference took last."""
+        return self._meanwhile_s.get(id(graph), math.inf)
 
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.
@@ -171,7 +188,7 @@ class Executor:
             try:
                 compiled = self._compiled(graph)
                 if not self._is_gap(compiled, specs):
-                    compiled.instances.begin(specs)
+                    compiled.begin(specs)
             except CompileError:  # the reference goes on answering
                 return
 

@@ -9,8 +9,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from engine.passes import PassReport
 from engine.tensor import Array
+
+
+class NotYetMadeError(Exception):
+    """There is no code for a kernel, and none is to be made."""
 
 
 class Alarm(IntEnum):
@@ -25,12 +31,14 @@ class Alarm(IntEnum):
 
 
 class Home(IntEnum):
-    """Which block of memory something is part of."""
+    """Which block of memory something is part of; or a number, that of its offset."""
 
     ARENA = 0
     CONSTANT = 1
     INPUT = 2
     OUTPUT = 3
+    NUMBER = 4
+    WEIGHT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,12 @@ class Address:
     home: Home
     port: int
     offset: int
+
+    def moved(self, at: int) -> Address:
+        """The same where weights lie among the constants, from that byte on."""
+        if self.home is not Home.WEIGHT:
+            return self
+        return Address(home=Home.CONSTANT, port=self.port, offset=at + self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +131,7 @@ class Blueprint:
         code: object code for the host it was made for, in parts.
         constants: the packed weights, one aligned block of bytes.
         tables_at: byte of them where tables begin of which a run reads few rows, on a page; None where there are none.
+        weights: those that other programs of the graph use, too; a block like it.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
         alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
@@ -137,6 +152,12 @@ class Blueprint:
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
     tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    weights: Array = field(default_factory=lambda: np.empty(0, np.uint8), compare=False)
+
+    @property
+    def constant_bytes(self) -> int:
+        """All that is packed."""
+        return int(self.constants.nbytes + self.weights.nbytes)
 
     @property
     def calls(self) -> frozenset[str]:

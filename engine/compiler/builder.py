@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.blocks import is_mapped, move_to_disk
-from engine.compiler.blueprint import Blueprint
+from engine.compiler.blueprint import Blueprint, NotYetMadeError
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
@@ -20,9 +20,11 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.measuring.record import this_host
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
+from engine.compiler.weights import Weights, alone
 from engine.errors import CompileError
 from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.graph.port import static_specs
 from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
@@ -33,6 +35,8 @@ from engine.tensor import Array, TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.lowering.choosing import Choose
 
+# Programs of a graph of many shapes that are kept in the cache, each with all weights.
+MOST_KEPT = 8
 # How often a graph is lowered, each time with less of what could not be made.
 ATTEMPTS = 6
 
@@ -46,6 +50,8 @@ class Builder:
     Attributes:
         host: that processor; for programs of a bundle it is asked what it is only where others are compiled.
         carried: the programs of the graph's bundle; None where it has none.
+        is_open: whether inputs come in many shapes, so that programs share code and weights.
+        known_s: what the last program took that was made of code there was.
 
     Raises:
         CompileError: there is no generator for this processor.
@@ -61,6 +67,10 @@ class Builder:
         self._digest: bytes | None = None
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
+        self.is_open = static_specs(graph.inputs) is None
+        self.known_s = 0.0
+        self._made = 0
+        self._weights = Weights() if self.is_open else None
 
     def program(
         self,
@@ -86,7 +96,14 @@ class Builder:
         """
         start, progress = time.perf_counter(), asking(progress)
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
-        blueprint = replace(blueprint, constants=self._placed(blueprint))
+        program = self._loaded(replace(blueprint, constants=self._placed(blueprint)), specs, progress)
+        release(self._graph)
+        object_code.settle()
+        time_s = time.perf_counter() - start
+        METER.made(time_s, is_cached=is_cached)
+        return replace(program, origin=Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes))
+
+    def _loaded(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> Program:
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         if blueprint.needs_graph:
@@ -94,12 +111,24 @@ class Builder:
             operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
             known = _known(graph, specs)
         code = object_code.Code(blueprint.code, self.host)
-        release(self._graph)
-        object_code.settle()
-        time_s = time.perf_counter() - start
-        METER.made(time_s, is_cached=is_cached)
-        origin = Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes)
-        return Program(blueprint=blueprint, code=code, operators=operators, known=known, origin=origin)
+        return Program(blueprint=blueprint, code=code, operators=operators, known=known)
+
+    def known_program(self, specs: Sequence[TensorSpec]) -> Program | None:
+        """The program for inputs of these shapes, where all its code was made for others: takes milliseconds.
+
+        Raises:
+            CompileError, EngineError: as ``program`` says.
+        """
+        if not self._made:
+            return None
+        start = time.perf_counter()
+        try:
+            blueprint = self._compile(specs, asking(silent), 1, is_known=True)
+        except NotYetMadeError:
+            return None
+        program = self._loaded(blueprint, specs, silent)
+        self.known_s = time.perf_counter() - start
+        return replace(program, origin=Origin(time_s=self.known_s))
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether the graph's bundle has a program for inputs of these shapes."""
@@ -131,7 +160,7 @@ class Builder:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``program`` says.
         """
-        return self._obtain(specs, False, asking(progress), cores)[0]
+        return alone(self._obtain(specs, False, asking(progress), cores)[0])
 
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
@@ -147,8 +176,11 @@ class Builder:
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.blueprint, progress):
             return found.blueprint, True, found.bytes
+        made = self._made
         blueprint = self._compile(specs, progress, cores, tune)
-        return blueprint, False, self._cache.save(key, blueprint) if is_unchanged() else 0
+        # What was made of code there was is made again as quickly.
+        is_kept = is_unchanged() and (refresh or not self.is_open or (made < self._made and made < MOST_KEPT))
+        return blueprint, False, self._cache.save(key, alone(blueprint)) if is_kept else 0
 
     def _measure(self) -> None:
         """Something is to be compiled beside the programs of a bundle, for this machine as it is."""
@@ -170,20 +202,26 @@ class Builder:
             return True
         return blueprint.operators == tuple(op.name for op in self._optimise(progress).operators)
 
-    def _compile(self, specs: Sequence[TensorSpec], progress: Progress, cores: int, tune: bool) -> Blueprint:
+    def _compile(
+        self, specs: Sequence[TensorSpec], progress: Progress, cores: int, tune: bool = False, *, is_known: bool = False
+    ) -> Blueprint:
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.choosing import take_first
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
 
         stopwatch = Stopwatch(self.host, _weights_bytes(self._graph)) if tune else None
         tuner = Tuner(self._options.cache, self.host, stopwatch)
+        # Where shapes share code, what is best for one of them says little of the others.
+        choose: Choose = take_first if self.is_open and not tune else tuner
+        weights = None if tune else self._weights
         # First by itself, without what it was fused with; then not at all.
         alone: set[str] = set()
         refused: dict[str, str] = {}
         for _ in range(ATTEMPTS):
             try:
-                blueprint = self._generate(specs, alone, refused, progress, cores, tuner)
+                blueprint = self._generate(specs, alone, refused, progress, cores, choose, weights, is_known=is_known)
                 return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
@@ -200,6 +238,9 @@ class Builder:
         progress: Progress,
         cores: int,
         choose: Choose,
+        weights: Weights | None,
+        *,
+        is_known: bool,
     ) -> Blueprint:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
@@ -217,12 +258,18 @@ class Builder:
             alone,
             refused,
             choose,
+            self.is_open,
+            weights,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]
-        blueprint = make_blueprint(lowering, [*self._passes, *fusions], progress, cores)
+        passes = [*self._passes, *fusions]
+        blueprint = make_blueprint(
+            lowering, passes, progress, cores, weights=weights, is_open=self.is_open, is_known=is_known
+        )
+        self._made += bool(lowering.made)
         lowering.forget()
         if not blueprint.steps:
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))

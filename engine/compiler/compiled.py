@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,10 +12,12 @@ from typing import Any, Final
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
+from engine.compiler.runtime.background import WORTH
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import report_run
+from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
 from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
@@ -89,6 +92,33 @@ class CompiledGraph:
             runs.append(report_run(instance.program.blueprint, self._graph, times))
         return outputs
 
+    def instance_soon(self, specs: Sequence[TensorSpec], patience_s: float) -> Instance | None:
+        """An instance for shapes that have none, if all code it needs was made for others; None where it was not.
+
+        Args:
+            patience_s: what it may take, as far as that is known.
+
+        Raises:
+            RunCancelledError: nobody wants it any more.
+        """
+        if not self.builder.is_open or self.builder.known_s > patience_s:
+            return None
+        try:
+            return self.instances.get_soon(specs, self.builder.known_program)
+        except RunCancelledError:
+            raise
+        except EngineError:
+            return None
+
+    def begin(self, specs: Sequence[TensorSpec], patience_s: float = math.inf) -> None:
+        """Shapes were met that have no instance: one is made in the background, if they come again.
+
+        Where shapes share code, and a program is made sooner than the reference answers, it is begun at once: what is
+        made for one is there for others.
+        """
+        is_urgent = self.builder.is_open and self.builder.known_s <= patience_s
+        self.instances.begin(specs, WORTH if is_urgent else 1)
+
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
         with self._lock:
@@ -137,7 +167,7 @@ class CompiledGraph:
         if program is None:
             return False
         plan = program.blueprint
-        weights = plan.constants.nbytes
+        weights = plan.constant_bytes
         images = sum(step.bytes for step in plan.steps) - weights
         far = FAR_SHARE * self.builder.host.memory.last_bytes
         return parts * plan.arena_bytes > far and images > weights / 2
@@ -177,7 +207,7 @@ def describe(program: Program) -> dict[str, Any]:
         "fallbacks": len(blueprint.calls),
         "tuned": blueprint.tuned,
         "arena_bytes": blueprint.arena_bytes,
-        "constant_bytes": blueprint.constants.nbytes,
+        "constant_bytes": blueprint.constant_bytes,
         "is_cached": origin.is_cached,
         "entry_bytes": origin.entry_bytes,
         "compile_ms": origin.time_s * 1e3,

@@ -12,8 +12,14 @@ from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Frame, Storage
 
 
-def with_borders_cleared(steps: Sequence[Step], unclean: Collection[Storage], host: Host) -> list[Step]:
-    """The steps with borders cleared by the first that touches each storage of ``unclean``."""
+def with_borders_cleared(
+    steps: Sequence[Step], unclean: Collection[Storage], host: Host, *, is_apart: bool = False
+) -> list[Step]:
+    """The steps with borders cleared by the first that touches each storage of ``unclean``.
+
+    Args:
+        is_apart: clear them in steps of their own, so that kernels are the same whoever clears a border.
+    """
     result: list[Step] = []
     pending = set(unclean)
     for step in steps:
@@ -23,12 +29,16 @@ def with_borders_cleared(steps: Sequence[Step], unclean: Collection[Storage], ho
             if storage.frame is None:
                 continue
             border = _border(storage.frame, host)
-            if isinstance(step, KernelStep):
+            if isinstance(step, KernelStep) and not is_apart:
                 step = _bordered(step, border, storage)
             else:
-                result.append(KernelStep(kernel=border, pointers=(Pointer(storage),), operators=(step.operator.name,)))
+                result.append(KernelStep(kernel=border, pointers=(Pointer(storage),), operators=_operators(step)))
         result.append(step)
     return result
+
+
+def _operators(step: Step) -> tuple[str, ...]:
+    return step.operators[:1] if isinstance(step, KernelStep) else (step.operator.name,)
 
 
 def _border(frame: Frame, host: Host) -> Border:

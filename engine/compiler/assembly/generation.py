@@ -10,12 +10,14 @@ import numpy as np
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
+from engine.compiler.assembly.opening import Call
 from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
+from engine.compiler.weights import Weights
 from engine.errors import CompileError
 from engine.passes import PassReport
 from engine.progress import Progress, silent
@@ -31,7 +33,14 @@ _TABLE_BYTES = 4 << 20
 
 
 def make_blueprint(
-    lowering: Lowering, passes: Sequence[PassReport] = (), progress: Progress = silent, cores: int = 1
+    lowering: Lowering,
+    passes: Sequence[PassReport] = (),
+    progress: Progress = silent,
+    cores: int = 1,
+    *,
+    weights: Weights | None = None,
+    is_open: bool = False,
+    is_known: bool = False,
 ) -> Blueprint:
     """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
 
@@ -39,23 +48,32 @@ def make_blueprint(
         passes: what was done to the graph before.
         progress: told of every kernel.
         cores: LLVM may work on so many of them at once.
+        weights: of all programs of the graph; None where each has its own.
+        is_open: whether kernels read sizes when they run, where they can.
+        is_known: whether only code is wanted that was made before.
 
     Raises:
         CompileError: the program would be too large.
+        NotYetMadeError: there is no code for some of its kernels.
         RefusedError: some of its kernels would, or they are not valid.
     """
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
     memory = plan_memory(lowering.steps, kept, lowering.host.memory)
-    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
-    code = tuple(make_objects(steps, lowering.host, progress, cores))
+    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=is_open)
+    objects = make_objects(steps, lowering.host, progress, cores, is_open=is_open, is_known=is_known)
+    lowering.made = objects.made
     constants, places, tables_at = _constants(steps)
-    starts = {**memory.offsets, **places}
+    shared, shared_places = _weights(steps, weights)
+    starts = {**memory.offsets, **places, **shared_places}
     return Blueprint(
-        code=code,
+        code=tuple(objects.code),
         constants=constants,
-        steps=tuple(_native(step, starts) for step in steps if isinstance(step, KernelStep)),
+        weights=shared,
+        steps=tuple(
+            _native(step, starts, objects.calls[step.kernel.name]) for step in steps if isinstance(step, KernelStep)
+        ),
         segments=tuple(_segments(steps, starts)),
         arena_bytes=memory.bytes,
         outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
@@ -104,6 +122,14 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int], int | 
     return block, places, tables_at
 
 
+def _weights(steps: Sequence[Step], weights: Weights | None) -> tuple[Array, dict[Storage, int]]:
+    """The block that programs of the graph share, and where in it lies what these steps use, in bytes."""
+    if weights is None:
+        return np.empty(0, np.uint8), {}
+    used = dict.fromkeys(each for step in steps for each in storages_of(step) if each.home is Home.WEIGHT)
+    return weights.lay_out(used.keys())
+
+
 def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
     return Address(home=storage.home, port=max(storage.port, 0), offset=starts.get(storage, 0) + offset)
 
@@ -113,12 +139,14 @@ def _region(view: View, starts: Mapping[Storage, int]) -> Region:
     return Region(address=address, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
 
 
-def _native(step: KernelStep, starts: Mapping[Storage, int]) -> NativeStep:
+def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
+    pointers = (_address(each.storage, each.offset, starts) for each in step.pointers)
+    numbers = (Address(home=Home.NUMBER, port=0, offset=each) for each in call.numbers)
     return NativeStep(
-        function=step.kernel.name,
+        function=call.function,
         kind=step.kernel.reported_kind,
         chunks=step.kernel.chunks,
-        arguments=tuple(_address(each.storage, each.offset, starts) for each in step.pointers),
+        arguments=(*pointers, *numbers),
         operators=step.operators,
         flops=step.kernel.flops,
         bytes=step.bytes,

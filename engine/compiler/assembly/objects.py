@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
+from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings
+from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
@@ -36,13 +39,39 @@ class RefusedError(Exception):
         self.reasons = reasons
 
 
-def make_objects(steps: Sequence[Step], host: Host, progress: Progress, cores: int = 1) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The code of a program.
+
+    Args:
+        code: object code, in parts.
+        calls: of every kernel, by its name.
+        made: how many kernels had to be made.
+    """
+
+    code: list[bytes]
+    calls: Mapping[str, Call]
+    made: int
+
+
+def make_objects(
+    steps: Sequence[Step],
+    host: Host,
+    progress: Progress,
+    cores: int = 1,
+    *,
+    is_open: bool = False,
+    is_known: bool = False,
+) -> Objects:
     """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress.
 
     Args:
         cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one.
+        is_open: whether kernels read sizes when they run, where they can, so that other shapes find their code.
+        is_known: whether only code is wanted that was made before.
 
     Raises:
+        NotYetMadeError: there is none.
         CompileError: the program would be too large.
         RefusedError: some of its kernels would, or they are not valid.
     """
@@ -50,27 +79,96 @@ def make_objects(steps: Sequence[Step], host: Host, progress: Progress, cores: i
     for step in wanted_quick(steps):
         if isinstance(step, KernelStep):
             first.setdefault(step.kernel.name, step)
-    refused: dict[str, str] = {}
     with _assembling(cores) as assemble:
-        pending: list[tuple[KernelStep | None, Future[bytes]]] = [
-            (None, assemble(partial(object_code.assemble, team_code(host), host)))
-        ]
-        left = PROGRAM_OPERATIONS
+        maker = _Maker(host, assemble, is_open=is_open, is_known=is_known)
         for number, step in enumerate(first.values()):
             progress("assembling", number, len(first))
-            if left < 0:
-                raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
-            try:
-                module = _module(step.kernel, host)
-            except _NotMadeError as error:
-                refused[step.operators[0]] = str(error)
-            else:
-                left -= module.operations
-                pending.append((step, assemble(partial(_object, step.kernel, module, host))))
-        objects = list(_finished(pending, refused))
-    if refused:
-        raise RefusedError(refused)
+            maker.make(step)
+        objects = maker.finish()
+    if maker.refused:
+        raise RefusedError(maker.refused)
     return objects
+
+
+class _Maker:
+    """Has kernels made, or finds what was made of them.
+
+    Args:
+        assemble: has something done that gives object code.
+
+    Attributes:
+        refused: operator -> why its kernel cannot be made.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        assemble: Callable[[Callable[[], bytes]], Future[bytes]],
+        *,
+        is_open: bool,
+        is_known: bool,
+    ) -> None:
+        self._host, self._assemble, self._is_open, self._is_known = host, assemble, is_open, is_known
+        self._key = host.key
+        self._left = PROGRAM_OPERATIONS
+        self._calls: dict[str, Call] = {}
+        self._found: dict[str, bytes] = {}
+        self._written = Openings()
+        self._team = assemble(partial(object_code.assemble, team_code(host), host))
+        self._pending: list[tuple[KernelStep, Opening | None, Future[bytes]]] = []
+        self.refused: dict[str, str] = {}
+
+    def make(self, step: KernelStep) -> None:
+        """A kernel, unless there is code for it.
+
+        Raises:
+            CompileError: the program would be too large.
+        """
+        opening = self._opened(step) if self._is_open else None
+        known = opening and (OPENINGS.find(opening) or self._written.find(opening))
+        if known:
+            self._calls[step.kernel.name] = Call(known.function, known.numbers)
+            if known.code:
+                self._found[known.function] = known.code
+            return
+        if self._is_known and opening is not None:
+            raise NotYetMadeError
+        if self._left < 0:
+            raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
+        module = None if opening is None else _opened_module(opening)
+        if opening is not None and module is not None:
+            self._calls[step.kernel.name] = opening.call
+            self._written.keep(opening, b"")
+        else:
+            opening, module = None, self._closed_module(step)
+        if module is not None:
+            self._left -= module.operations
+            self._pending.append((step, opening, self._assemble(partial(_object, step.kernel, module, self._host))))
+
+    def finish(self) -> Objects:
+        """All there is, once it is assembled."""
+        code = [self._team.result(), *self._found.values()]
+        for step, opening, future in self._pending:
+            try:
+                code.append(future.result())
+            except _NotMadeError as error:
+                self.refused[step.operators[0]] = str(error)
+            else:
+                if opening is not None:
+                    OPENINGS.keep(opening, code[-1])
+        return Objects(code, self._calls, len(self._pending))
+
+    def _opened(self, step: KernelStep) -> Opening | None:
+        opening = Opening(step.kernel, self._key, len(step.pointers))
+        return opening if opening.is_open else None
+
+    def _closed_module(self, step: KernelStep) -> Module | None:
+        self._calls[step.kernel.name] = Call(step.kernel.name)
+        try:
+            return _module(step.kernel)
+        except _NotMadeError as error:
+            self.refused[step.operators[0]] = str(error)
+            return None
 
 
 @contextmanager
@@ -95,21 +193,22 @@ def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
     return done
 
 
-def _finished(pending: Sequence[tuple[KernelStep | None, Future[bytes]]], refused: dict[str, str]) -> Iterator[bytes]:
-    """The objects, in the order they were asked for; those refused get their reason."""
-    for step, future in pending:
-        try:
-            yield future.result()
-        except _NotMadeError as error:
-            if step is not None:
-                refused[step.operators[0]] = str(error)
-
-
 class _NotMadeError(Exception):
     """A kernel that cannot be written."""
 
 
-def _module(kernel: Kernel, host: Host) -> Module:
+def _opened_module(opening: Opening) -> Module | None:
+    """A kernel with open sizes; None where it can only be written for those at hand."""
+    try:
+        return opening.write()
+    except TooLargeError:
+        return None
+    except Exception as exc:  # a defect of a generator costs time, not the answer
+        _log.warning("%s: its sizes stay closed: %s: %s", opening.key, type(exc).__name__, exc)
+        return None
+
+
+def _module(kernel: Kernel) -> Module:
     module = Module()
     try:
         kernel.emit(module)

@@ -10,7 +10,9 @@ from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, Refe
 from engine.passes import PassReport
 from engine.tensor import Array
 
-_COMPOUND: Final = frozenset({"code", "constants", "steps", "segments", "outputs", "reasons", "operators", "passes"})
+_COMPOUND: Final = frozenset(
+    {"code", "constants", "weights", "steps", "segments", "outputs", "reasons", "operators", "passes"}
+)
 # Numbers and the like, which need no translation, whichever a blueprint has.
 _PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
 

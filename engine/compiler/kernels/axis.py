@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index
+from engine.compiler.codegen.ir import Function, Index, Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,10 @@ class WindowAxis:
     dilation: int = 1
     padding: int = 0
     is_adaptive: bool = False
+
+    def opened(self, sizes: Sizes) -> WindowAxis:
+        """The same windows along axes of any length."""
+        return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
 
     @property
     def extent(self) -> int:

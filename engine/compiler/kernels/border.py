@@ -8,11 +8,13 @@ Arguments of ``Border``: the storage of the images. Of ``Bordered``: those of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 
 # So many vectors are cleared without a loop.
 UNROLLED = 8
@@ -45,7 +47,13 @@ class Border(Kernel):
         """How many rows of pixels follow another."""
         return self.rows - self.border[0] - self.border[2] - 1 if self.sides else 0
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self, batch=sizes.open(self.batch), rows=sizes.open(self.rows), columns=sizes.open(self.columns)
+        )
+        return derived(opened, parts=sizes.count(self.parts))
+
+    @cached_property
     def parts(self) -> int:
         """Chunks of an image."""
         return max(1, min(self.breaks, 4 * self.breaks * self.sides * self.pitch // self.host.chunk_bytes))
@@ -95,6 +103,9 @@ class Bordered(Kernel):
     @property
     def flops(self) -> int:
         return self.inner.flops
+
+    def opened(self, sizes: Sizes) -> Self:
+        return replace(self, inner=self.inner.opened(sizes), border=self.border.opened(sizes))
 
     def emit(self, module: Module) -> None:
         for kernel in (self.inner, self.border):

@@ -19,6 +19,16 @@ def fitting_lanes(size: int, lanes: int) -> int:
     return lanes
 
 
+def few(limit: int, size: int | None = None) -> list[int]:
+    """Some of the numbers up to a limit, each a good part less than the one before; those that fit a size."""
+    numbers = []
+    while limit > 0:
+        if size is None or limit <= size:
+            numbers.append(limit)
+        limit = min(limit - 1, 3 * limit // 4)
+    return numbers[::-1]
+
+
 def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
     """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
     full, rest = divmod(channels, lanes)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import math, typed
@@ -81,7 +81,7 @@ class Elements(Map):
             if isinstance(end, int):
                 self._element(f, at, whole, rest)
             else:
-                with f.when(f.op("i1", f"icmp eq i64 {end.text}, {self.sizes[-1]}")):
+                with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
                     self._element(f, at, whole, rest)
 
     def _element(self, f: Function, at: Sequence[Value], index: Index, count: int) -> None:

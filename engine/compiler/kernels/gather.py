@@ -8,13 +8,14 @@ Arguments: indices, table, target, operands of the epilogue, alarm (an int).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
 from engine.compiler.kernels.target import Target
 
 # What the alarm becomes; Alarm of engine/compiler/blueprint.py.
@@ -44,7 +45,17 @@ class Gather(Kernel):
     target: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            count=sizes.open(self.count),
+            source=sizes.open(self.source),
+            target=sizes.open(self.target),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        return derived(opened, block=sizes.count(self.block))
+
+    @cached_property
     def block(self) -> int:
         """Indices of a chunk."""
         return max(1, min(self.count, self.host.chunk_bytes // (4 * self.columns)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index
+from engine.compiler.codegen.ir import Function, Index, Sizes
 
 Range: TypeAlias = tuple[Index, Index]
 
@@ -31,6 +31,12 @@ class Grid:
     def chunks(self) -> int:
         """How many blocks there are."""
         return self.tiling[0] * self.tiling[1]
+
+    def opened(self, sizes: Sizes) -> Grid:
+        """The same with rows that are read when the code runs, and blocks of any size."""
+        return Grid(
+            (sizes.count(self.sizes[0]), self.sizes[1]), (sizes.count(self.block[0]), sizes.count(self.block[1]))
+        )
 
     def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
         """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.

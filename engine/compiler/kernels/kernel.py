@@ -1,22 +1,25 @@
 """What every kernel is: a function of (arguments, chunk) that any thread may call for any chunk, in any order.
 
 ``arguments`` is a table of pointers in the order the kernel states; ``chunk`` counts pieces of work that write disjoint
-parts of the output (or the same values). All sizes and strides are constants of the code; layers of equal geometry
-share one function, found by its name.
+parts of the output (or the same values). Sizes and strides are constants of the code, and layers of equal geometry
+share one function, found by its name; or some of them are open (``opened``), and code reads them from a table when it
+runs, so that it serves many shapes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open
 from engine.compiler.kernels.expr import Expr, Operand
 from engine.tensor import Array
+
+K = TypeVar("K", bound="Kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Strides:
     h: int
     w: int
     c: int = 1
+
+    def opened(self, sizes: Sizes) -> Strides:
+        """Strides that depend on how large images are, open; pixels lie as far apart in all of them."""
+        return Strides(sizes.open(self.n), sizes.open(self.h), self.w, self.c)
 
     def offset(self, n: int, h: int, w: int, c: int = 0) -> int:
         """Distance of an element from the first."""
@@ -44,6 +51,10 @@ class Epilogue:
 
     tree: Expr = Operand(0)
     operands: tuple[Strides, ...] = ()
+
+    def opened(self, sizes: Sizes) -> Epilogue:
+        """The same of images of other sizes."""
+        return Epilogue(self.tree, tuple(each.opened(sizes) for each in self.operands))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -90,6 +101,13 @@ class Kernel(ABC):
         """Floating-point operations of all chunks."""
         return 0
 
+    def opened(self, sizes: Sizes) -> Self:
+        """The same with those sizes open that its code can read when it runs; itself where that is none.
+
+        What is derived from them in ways that code does not follow, as chunks are, is opened beside them.
+        """
+        return self
+
     @abstractmethod
     def emit(self, module: Module) -> None:
         """Write the function into a module."""
@@ -111,9 +129,31 @@ class Convolution(Kernel):
     target: Strides
     epilogue: Epilogue = field(default_factory=Epilogue)
 
+    def opened(self, sizes: Sizes) -> Self:
+        return replace(
+            self,
+            batch=sizes.open(self.batch),
+            rows=sizes.open(self.rows),
+            columns=sizes.open(self.columns),
+            source=self.source.opened(sizes),
+            target=self.target.opened(sizes),
+            epilogue=self.epilogue.opened(sizes),
+        )
+
+    @property
+    @abstractmethod
+    def packing(self) -> object:
+        """All that the order of packed weights depends on."""
+
     @abstractmethod
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I/groups, KH, KW) and bias (O,) in the order the code reads them."""
+
+
+def derived(kernel: K, **values: object) -> K:
+    """A kernel of which some cached properties are known: they are open, too."""
+    vars(kernel).update(values)
+    return kernel
 
 
 def start(module: Module, kernel: Kernel, n_arguments: int) -> tuple[Function, list[Value], Value]:
@@ -133,5 +173,9 @@ def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Ind
     """The address of an element."""
     offset: Index = 0
     for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):
-        offset = f.add(offset, f.mul(index, stride))
+        part = f.mul(index, stride)
+        if isinstance(part, int) and is_open(offset):  # what is known is left to the instruction that reads there
+            base = f.at(base, part)
+        else:
+            offset = f.add(offset, part)
     return f.at(base, offset)

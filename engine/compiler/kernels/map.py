@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, cost, emit
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
@@ -65,6 +66,16 @@ class Map(Kernel):
     @property
     def flops(self) -> int:
         return self.rows * self.sizes[-1] * cost(self.tree)
+
+    def opened(self, sizes: Sizes) -> Self:
+        rows, length = self.blocking
+        opened = replace(
+            self,
+            sizes=tuple(map(sizes.open, self.sizes)),
+            target=tuple(map(sizes.open, self.target)),
+            operands=tuple(tuple(map(sizes.open, each)) for each in self.operands),
+        )
+        return derived(opened, blocking=(sizes.count(rows), sizes.count(length)))
 
     def emit(self, module: Module) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
@@ -120,7 +131,7 @@ class Map(Kernel):
             if isinstance(end, int):
                 element(whole, rest)
             else:
-                with f.when(f.op("i1", f"icmp eq i64 {end.text}, {self.sizes[-1]}")):
+                with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
                     element(whole, rest)
 
 

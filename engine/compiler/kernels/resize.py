@@ -9,14 +9,15 @@ Arguments: image, table (see pack()), target, operands of the epilogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self, TypeAlias
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, lanes_of, vector
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
@@ -59,7 +60,19 @@ class Resize(Kernel):
         taps = self.plane_taps * self.taps[0] * (self.taps[1] + 1) if self.is_weighted else 0
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            batch=sizes.open(self.batch),
+            rows=sizes.open(self.rows),
+            columns=sizes.open(self.columns),
+            source=self.source.opened(sizes),
+            target=self.target.opened(sizes),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        return derived(opened, tile=sizes.count(self.tile), block=sizes.count(self.block))
+
+    @cached_property
     def tile(self) -> int:
         """Columns of a row that go together."""
         return max(1, min(self.columns, self.host.chunk_bytes // (4 * self.channels)))
@@ -69,7 +82,7 @@ class Resize(Kernel):
         """Pieces of rows of all images."""
         return self.batch * self.rows * -(-self.columns // self.tile)
 
-    @property
+    @cached_property
     def block(self) -> int:
         """Pieces of rows of a chunk."""
         return max(1, min(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
@@ -19,7 +20,21 @@ from engine.options import Options
 from engine.passes import ATTENTION, JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
+# Constants from this size on are kept once for all programs of a graph.
+LARGE_BYTES = 4096
 QUANTISING = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
+
+
+class Packs(Protocol):
+    """Where packed weights are kept that other programs of the graph use, too."""
+
+    def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
+        """What is made of some arrays, as a constant.
+
+        Args:
+            packing: all else that it depends on, by its ``repr``.
+            pack: makes it, where nobody has before.
+        """
 
 
 @dataclass(slots=True)
@@ -33,6 +48,8 @@ class Lowering:
         alone: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
         choose: takes one of several kernels for a result.
+        is_open: whether inputs come in many shapes, so that one of few kernels is better than the best of many.
+        weights: of all programs of the graph; None where each has its own.
 
     Attributes:
         placement: where results shall lie.
@@ -45,6 +62,7 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         fusions: names of what joined others, by the name of the pass.
         absorbed: names of operators that a kernel before them computes.
+        made: how many of its kernels had to be made, as assembly tells.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -56,6 +74,8 @@ class Lowering:
     alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     choose: Choose = take_first
+    is_open: bool = False
+    weights: Packs | None = None
     placement: Placement = field(init=False)
     chains: Mapping[str, Chain] = field(init=False)
     alarm: View = field(default_factory=alarm)
@@ -66,6 +86,7 @@ class Lowering:
     reasons: dict[str, str] = field(default_factory=dict)
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
+    made: int = 0
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -106,10 +127,16 @@ class Lowering:
 
     def stored(self, data: Array) -> View:
         """A constant in memory; the same array is stored once."""
+        if self.weights is not None and data.nbytes >= LARGE_BYTES:
+            return self.weights.packed("as it is", (data,), lambda: data)
         # The array is kept beside its view, for as long as its id stands for it.
         if id(data) not in self._stored:
             self._stored[id(data)] = data, constant(data)
         return self._stored[id(data)][1]
+
+    def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
+        """Weights as a kernel reads them; see Packs.packed()."""
+        return constant(pack()) if self.weights is None else self.weights.packed(packing, arrays, pack)
 
     def known(self, op: RuntimeOperator) -> list[object]:
         """What is known of an operator's operands: the array of a constant, a spec, a value."""

@@ -178,6 +178,8 @@ class Instance:
             return self._arena
         if address.home is Home.CONSTANT:
             return self.program.blueprint.constants
+        if address.home is Home.WEIGHT:
+            return self.program.blueprint.weights
         array = inputs[address.port] if address.home is Home.INPUT else results[address.port]
         return array.reshape(-1).view(np.uint8)
 

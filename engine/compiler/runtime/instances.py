@@ -85,6 +85,26 @@ class Instances:
         program, instance = self._obtain(specs, self._make_now)
         return instance or Instance(program, self._threads)
 
+    def get_soon(
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
+    ) -> Instance | None:
+        """The instance for inputs of these shapes, if it can be made in no time; else None.
+
+        Args:
+            make: a program, where that takes milliseconds.
+        """
+        key = _key(specs)
+        if key in self._refused or not self._making.acquire(blocking=False):
+            return None  # who compiles may take long
+        try:
+            program = make(specs)
+            if program is None:
+                return None
+            wish = BACKGROUND.wish(self, key, specs, now=False)
+            return self._keep(wish, program) or Instance(program, self._threads)
+        finally:
+            self._making.release()
+
     def prepare(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], *, refresh: bool = False
     ) -> Program:
@@ -123,9 +143,13 @@ class Instances:
             wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
             return program, self._keep(wish, program)
 
-    def begin(self, specs: Sequence[TensorSpec]) -> None:
-        """These shapes were met: if that happens again, let their instance be made in the background."""
-        BACKGROUND.wish(self, _key(specs), specs)
+    def begin(self, specs: Sequence[TensorSpec], times: int = 1) -> None:
+        """These shapes were met: if that happens again, let their instance be made in the background.
+
+        Args:
+            times: how often; twice is worth it.
+        """
+        BACKGROUND.wish(self, _key(specs), specs, times=times)
 
     def make(self, wish: Wish, progress: Progress) -> None:
         """Make what is wished for; in the background.

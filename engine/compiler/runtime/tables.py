@@ -30,7 +30,8 @@ class Tables:
     def __init__(self, program: Program, arena: int) -> None:
         steps = program.blueprint.steps
         places = [argument for step in steps for argument in step.arguments]
-        bases = {Home.ARENA: arena, Home.CONSTANT: address_of(program.blueprint.constants)}
+        plan = program.blueprint
+        bases = {Home.ARENA: arena, Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
         self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
         self._words = self.arguments.data
         outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]

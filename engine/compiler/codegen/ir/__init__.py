@@ -11,10 +11,12 @@ a loop is carried through it by name, and no pass has to find it out again.
 
 An index counts elements of float32 unless a function says bytes.
 
-values (constants, types) -> instructions (each a method that writes it) -> function (blocks, loops, bounds of it).
+sizes (numbers that code reads when it runs), values (constants, types) -> instructions (each a method that writes
+it) -> function (blocks, loops, bounds of it).
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
+from engine.compiler.codegen.ir.sizes import Sizes, is_open
 from engine.compiler.codegen.ir.values import (
     FLOAT_BYTES,
     Index,
@@ -34,11 +36,13 @@ __all__ = [
     "Index",
     "Loop",
     "Module",
+    "Sizes",
     "TooLargeError",
     "Value",
     "as_value",
     "constant",
     "element_of",
+    "is_open",
     "lanes_below",
     "lanes_of",
     "mangled",

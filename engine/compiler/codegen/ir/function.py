@@ -6,11 +6,13 @@ out what grows with a tensor or a parameter is stopped, whichever it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from engine.compiler.codegen.ir.instructions import Instructions
+from engine.compiler.codegen.ir.sizes import READ
 from engine.compiler.codegen.ir.values import FLOAT_BYTES, Index, Value, as_value
 
 # What a function may reserve on the stack of its thread, in bytes.
@@ -18,6 +20,9 @@ STACK_BYTES = 1 << 20
 # Instructions of a basic block, for which the code generator's time grows with their square, and of a module.
 BLOCK_OPERATIONS = 8_000
 MODULE_OPERATIONS = 40_000
+# The table of open sizes, and what is read from it.
+TABLE = Value("%sizes", "ptr")
+_READS = re.compile(rf"{READ}(\d+)")
 
 
 class TooLargeError(Exception):
@@ -39,17 +44,28 @@ class Loop:
 
 
 class Module:
-    """A translation unit: functions, and the intrinsics they declare."""
+    """A translation unit: functions, and the intrinsics they declare.
 
-    def __init__(self) -> None:
+    Args:
+        is_open: whether sizes are read when the code runs: then every function is given the table they lie in.
+    """
+
+    def __init__(self, *, is_open: bool = False) -> None:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, str] = {}
         self.operations = 0
+        self.is_open = is_open
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function; ``parameters`` are (type, name)."""
         self.functions[name] = Function(self, name, parameters, result)
         return self.functions[name]
+
+    def entry(self, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
+        """A new function that others call who have no table of sizes."""
+        f = self.function(name, parameters)
+        f.is_given = False
+        return f
 
     def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function that only this module calls; it has the registers to itself."""
@@ -71,6 +87,7 @@ class Function(Instructions):
         self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
         self.attributes = "nounwind"
         self.linkage = ""
+        self.is_given = module.is_open
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
@@ -78,9 +95,24 @@ class Function(Instructions):
         self._reserved = 0
 
     def __str__(self) -> str:
-        parameters = ", ".join(f"{each.type} {each.text}" for each in self.parameters)
+        given = [*self.parameters, *([TABLE] if self.is_given else [])]
+        parameters = ", ".join(f"{each.type} {each.text}" for each in given)
         head = f"define {self.linkage}{self.result} @{self.name}({parameters}) {self.attributes} {{"
-        return "\n".join([head, "entry:", *self._lines, "}", ""])
+        body = "\n".join(self._lines)
+        return "\n".join([head, "entry:", *self._reads(body), body, "}", ""])
+
+    def _reads(self, body: str) -> Iterator[str]:
+        """What reads the sizes that are used."""
+        places = {int(each) for each in _READS.findall(body)} if self.is_given else ()
+        for place in sorted(places):
+            yield f"  %size.at{place} = getelementptr i64, ptr {TABLE.text}, i64 {place}"
+            yield f"  {READ}{place} = load i64, ptr %size.at{place}, align 8"
+
+    def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
+        """Call a function of this module or an intrinsic; what is not defined here is declared."""
+        called = self.module.functions.get(name)
+        is_given = called is not None and called.is_given
+        return super().call(name, [*arguments, TABLE] if is_given else arguments, result)
 
     def op(self, type_: str, text: str) -> Value:
         """The result of an instruction."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import cast
 
+from engine.compiler.codegen.ir.sizes import is_number, larger, smaller
 from engine.compiler.codegen.ir.values import (
     FLOAT_BYTES,
     Index,
@@ -178,50 +180,57 @@ class Instructions(ABC):
 
     def add(self, a: Index, b: Index) -> Index:
         """a + b of i64, folded where both are known."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a + b
-        if a == 0 or b == 0:
-            return b if a == 0 else a
+        if both := _numbers(a, b):
+            return both[0] + both[1]
+        if _is(a, 0) or _is(b, 0):
+            return b if _is(a, 0) else a
         return self.op("i64", f"add i64 {as_value(a).text}, {as_value(b).text}")
 
     def sub(self, a: Index, b: Index) -> Index:
         """a - b of i64."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a - b
-        return a if b == 0 else self.op("i64", f"sub i64 {as_value(a).text}, {as_value(b).text}")
+        if both := _numbers(a, b):
+            return both[0] - both[1]
+        return a if _is(b, 0) else self.op("i64", f"sub i64 {as_value(a).text}, {as_value(b).text}")
 
     def mul(self, a: Index, b: Index) -> Index:
         """a * b of i64."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a * b
-        if a == 0 or b == 0:
+        if both := _numbers(a, b):
+            return both[0] * both[1]
+        if _is(a, 0) or _is(b, 0):
             return 0
-        if a == 1 or b == 1:
-            return b if a == 1 else a
+        if _is(a, 1) or _is(b, 1):
+            return b if _is(a, 1) else a
         return self.op("i64", f"mul i64 {as_value(a).text}, {as_value(b).text}")
 
     def divmod(self, a: Index, b: int) -> tuple[Index, Index]:
         """Quotient and remainder of a non-negative i64 by a known number."""
-        if isinstance(a, int):
-            return divmod(a, b)
-        if b == 1:
+        if both := _numbers(a, b):
+            return divmod(both[0], both[1])
+        if _is(b, 1):
             return a, 0
-        quotient = self.op("i64", f"udiv i64 {a.text}, {b}")
-        return quotient, self.op("i64", f"urem i64 {a.text}, {b}")
+        first, second = as_value(a).text, as_value(b).text
+        return self.op("i64", f"udiv i64 {first}, {second}"), self.op("i64", f"urem i64 {first}, {second}")
 
     def minimum(self, a: Index, b: Index) -> Index:
         """The smaller of two i64."""
-        return self._extremum("smin", a, b)
+        return smaller(*both) if (both := _numbers(a, b)) else self._extremum("smin", a, b)
 
     def maximum(self, a: Index, b: Index) -> Index:
         """The larger of two i64."""
-        return self._extremum("smax", a, b)
+        return larger(*both) if (both := _numbers(a, b)) else self._extremum("smax", a, b)
 
     def _extremum(self, name: str, a: Index, b: Index) -> Index:
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b) if name == "smin" else max(a, b)
         return self.call(f"llvm.{name}.i64", [as_value(a), as_value(b)], "i64")
 
     def less(self, a: Index, b: Index) -> Value:
         """Whether a < b, as i1."""
         return self.op("i1", f"icmp slt i64 {as_value(a).text}, {as_value(b).text}")
+
+
+def _numbers(a: Index, b: Index) -> tuple[int, int] | None:
+    """Both, where they are known, or open: then what comes of them is a number, too."""
+    return cast(tuple[int, int], (a, b)) if is_number(a) and is_number(b) else None
+
+
+def _is(index: Index, number: int) -> bool:
+    return isinstance(index, int) and index == number

@@ -17,17 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Loop, Module
+from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, is_open
 from engine.compiler.kernels.axis import WindowAxis
-from engine.compiler.kernels.channels import Panel, cases, panels_of, vectors_of, width_of
+from engine.compiler.kernels.channels import Panel, cases, few, panels_of, vectors_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
 from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Convolution, Strides, place, start
+from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
@@ -38,6 +39,8 @@ WEIGHT_SHARE = 3 / 8
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths take twice the code: what they save of the work, at least.
 LEAST_SAVED = 0.01
+# Pixels of an image by which panels are chosen for images of many sizes; most tiles divide it.
+TYPICAL = 5040
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,13 @@ class Conv(Convolution):
     def chunks(self) -> int:
         return self.grid.chunks
 
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(super().opened(sizes), grid=self.grid.opened(sizes))
+
+    @property
+    def packing(self) -> object:
+        return self.kind, self.groups, self.panels, self.in_channels, self.planes, self.packed_kernel or self.kernel
+
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them.
 
@@ -216,12 +226,12 @@ class Conv(Convolution):
         rest, across = f.divmod(tile.index, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
         h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
-        return n, h if self.tiling[0] > 1 else 0, across
+        return n, h if is_open(self.tiling[0]) or self.tiling[0] > 1 else 0, across
 
     def _column(self, f: Function, across: Index) -> Index:
         """The first column of a tile; the last is shifted back, unless tiles vary."""
         width = self.tile.columns
-        if self.tiling[1] == 1:
+        if not is_open(self.tiling[1]) and self.tiling[1] == 1:
             return 0
         if self.tile.varies:
             return f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))
@@ -253,9 +263,10 @@ def choose_tile(
     sizes: Sequence[int] = PANEL_SIZES,
     *,
     may_vary: bool = False,
+    is_open: bool = False,
 ) -> ConvTile:
     """The tile that wastes least; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary)[0]
+    return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary, is_open=is_open)[0]
 
 
 def rank_tiles(
@@ -267,6 +278,7 @@ def rank_tiles(
     sizes: Sequence[int] = PANEL_SIZES,
     *,
     may_vary: bool = False,
+    is_open: bool = False,
     count: int = 1,
 ) -> list[ConvTile]:
     """The tiles that waste least: pixels computed twice, lanes left empty, loads that outweigh products.
@@ -275,8 +287,11 @@ def rank_tiles(
         taps: products summed for one output value; with few of them the beginning and the end of a tile count.
         sizes: vectors that a panel may have.
         may_vary: whether the last tiles of a row may have a column less.
+        is_open: whether images come in many sizes: then a few tiles are tried, with one size of panels.
         count: how many are wanted, the best first; there may be fewer.
     """
+    if is_open:
+        sizes = (choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors,)
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
     spare = 1 if host.repeats_from_memory else 2
     found: list[tuple[float, ConvTile]] = []
@@ -284,8 +299,9 @@ def rank_tiles(
         limit = (host.registers - spare - vectors) // vectors
         if limit < 1 or vectors > max(vectors_of_all, 1):
             continue
-        for tile_rows in range(1, min(rows, limit) + 1):
-            for tile_columns in range(1, min(columns, limit // tile_rows) + 1):
+        for tile_rows in few(4, min(rows, limit)) if is_open else range(1, min(rows, limit) + 1):
+            most = limit // tile_rows
+            for tile_columns in few(most, columns) if is_open else range(1, min(columns, most) + 1):
                 tile = ConvTile(tile_rows, tile_columns, vectors)
                 across, wide = -(-columns // tile_columns), _wide_tiles(columns, tile_columns)
                 one = _cycles_of_all(host, tile, vectors_of_all, taps)

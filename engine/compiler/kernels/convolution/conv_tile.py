@@ -193,7 +193,7 @@ class _TileWriter:
                 f.prefetch(f.at(weights, first + code.memory.ahead_bytes // 4))
         result = []
         for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
-            value = f.load("float", f.at(at, row * code.steps[0] + column * code.steps[1]))
+            value = f.load("float", f.at(f.at(at, row * code.steps[0]), column * code.steps[1]))
             for (lanes, _), each, total in zip(code.panel, vectors, pixel, strict=True):
                 result.append(f.fma(f.splat(value, lanes), each, total))
         return result

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, vector
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.convolution.planes import first_plane, met_parameters
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Convolution, place, start
+from engine.compiler.kernels.kernel import Convolution, derived, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
@@ -88,6 +89,13 @@ class Depthwise(Convolution):
     @property
     def chunks(self) -> int:
         return self.grid.chunks
+
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(super().opened(sizes), grid=self.grid.opened(sizes))
+
+    @property
+    def packing(self) -> object:
+        return self.kind, self.channels, self.vectors, self.taps
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (C, 1, KD * KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""

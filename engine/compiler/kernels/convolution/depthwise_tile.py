@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.channels import few
 
 # Products written out for one tile; beyond it the taps are walked in loops.
 UNROLLED = 400
@@ -34,10 +35,17 @@ def is_resident(
 
 
 def choose_tile(
-    host: Host, rows: int, columns: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+    host: Host,
+    rows: int,
+    columns: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    *,
+    is_open: bool = False,
 ) -> DepthwiseTile:
     """The tile that costs least; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, kernel, stride, dilation)[0]
+    return rank_tiles(host, rows, columns, kernel, stride, dilation, is_open=is_open)[0]
 
 
 def rank_tiles(
@@ -48,13 +56,18 @@ def rank_tiles(
     stride: tuple[int, int],
     dilation: tuple[int, int],
     count: int = 1,
+    *,
+    is_open: bool = False,
 ) -> list[DepthwiseTile]:
     """The tiles that cost least for an image: pixels computed twice, inputs and weights loaded again, short chains.
 
     Args:
         count: how many are wanted, the best first; there may be fewer.
+        is_open: whether images come in many sizes: then a few tiles are tried.
     """
-    shapes = [DepthwiseTile(r, c) for r in range(1, min(rows, ROWS) + 1) for c in range(1, min(columns, COLUMNS) + 1)]
+    heights = few(ROWS, rows) if is_open else range(1, min(rows, ROWS) + 1)
+    widths = few(COLUMNS, columns) if is_open else range(1, min(columns, COLUMNS) + 1)
+    shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:
         return [DepthwiseTile(1, min(columns, host.registers // 2 - 2))]

@@ -9,13 +9,14 @@ Arguments: image, target (its h and w strides are not used), operands of the epi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import total
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
 from engine.compiler.kernels.target import Target
 
 # Vectors of channels summed together, and accumulators of each.
@@ -64,6 +65,18 @@ class GlobalAverage(Kernel):
     @property
     def chunks(self) -> int:
         return -(-self.batch * len(self.panels) // self.block)
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            batch=sizes.open(self.batch),
+            rows=sizes.open(self.rows),
+            columns=sizes.open(self.columns),
+            source=self.source.opened(sizes),
+            target=self.target.opened(sizes),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))

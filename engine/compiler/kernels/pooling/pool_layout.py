@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index
+from engine.compiler.codegen.ir import Function, Index, Sizes
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.grid import Grid, Range
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived
 
 # Vectors of channels folded together.
 VECTORS = 4
@@ -47,6 +47,20 @@ class PoolLayout(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
     band: int = 0
 
+    def opened(self, sizes: Sizes) -> Self:
+        if self.across.is_adaptive or not self.holds_line:
+            return self
+        opened = replace(
+            self,
+            batch=sizes.open(self.batch),
+            down=self.down.opened(sizes),
+            across=self.across.opened(sizes),
+            source=self.source.opened(sizes),
+            target=self.target.opened(sizes),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        return derived(opened, grid=self.grid.opened(sizes), tile=sizes.count(self.tile), room=self.most)
+
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """The vectors folded together."""
@@ -57,9 +71,19 @@ class PoolLayout(Kernel):
         taps = self.depth.kernel * self.down.kernel * self.across.kernel
         return self.batch * self.down.count * self.across.count * self.channels * taps
 
+    @property
+    def most(self) -> int:
+        """Pixels that a line may have, which takes a quarter of the nearest cache; of one window, if that is more."""
+        return max(self.across.extent, self.host.memory.first_bytes // (16 * width_of(self.panels[0])))
+
+    @cached_property
+    def room(self) -> int:
+        """Pixels that a line has room for."""
+        return self.places
+
     @cached_property
     def tile(self) -> int:
-        """Output columns that share a line, which takes a quarter of the nearest cache."""
+        """Output columns that share a line."""
         places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
         limit = (places - axis.extent) // axis.stride + 1
         if axis.is_adaptive:
@@ -83,7 +107,7 @@ class PoolLayout(Kernel):
     @property
     def holds_line(self) -> bool:
         """Whether a line is short enough for the stack."""
-        return 4 * self.places * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
+        return 4 * self.room * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
 
     @cached_property
     def grid(self) -> Grid:

@@ -48,7 +48,7 @@ class PoolRow:
             self._walk_windows()
             f.finish()
             return f.name
-        self.line = f.reserve(kernel.places * self.width)
+        self.line = f.reserve(kernel.room * self.width)
         w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
         stop = f.minimum(f.add(w, kernel.tile), axis.count)
         first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))

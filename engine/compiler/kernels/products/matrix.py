@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Index, Value
+from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Index, Sizes, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class Matrix:
     batch: tuple[int, ...]
     row: int
     column: int
+
+    def opened(self, sizes: Sizes) -> Matrix:
+        """Matrices as they are, anywhere."""
+        return Matrix(tuple(map(sizes.open, self.batch)), self.row, self.column)
 
     def at(self, f: Function, base: Value, indices: Sequence[Index], size: int = FLOAT_BYTES) -> Value:
         """The address of the first element of one of the matrices, elements of ``size`` bytes."""

@@ -10,17 +10,18 @@ Arguments: left, right, target, operands of the epilogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
 from engine.compiler.kernels.convolution.conv import rank_tiles
 from engine.compiler.kernels.convolution.conv_tile import DEAR
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived, start
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.packing import Packing
 from engine.compiler.kernels.products.tile import Tile
@@ -59,6 +60,21 @@ class Product(Kernel):
     @property
     def flops(self) -> int:
         return 2 * self.stack[0] * self.stack[1] * self.rows * self.columns * self.terms
+
+    def opened(self, sizes: Sizes) -> Self:
+        n, h = self.stack
+        opened = replace(
+            self,
+            stack=(sizes.open(n), sizes.open(h)),
+            rows=sizes.open(self.rows),
+            left=self.left.opened(sizes),
+            right=self.right.opened(sizes),
+            target=self.target.opened(sizes),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        grid = self.grid
+        counts = [tuple(map(sizes.count, each)) for each in (grid.sizes, grid.block)]
+        return derived(opened, grid=Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1])))
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -166,9 +182,10 @@ def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vec
     return (row == 1 or terms == 1) and 4 * terms * vectors * host.lanes <= PANEL_BYTES
 
 
-def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
+def choose_product_tile(host: Host, rows: int, columns: int, terms: int, *, is_open: bool = False) -> tuple[int, int]:
     """Rows of a tile, and vectors of a panel."""
-    return rank_product_tiles(host, rows, columns, terms, 1)[0]
+    tile = rank_tiles(host, 1, rows, columns, terms, is_open=is_open)[0]
+    return tile.columns, tile.vectors
 
 
 def rank_product_tiles(host: Host, rows: int, columns: int, terms: int, count: int) -> list[tuple[int, int]]:

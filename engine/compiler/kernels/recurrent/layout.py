@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
+from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
-from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import Blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
@@ -23,6 +25,10 @@ class Steps:
 
     steps: tuple[int, ...]
     rows: int
+
+    def opened(self, sizes: Sizes) -> Steps:
+        """The same anywhere."""
+        return Steps(tuple(map(sizes.open, self.steps)), sizes.open(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,15 @@ class Layout(Kernel):
     blocking: Blocking
     projected: int = 0
     ahead: Ahead | None = None
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            steps=sizes.open(self.steps),
+            source=self.source.opened(sizes),
+            sequence=None if self.sequence is None else self.sequence.opened(sizes),
+        )
+        return derived(opened, block=sizes.open(self.block))
 
     @property
     def directions(self) -> int:
@@ -147,7 +162,7 @@ class Layout(Kernel):
         full, rest = divmod(self.batch, self.blocking.rows)
         return (*[self.blocking.rows] * full, *([rest] if rest else []))
 
-    @property
+    @cached_property
     def block(self) -> int:
         """Tiles of a chunk: many enough for the weights to be read, and no more chunks than serve many threads."""
         tile_flops = self.flops / (self.directions * len(self.tiles))
@@ -168,6 +183,11 @@ class Layout(Kernel):
         width = self.taps + (0 if self.ahead is None else self.ahead.width)
         weights = self.gates * self.units * width + self.projected * self.units
         return 2 * self.steps * self.batch * self.directions * weights
+
+    @property
+    def packing(self) -> object:
+        """All that the order of packed weights depends on."""
+        return self.cell, self.panels, self.projection_panels, self.ahead, self.units, self.projected, self.host.lanes
 
     def pack(self, weights: Sequence[CellWeights]) -> Array:
         """The weights of every direction in the order the code streams them."""

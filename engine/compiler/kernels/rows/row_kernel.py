@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
 from engine.compiler.kernels.target import Target
 
 
@@ -42,7 +44,17 @@ class RowKernel(Kernel):
         """Arguments between the target and the operands of the epilogue."""
         return 0
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            rows=sizes.open(self.rows),
+            source=sizes.open(self.source),
+            target=sizes.open(self.target),
+            epilogue=self.epilogue.opened(sizes),
+        )
+        return derived(opened, block=sizes.count(self.block))
+
+    @cached_property
     def block(self) -> int:
         """Rows of a chunk."""
         return max(1, min(self.rows, self.chunk_elements // self.columns))

@@ -10,12 +10,13 @@ Arguments: source, target.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, vector
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, vector
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
 
 # Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
@@ -32,6 +33,10 @@ class Repeat:
     count: int
     source: int
     target: int
+
+    def opened(self, sizes: Sizes) -> Repeat:
+        """The same of any size, anywhere."""
+        return Repeat(sizes.open(self.count), sizes.open(self.source), sizes.open(self.target))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +92,17 @@ class Transpose(Kernel):
     @property
     def chunks(self) -> int:
         return -(-self.tiles // self.block)
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = replace(
+            self,
+            repeats=tuple(each.opened(sizes) for each in self.repeats),
+            rows=sizes.open(self.rows),
+            columns=sizes.open(self.columns),
+            source_row=sizes.open(self.source_row),
+            target_column=sizes.open(self.target_column),
+        )
+        return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)

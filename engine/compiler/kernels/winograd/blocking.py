@@ -9,7 +9,7 @@ outgrows the cache) is the same elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -42,6 +42,8 @@ ADD_CYCLES = 1.4
 # How often a kernel is run by one, two and four threads.
 THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
 MOST_TILES = 64
+# Tiles of an image for which weights are packed, where images come in many sizes.
+TYPICAL = 48
 MOST_GROUPS = 16
 # A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
 DIRECT = 1.03
@@ -161,16 +163,45 @@ def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
 
 
 def choose_blocking(
-    host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host,
+    filtering: Filtering,
+    rows: int,
+    columns: int,
+    in_channels: int,
+    out_channels: int,
+    batch: int,
+    *,
+    is_open: bool = False,
 ) -> Blocking:
-    """The blocking that costs least for images of rows × columns."""
-    return _best(_work(host, filtering, rows, columns, in_channels, out_channels, batch))[1]
+    """The blocking that costs least for images of rows × columns.
+
+    Args:
+        is_open: whether images come in many sizes: then it is one of a few.
+    """
+    work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
+    return (_open if is_open else _best)(work)[1]
+
+
+def _open(work: _Work) -> tuple[float, Blocking]:
+    """One of a few blockings for images of many sizes, all with weights packed as for those of a typical one."""
+    usual = _best(replace(work, tiles=TYPICAL))[1]
+    tried = replace(work, tiles=rounded(work.tiles))
+    cost, blocking = _best(tried, (usual.vectors, usual.panels, usual.depth))
+    return cost * work.tiles / tried.tiles, blocking
+
+
+def rounded(tiles: int) -> int:
+    """The largest number that has one or two bits and is not larger: 1, 2, 3, 4, 6, 8, 12 ..."""
+    highest = 1 << (tiles.bit_length() - 1)
+    return highest + highest // 2 if 2 * tiles >= 3 * highest else highest
 
 
 @lru_cache(maxsize=256)
-def _best(work: _Work) -> tuple[float, Blocking]:
-    smallest = (1, 1, 1, 1, 32)
-    tried = _Blockings(*np.array(list(_candidates(work)) or [smallest]).T)
+def _best(work: _Work, packing: tuple[int, int, int] | None = None) -> tuple[float, Blocking]:
+    """What the best blocking costs, of those with some vectors, panels and depth where they are given."""
+    smallest = (1, 1, *(packing or (1, 1, 32)))
+    candidates = [each for each in _candidates(work) if packing is None or each[2:] == packing]
+    tried = _Blockings(*np.array(candidates or [smallest]).T)
     cost = np.where(work.scratch(tried) <= STACK_BYTES, work.cost(tried), np.inf)
     best = int(np.argmin(cost))
     if cost[best] == np.inf:
@@ -189,7 +220,13 @@ def _work(
 
 
 def choose(
-    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host,
+    stride: int,
+    rows: int,
+    columns: int,
+    in_channels: int,
+    out_channels: int,
+    batch: int,
 ) -> Filtering | None:
     """The fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
@@ -199,12 +236,23 @@ def choose(
 
 
 def rank(
-    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host,
+    stride: int,
+    rows: int,
+    columns: int,
+    in_channels: int,
+    out_channels: int,
+    batch: int,
+    *,
+    is_open: bool = False,
 ) -> list[Filtering | None]:
     """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
 
     Only tiles whose rounding error stays near that of a direct convolution are offered. Weights are taken to come from
     memory, as they do in a network that is larger than the caches.
+
+    Args:
+        is_open: whether images come in many sizes: they are blocked in one of a few ways then.
     """
     count = len(vectors_of(out_channels, host.lanes))
     products = batch * rows * columns * 9 * in_channels * count * DIRECT
@@ -213,7 +261,7 @@ def rank(
     for output_tile in OFFERED[stride]:
         filtering = Filtering(output_tile, stride)
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
-        cycles = _bounded(host, _best(work)[0], work.weights)
+        cycles = _bounded(host, (_open if is_open else _best)(work)[0], work.weights)
         found.append((cycles, filtering))
     return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]
 

@@ -142,6 +142,10 @@ class Layout(Convolution):
         """Operations of the direct convolution this replaces, so that rates compare."""
         return 2 * self.batch * self.rows * self.columns * self.out_channels * self.in_channels * 9
 
+    @property
+    def packing(self) -> object:
+        return "winograd", self.filtering, self.groups, self.in_channels, self.blocking.depth, self.bias_floats
+
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I, 3, 3), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Index, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Index, Module, Value, constant, is_open, vector
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
@@ -70,9 +70,9 @@ def emit_input(
         for j in range(reach):
             pixels = [constant(0.0, type_)] * reach
             for i in range(min(reach, extent[0]) if j < extent[1] else 0):
-                offset = source.offset(0, i, j)
-                pixels[i] = f.load_lanes(type_, f.at(here, offset), real)
-                f.prefetch(f.at(ahead, offset))
+                line, along = source.offset(0, i, 0), source.offset(0, 0, j)
+                pixels[i] = f.load_lanes(type_, f.at(f.at(here, line), along), real)
+                f.prefetch(f.at(f.at(ahead, line), along))
             columns.append(filtering.transform_pixels(f, pixels))
         for i in range(filtering.size):
             row = filtering.transform_pixels(f, [column[i] for column in columns])
@@ -155,7 +155,8 @@ def emit_output(
     """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
 
     Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
-    of column ``left`` is not stored; both are 0, or as ``overlap`` says. Where a pixel is not finite, ``alarm`` is set.
+    of column ``left`` is not stored; both are 0, or as ``overlap`` says, or anything where it is open. Where a pixel is
+    not finite, ``alarm`` is set.
     """
     parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
     parameters += [("ptr", "sums"), ("ptr", "bias"), *epilogue.parameters]
@@ -171,17 +172,23 @@ def emit_output(
         columns.append(filtering.transform_sums(f, values))
 
     zero = constant(0.0, type_)
+    shared = tuple(filtering.output_tile - 1 if is_open(each) else each for each in overlap)
     doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
     for h in range(min(filtering.output_tile, extent[0])):
-        row = filtering.transform_sums(f, [column[h] for column in columns])[: extent[1]]
+        row = filtering.transform_sums(f, [column[h] for column in columns])[: min(filtering.output_tile, extent[1])]
         for value in row:
             doubt = f.fma(value, zero, doubt)
-        with f.unless(f.less(h, top)) if h < overlap[0] else nullcontext():
-            for w in range(overlap[1], len(row)):
+        with f.unless(f.less(h, top)) if h < shared[0] else nullcontext():
+            for w in range(shared[1], len(row)):
                 target.store(f.fadd(row[w], offset), real, h, w)
-            with f.unless(f.less(0, left)) if overlap[1] else nullcontext():
-                for w in range(overlap[1]):
+            with f.unless(f.less(0, left)) if shared[1] else nullcontext():
+                for w in range(min(shared[1], len(row))):
                     target.store(f.fadd(row[w], offset), real, h, w)
+            if is_open(overlap[1]):
+                with f.when(f.less(0, left)):
+                    for w in range(1, min(shared[1], len(row))):
+                        with f.unless(f.less(w, left)):
+                            target.store(f.fadd(row[w], offset), real, h, w)
     with f.when(f.any(f.compare("uno", doubt, doubt))):
         f.store(Value("1", "i32"), alarm)
     f.finish()

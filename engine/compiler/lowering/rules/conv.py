@@ -24,7 +24,7 @@ from engine.compiler.lowering.rules.padding import surrounded
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.rules.taps import Span
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, constant
+from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
@@ -99,7 +99,8 @@ def _whole(
     flat = flat_filters(weight)
 
     def step_of(kernel: Convolution) -> KernelStep:
-        return result.step(kernel, [x, constant(kernel.pack(flat, bias))], origin=_origin(source, row, column))
+        packed = context.lowering.packed(kernel.packing, (weight, bias), lambda: kernel.pack(flat, bias))
+        return result.step(kernel, [x, packed], origin=_origin(source, row, column))
 
     yield step_of(context.choose(kernels_of(context, result, parameters, weight, source), step_of))
 
@@ -124,7 +125,10 @@ def _in_parts(
             panel_sizes=sizes,
         )
         if packed is None:  # all parts read the same weights
-            packed, sizes = constant(kernel.pack(flat_filters(filters[0]), filters[1])), (kernel.tile.vectors,)
+            packed = context.lowering.packed(
+                kernel.packing, filters, partial(kernel.pack, flat_filters(filters[0]), filters[1])
+            )
+            sizes = (kernel.tile.vectors,)
         yield part.step(kernel, [x, packed], origin=_origin(source, row, column))
 
 

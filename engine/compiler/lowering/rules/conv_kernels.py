@@ -32,6 +32,7 @@ def kernels_of(
         source: strides of the image with its border.
     """
     n, channels, rows, columns = shape = result.image.shape
+    is_open = context.lowering.is_open
     target, epilogue = raw_strides(result.image), result.epilogue
     if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
         yield from _depthwise(context, result, parameters, source, target)
@@ -54,7 +55,9 @@ def kernels_of(
             source=source,
             target=target,
             filtering=filtering,
-            blocking=choose_blocking(context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0]),
+            blocking=choose_blocking(
+                context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0], is_open=is_open
+            ),
             dilation=parameters.dilation[0],
             host=context.host,
             epilogue=epilogue,
@@ -69,7 +72,12 @@ def _depthwise(
     n, channels, rows, columns = result.image.shape
     geometry = parameters.kernel, parameters.stride, parameters.dilation
     for tile in rank_depthwise_tiles(
-        context.host, rows if parameters.depth is None else 1, columns, *geometry, CANDIDATES
+        context.host,
+        rows if parameters.depth is None else 1,
+        columns,
+        *geometry,
+        CANDIDATES,
+        is_open=context.lowering.is_open,
     ):
         yield Depthwise(
             batch=n,
@@ -102,7 +110,8 @@ def _filterings(
     if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
         return [None]
     n, rows, columns = _of_one_phase(shape, dilation)
-    return rank_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n)
+    is_open = context.lowering.is_open
+    return rank_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n, is_open=is_open)
 
 
 def _of_one_phase(shape: tuple[int, ...], dilation: int) -> tuple[int, int, int]:
@@ -125,7 +134,8 @@ def tiled(
     first = direct(context, result, parameters, weight, source, target, size=size)
     yield first
     of = (first.rows, first.columns, first.out_channels, first.taps)
-    for tile in rank_tiles(context.host, *of, may_vary=True, count=CANDIDATES)[1:]:
+    is_open = context.lowering.is_open
+    for tile in rank_tiles(context.host, *of, may_vary=not is_open, is_open=is_open, count=CANDIDATES)[1:]:
         yield replace(first, tile=tile)
 
 
@@ -154,6 +164,7 @@ def direct(
     n, rows, columns = size or (batch, height, width)
     out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
     taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
+    is_open = context.lowering.is_open
     return Conv(
         batch=n,
         rows=rows,
@@ -166,7 +177,9 @@ def direct(
         dilation=parameters.dilation,
         source=source,
         target=target,
-        tile=choose_tile(context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=True),
+        tile=choose_tile(
+            context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=not is_open, is_open=is_open
+        ),
         host=context.host,
         epilogue=result.epilogue,
         packed_kernel=(weight.shape[3], weight.shape[4]),

@@ -21,7 +21,7 @@ from engine.compiler.lowering.rules.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters, bearable
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import View, constant
+from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.operands.spatial import spread
@@ -140,7 +140,9 @@ def lower_conv_transpose(context: Context) -> Made:
         for first, samples in _samples(x.shape[0], sizes, stride):
             part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
             kernel = direct(context, part, parameters, bank, source, _strides(part.image))
-            packed = packed or constant(kernel.pack(flat_filters(bank), bias))
+            packed = packed or context.lowering.packed(
+                kernel.packing, (bank, bias), partial(kernel.pack, flat_filters(bank), bias)
+            )
             origin = 4 * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
             steps.append(part.step(kernel, [image, packed], origin=origin))
     return result.made(*copies, *steps)

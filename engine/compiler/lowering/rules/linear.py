@@ -11,7 +11,7 @@ from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_kernels import flat_filters, tiled
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View, constant
+from engine.compiler.storage import View
 from engine.tensor import Array
 
 
@@ -28,7 +28,10 @@ def linear_step(context: Context, result: Result, rows: View, weight: Array, bia
     source = Strides(0, 0, rows.strides[0])
 
     def step_of(kernel: Conv) -> KernelStep:
-        return result.step(kernel, [rows, constant(kernel.pack(flat_filters(filters), bias))])
+        packed = context.lowering.packed(
+            kernel.packing, (filters, bias), lambda: kernel.pack(flat_filters(filters), bias)
+        )
+        return result.step(kernel, [rows, packed])
 
     parameters, target = ConvParameters(kernel=(1, 1)), dense_strides(result.image)
     return step_of(context.choose(tiled(context, result, parameters, filters, source, target), step_of))

@@ -95,7 +95,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     result = _result(context, fused, as_image)
     steps: list[KernelStep] = []
     n, columns, h, rows = result.image.shape
-    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms)
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms, is_open=context.lowering.is_open)
     a = form.stacked(context, left, steps, is_left=True)
     b = form.stacked(context, right, steps, is_left=False)
     if form.is_swapped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 
@@ -22,7 +22,7 @@ from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
-from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.compiler.storage import View, row_major, spaced_rows
 from engine.tensor import Array
 
 # What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
@@ -131,25 +131,32 @@ class RecurrentLayer:
 
     def _input_product(self, rows: View, gates: View) -> KernelStep:
         """Weights of all directions times the input, plus biases, for all steps."""
-        weight = np.concatenate([self._arranged(each.input) for each in self.weights])[:, :, None, None]
-        bias = np.concatenate([self._arranged(each.bias) for each in self.weights])
         host, count = self.context.host, rows.shape[0]
+        in_channels = self.weights[0].input.shape[1]
+        out_channels = len(self.weights) * GATES[self.cell] * widths(self.panels)
         kernel = Conv(
             batch=1,
             rows=1,
             columns=count,
-            in_channels=weight.shape[1],
-            out_channels=len(weight),
+            in_channels=in_channels,
+            out_channels=out_channels,
             groups=1,
             kernel=(1, 1),
             stride=(1, 1),
             dilation=(1, 1),
             source=Strides(0, 0, rows.strides[0]),
             target=Strides(0, 0, gates.strides[0]),
-            tile=choose_tile(host, 1, count, len(weight), weight.shape[1]),
+            tile=choose_tile(host, 1, count, out_channels, in_channels, is_open=self.context.lowering.is_open),
             host=host,
         )
-        return self.context.step(kernel, rows, constant(kernel.pack(weight, bias)), gates)
+
+        def pack() -> Array:
+            weight = np.concatenate([self._arranged(each.input) for each in self.weights])[:, :, None, None]
+            return kernel.pack(weight, np.concatenate([self._arranged(each.bias) for each in self.weights]))
+
+        arrays = [array for each in self.weights for array in (each.input, each.bias)]
+        packed = self.context.lowering.packed((kernel.packing, self.cell, self.panels, self.units), arrays, pack)
+        return self.context.step(kernel, rows, packed, gates)
 
     def _arranged(self, matrix: Array) -> Array:
         """Rows (gates * units, ...) in the order the recurrence reads their products, with zeros in gaps."""
@@ -168,15 +175,19 @@ class RecurrentLayer:
             final: Sequence[View | None] = carried if end < count else self.final
             kernel = self._kernel(ways, into, initial, final)
             if kept is None:
-                packed = constant(
-                    kernel.pack([replace(each.cell, input=each.input, input_bias=each.bias) for each in self.weights])
-                )
+                packed = self._packed(kernel)
                 kept = [packed, row_major(kernel.scratch_shape, FLOAT32)]
                 if kernel.ahead is not None:
                     kept.append(row_major((kernel.directions, kernel.ring_floats), FLOAT32))
             by_direction = zip(*filter(None, (ways, into)), strict=True)
             wanted = [each for each in final if each is not None]
             yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, *kept[1:], *wanted)
+
+    def _packed(self, kernel: Recurrence) -> View:
+        """The weights of every direction."""
+        cells = [replace(each.cell, input=each.input, input_bias=each.bias) for each in self.weights]
+        arrays = [getattr(cell, each.name) for cell in cells for each in fields(cell)]
+        return self.context.lowering.packed(kernel.packing, arrays, lambda: kernel.pack(cells))
 
     @property
     def _piece(self) -> int:

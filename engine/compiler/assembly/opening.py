@@ -1,0 +1,133 @@
+"""Code that reads sizes when it runs: written once, used for every shape that passes its guards."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from engine.compiler.codegen.ir import Module, Sizes
+from engine.compiler.codegen.ir.function import TABLE
+from engine.compiler.kernels.kernel import Kernel
+
+# Of object code that is kept for kernels with open sizes, in bytes.
+KEPT_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a kernel is called: its function, and the numbers it is given after its pointers."""
+
+    function: str
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Call):
+    """Code that was found for a kernel.
+
+    Args:
+        code: empty while it is made.
+    """
+
+    code: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """Code with what it was written for."""
+
+    function: str
+    sizes: Sizes
+    code: bytes
+
+
+class Opening:
+    """A kernel whose sizes are about to be opened.
+
+    Args:
+        host: its key.
+        pointers: how many it is given.
+
+    Attributes:
+        sizes: those that are open.
+        key: names its code, but for the guards.
+    """
+
+    def __init__(self, kernel: Kernel, host: str, pointers: int) -> None:
+        self.sizes = Sizes()
+        self._kernel = kernel.opened(self.sizes)
+        self._pointers = pointers
+        self.key = f"{host} {self._kernel.name} {pointers} {self.sizes.pattern}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are any."""
+        return bool(self.sizes.values)
+
+    @property
+    def call(self) -> Call:
+        """How what was written is called."""
+        return Call(self._function, tuple(self.sizes.numbers(self.sizes.values)))
+
+    @property
+    def _function(self) -> str:
+        """The name of what was written: everything it depends on is in it."""
+        guards = [(key, found) for key, (_, found) in self.sizes.guards.items()]
+        return f"{self._kernel.kind}_{hashlib.sha1(f'{self.key} {guards}'.encode()).hexdigest()[:16]}"
+
+    def write(self) -> Module:
+        """The code; what it relies on is known from now on.
+
+        Raises:
+            TooLargeError: it would be too much code.
+        """
+        module = Module(is_open=True)
+        self._kernel.emit(module)
+        for each in module.functions.values():
+            each.linkage = "internal "
+        f = module.entry(self._function, [("ptr", "arguments"), ("i64", "chunk")])
+        arguments, chunk = f.parameters
+        f.do(f"{TABLE.text} = getelementptr i64, ptr {arguments.text}, i64 {self._pointers}")
+        f.call(self._kernel.name, [arguments, chunk])
+        f.finish()
+        return module
+
+
+class Openings:
+    """The code of kernels with open sizes; what was not used for longest is forgotten."""
+
+    def __init__(self) -> None:
+        self._variants: OrderedDict[str, tuple[_Variant, ...]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def find(self, opening: Opening) -> Opened | None:
+        """Code that is right for the sizes at hand; None where there is none."""
+        with self._lock:
+            variants = self._variants.get(opening.key, ())
+            if variants:
+                self._variants.move_to_end(opening.key)
+        values = opening.sizes.values
+        for each in variants:
+            if each.sizes.fits(values):
+                return Opened(each.function, tuple(each.sizes.numbers(values)), each.code)
+        return None
+
+    def keep(self, opening: Opening, code: bytes) -> None:
+        """Add code for what was written, and forget what does not fit any more."""
+        function = opening.call.function
+        with self._lock:
+            variants = self._variants.get(opening.key, ())
+            if all(each.function != function for each in variants):
+                self._variants[opening.key] = *variants, _Variant(function, opening.sizes, code)
+                self._variants.move_to_end(opening.key)
+                self._bytes += len(code)
+            while self._bytes > KEPT_BYTES:
+                _, forgotten = self._variants.popitem(last=False)
+                self._bytes -= sum(len(each.code) for each in forgotten)
+
+
+OPENINGS: Final = Openings()

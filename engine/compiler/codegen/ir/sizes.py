@@ -1,0 +1,219 @@
+"""Sizes that code reads when it runs, so that shapes share it.
+
+A kernel is written with a ``Size`` in the place of a number. Arithmetic with sizes gives sizes, which code reads from a
+table; whatever else asks for their value gets it, and is noted as a guard. What was written is right for all numbers
+that pass the same guards: they differ in their table only.
+
+    sizes = Sizes()
+    rows = sizes.open(12)
+    f.loop(0, rows)         # rows is read when the code runs
+    if rows > 8: ...        # a guard: this code is for more than 8 rows
+    range(rows)             # a guard: this code is for 12 rows
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+# What a number is, given those that were opened.
+Of: TypeAlias = Callable[[Sequence[int]], Any]
+
+# Before the number of a place in the table, in the name of a value that is read from there.
+READ: Final = "%size."
+
+
+class Sizes:
+    """The numbers that are open in one kernel.
+
+    Attributes:
+        values: of them, in the order they were opened.
+        pattern: all numbers that were asked to be opened, 0 and 1 as they are, for they stay closed.
+        guards: by their text, what must come out as it did.
+        reads: by its text, the place in the table of what code reads, and what it is.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.pattern: list[int | None] = []
+        self.guards: dict[str, tuple[Of, object]] = {}
+        self.reads: dict[str, tuple[int, Of]] = {}
+
+    def open(self, value: int) -> int:
+        """A number in whose place code reads one; 0 and 1 often mean another code, and stay what they are."""
+        if value in (0, 1):
+            self.pattern.append(value)
+            return value
+        return self.count(value)
+
+    def count(self, value: int) -> int:
+        """The same for a number of which 0 and 1 are nothing special."""
+        self.pattern.append(None)
+        number = len(self.values)
+        self.values.append(value)
+        return cast(int, Size(self, value, operator.itemgetter(number), f"${number}"))
+
+    def numbers(self, values: Sequence[int]) -> list[int]:
+        """The table for other values."""
+        return [int(of(values)) for _, of in self.reads.values()]
+
+    def fits(self, values: Sequence[int]) -> bool:
+        """Whether what was written is right for other values."""
+        try:
+            return all(of(values) == found for of, found in self.guards.values())
+        except ArithmeticError:  # a guard after another that does not hold
+            return False
+
+
+class Size:
+    """A number that is open, or what was made of some: it stands where an ``int`` or a ``Value`` may."""
+
+    __slots__ = ("key", "of", "sizes", "value")
+
+    type: Final = "i64"
+
+    def __init__(self, sizes: Sizes, value: int, of: Of, key: str) -> None:
+        self.sizes = sizes
+        self.value = value
+        self.of = of
+        self.key = key
+
+    @property
+    def text(self) -> str:
+        """Its name in code, which reads it."""
+        place, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
+        return f"{READ}{place}"
+
+    def settled(self) -> int:
+        """The number itself: code is for this one alone."""
+        return cast(int, self.guarded(self.key, self.of, self.value))
+
+    def guarded(self, key: str, of: Of, found: object) -> object:
+        """What was found out, which code relies on from now on."""
+        self.sizes.guards.setdefault(key, (of, found))
+        return found
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __str__(self) -> str:
+        return str(self.settled())
+
+    def __format__(self, form: str) -> str:
+        return format(self.settled(), form)
+
+    def __hash__(self) -> int:
+        return hash(self.settled())
+
+    def __int__(self) -> int:
+        return self.settled()
+
+    def __index__(self) -> int:
+        return self.settled()
+
+    def __float__(self) -> float:
+        return float(self.settled())
+
+    def __bool__(self) -> bool:
+        return bool(self.guarded(f"bool({self.key})", lambda values: bool(self.of(values)), bool(self.value)))
+
+    def __neg__(self) -> Size:
+        return Size(self.sizes, -self.value, lambda values: -self.of(values), f"(-{self.key})")
+
+
+def is_number(index: object) -> bool:
+    """Whether something is a number: known now, or open."""
+    return isinstance(index, int | Size)
+
+
+def is_open(index: object) -> bool:
+    """Whether a number is read when the code runs."""
+    return isinstance(index, Size)
+
+
+def smaller(a: int, b: int) -> int:
+    """The smaller of two numbers, without a guard where one is open."""
+    return _combined(min, "min", a, b)
+
+
+def larger(a: int, b: int) -> int:
+    """The larger of two numbers, without a guard where one is open."""
+    return _combined(max, "max", a, b)
+
+
+def _combined(function: Callable[[Any, Any], int], name: str, a: Any, b: Any) -> int:
+    """A function of two numbers of which one may be open; a float settles the other."""
+    if not (isinstance(a, int | Size) and isinstance(b, int | Size)):
+        return function(_plain(a), _plain(b))
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return function(a, b)
+    sizes = a.sizes if isinstance(a, Size) else cast(Size, b).sizes
+    first, second = _of(a), _of(b)
+    value = function(_value(a), _value(b))
+    key = f"{name}({_key(a)},{_key(b)})"
+    return cast(int, Size(sizes, value, lambda values: function(first(values), second(values)), key))
+
+
+def _plain(number: Any) -> Any:
+    return number.settled() if isinstance(number, Size) else number
+
+
+def _value(number: int | Size) -> int:
+    return number.value if isinstance(number, Size) else number
+
+
+def _key(number: int | Size) -> str:
+    return number.key if isinstance(number, Size) else str(number)
+
+
+def _of(number: int | Size) -> Of:
+    return number.of if isinstance(number, Size) else lambda _: number
+
+
+def _define(names: Sequence[str], make: Callable[[str], Callable[..., Any]]) -> None:
+    for name in names:
+        setattr(Size, f"__{name}__", make(name))
+
+
+def _arithmetic(name: str) -> Callable[[Any, Any], Any]:
+    function = getattr(operator, name)
+    return lambda self, other: _combined(function, name, self, other)
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    function = getattr(operator, name[1:])
+    return lambda self, other: _combined(function, name[1:], other, self)
+
+
+def _comparison(name: str) -> Callable[[Any, Any], Any]:
+    function = getattr(operator, name)
+
+    def compare(self: Size, other: Any) -> Any:
+        if not isinstance(other, int | float | Size):
+            return NotImplemented
+        first, second = self.of, other.of if isinstance(other, Size) else lambda _: other
+        found = function(self.value, other.value if isinstance(other, Size) else other)
+        key = f"{name}({self.key},{other.key if isinstance(other, Size) else other})"
+        return self.guarded(key, lambda values: function(first(values), second(values)), found)
+
+    return compare
+
+
+def _divided(self: Size, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _divided_reflected(self: Size, other: Any) -> Any:
+    return other // self, other % self
+
+
+_define(("add", "sub", "mul", "floordiv", "mod"), _arithmetic)
+_define(("radd", "rsub", "rmul", "rfloordiv", "rmod"), _reflected)
+_define(("eq", "ne", "lt", "le", "gt", "ge"), _comparison)
+_define(("divmod",), lambda _: _divided)
+_define(("rdivmod",), lambda _: _divided_reflected)
+_define(("truediv",), lambda _: lambda self, other: self.settled() / _plain(other))
+_define(("rtruediv",), lambda _: lambda self, other: _plain(other) / self.settled())
+_define(("pow",), lambda _: lambda self, other: self.settled() ** _plain(other))
+_define(("or", "and"), lambda name: lambda self, other: getattr(operator, f"{name}_")(self.settled(), _plain(other)))

@@ -1,0 +1,109 @@
+"""Packed weights of a graph that is compiled for many shapes: each once, for all of its programs."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from engine.compiler.blueprint import Blueprint, Home, NativeStep, Region, Segment
+from engine.compiler.runtime.allocation import aligned_bytes, allocate
+from engine.compiler.storage import ALIGNMENT, Storage, View
+from engine.pnnx.graph import as_bytes
+from engine.tensor import Array
+
+_LEAST_BYTES: Final = 4 << 20
+
+
+class Weights:
+    """A block that grows by what a shape needs and none before it has needed.
+
+    Weights are told apart by their bytes and by how they are packed. The block is not moved: what does not fit goes
+    into a larger one, with a copy of all there is, and programs keep the one they were made with.
+    """
+
+    def __init__(self) -> None:
+        self._block = np.empty(0, np.uint8)
+        self._end = 0
+        self._places: dict[Storage, int] = {}
+        self._views: dict[bytes, View] = {}
+        self._digests: dict[tuple[int, ...], tuple[weakref.ref[Array], bytes]] = {}
+
+    def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
+        """What is made of some arrays, as a constant.
+
+        Args:
+            packing: all else that it depends on, by its ``repr``.
+            pack: makes it, where nobody has before.
+        """
+        digests = [b"" if each is None else self._digest(each) for each in arrays]
+        key = hashlib.sha256(repr((packing, digests)).encode()).digest()
+        if key not in self._views:
+            data = pack()
+            flat = np.ascontiguousarray(data).reshape(-1)
+            storage = Storage(np.empty(flat.size, flat.dtype), Home.WEIGHT, data=flat)
+            self._views[key] = View(storage, storage.phantom.reshape(data.shape))
+        return self._views[key]
+
+    def lay_out(self, storages: Collection[Storage]) -> tuple[Array, dict[Storage, int]]:
+        """The block with these weights in it, and where each begins, in bytes."""
+        for storage in storages:
+            if storage not in self._places and storage.data is not None:
+                self._append(storage, storage.data.view(np.uint8))
+                storage.data = None
+        return self._block[: self._end], {each: self._places[each] for each in storages}
+
+    def _append(self, storage: Storage, content: Array) -> None:
+        place = -(-self._end // ALIGNMENT) * ALIGNMENT
+        if place + content.size > self._block.size:
+            # What nobody touches of it takes no memory.
+            larger = allocate(max(_LEAST_BYTES, 4 * (place + content.size)))
+            larger[: self._end] = self._block[: self._end]
+            self._block = larger
+        self._end = place + content.size
+        self._block[place : self._end] = content
+        self._places[storage] = place
+
+    def _digest(self, array: Array) -> bytes:
+        """The hash of an array's bytes; made once for what stays in memory."""
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        key = (id(root), int(array.__array_interface__["data"][0]), *array.shape, *array.strides)
+        known = self._digests.get(key)
+        if known is not None and known[0]() is root:
+            return known[1]
+        state = hashlib.sha256(repr((array.shape, array.dtype.str)).encode())
+        state.update(as_bytes(array).data)
+        self._digests[key] = weakref.ref(root, lambda _: self._digests.pop(key, None)), state.digest()
+        return state.digest()
+
+
+def alone(blueprint: Blueprint) -> Blueprint:
+    """A blueprint with all weights to itself, so that it can be kept."""
+    if not blueprint.weights.size:
+        return blueprint
+    at = -(-blueprint.constants.nbytes // ALIGNMENT) * ALIGNMENT
+    constants = aligned_bytes(at + blueprint.weights.nbytes)
+    constants[: blueprint.constants.nbytes] = blueprint.constants
+    constants[at:] = blueprint.weights
+
+    def moved(step: NativeStep) -> NativeStep:
+        return replace(step, arguments=tuple(each.moved(at) for each in step.arguments))
+
+    def moved_region(region: Region | None) -> Region | None:
+        return None if region is None else replace(region, address=region.address.moved(at))
+
+    def moved_segment(segment: Segment) -> Segment:
+        call = segment.call
+        if call is None:
+            return segment
+        inputs, outputs = (tuple(map(moved_region, each)) for each in (call.inputs, call.outputs))
+        return replace(segment, call=replace(call, inputs=inputs, outputs=outputs))
+
+    steps, segments = tuple(map(moved, blueprint.steps)), tuple(map(moved_segment, blueprint.segments))
+    return replace(blueprint, constants=constants, weights=blueprint.weights[:0], steps=steps, segments=segments)

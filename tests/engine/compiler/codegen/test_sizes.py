@@ -1,0 +1,68 @@
+"""Code that reads sizes when it runs is used for those sizes only that it is right for."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.compiler.codegen.ir import Sizes, is_open
+from engine.compiler.codegen.ir.sizes import larger, smaller
+
+NUMBERS = st.integers(2, 10**6)
+OPERATIONS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, smaller, larger)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.lists(st.tuples(st.sampled_from(OPERATIONS), st.booleans()), max_size=6))
+def test_arithmetic_gives_what_the_code_reads_for_any_other_sizes(
+    a: int, b: int, c: int, d: int, steps: list[tuple[object, bool]]
+) -> None:
+    def computed(first: int, second: int) -> int:
+        result = first
+        for step, is_reflected in steps:
+            result = step(second, result) if is_reflected else step(result, second)  # type: ignore[operator]
+        return result
+
+    sizes = Sizes()
+    try:
+        found, expected, other = computed(sizes.open(a), sizes.open(b)), computed(a, b), computed(c, d)
+    except ZeroDivisionError:
+        return
+    if not steps:
+        found = found + 0
+    assert found.text == "%size.0"  # type: ignore[attr-defined]
+    assert sizes.numbers([a, b]) == [expected] and sizes.numbers([c, d]) == [other]
+    assert not sizes.guards
+
+
+@pytest.mark.parametrize(
+    ("ask", "same", "others"),
+    [
+        (lambda n: n > 8, [9, 100], [8, 2]),
+        (lambda n: n <= 8, [7, 8], [9]),
+        (lambda n: n == 12, [12], [13]),
+        (lambda n: bool(n % 4), [13, 15], [12]),
+        (lambda n: range(n), [13], [12, 14]),
+        (lambda n: f"{n}", [13], [12]),
+        (lambda n: n / 2, [13], [12]),
+        (lambda n: {n: 1}, [13], [12]),
+        (lambda n: [0] * n, [13], [14]),
+        (lambda n: max(n, 9), [13, 10], [8, 3]),
+        (lambda n: n // (n - 10) > 1, [13, 11], [10, 30]),
+    ],
+)
+def test_what_asks_for_a_value_is_a_guard(ask: object, same: list[int], others: list[int]) -> None:
+    sizes = Sizes()
+    value = 9 if same[0] == 9 else 13 if 13 in same else same[0]
+    ask(sizes.open(value))  # type: ignore[operator]
+    assert sizes.guards
+    assert all(sizes.fits([each]) for each in [value, *same])
+    assert not any(sizes.fits([each]) for each in others)
+
+
+def test_zero_and_one_stay_what_they_are() -> None:
+    sizes = Sizes()
+    assert [sizes.open(each) for each in (0, 1)] == [0, 1] and is_open(sizes.open(2)) and is_open(sizes.count(1))
+    assert sizes.pattern == [0, 1, None, None]

@@ -1,0 +1,124 @@
+"""Graphs whose inputs come in many shapes: code and weights are made once, for all of them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from engine.compiler import CompiledGraph
+from engine.compiler.assembly import objects
+from engine.compiler.assembly.opening import Openings
+from engine.options import Options
+from engine.tensor import Array, TensorSpec
+from tests.engine.graph.build import INPUT, built, conv, op
+
+F32 = np.dtype(np.float32)
+POOL: dict[str, Any] = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+
+
+def reader() -> engine.RuntimeGraph:
+    """What reads lines of text: convolutions, a pool, a recurrent layer, a softmax."""
+    random = np.random.default_rng(3)
+
+    def some(*shape: int) -> Array:
+        return random.standard_normal(shape).astype(np.float32) / np.float32(4)
+
+    ends = ("l0", "l0_reverse")
+    weights = {f"weight_ih_{end}": some(64, 24) for end in ends} | {f"weight_hh_{end}": some(64, 16) for end in ends}
+    weights |= {f"bias_{part}_{end}": some(64) for part in ("ih", "hh") for end in ends}
+    return built(
+        INPUT,
+        conv("first", "0", "1", (3, 16), padding=(1, 1)),
+        op("nn.ReLU", "relu", "1", "2"),
+        op("nn.MaxPool2d", "pool", "2", "3", **POOL),
+        conv("second", "3", "4", (16, 32), padding=(1, 1)),
+        conv("third", "4", "5", (32, 24), (4, 1)),
+        op("torch.squeeze", "flat", "5", "6", dim=2),
+        op("Tensor.permute", "turned", "6", "7", dims=(0, 2, 1)),
+        op(
+            "nn.LSTM", "lstm", "7", "8", input_size=24, hidden_size=16, num_layers=1, bidirectional=True, bias=True,
+            batch_first=True, proj_size=0, **weights,
+        ),
+        op("F.log_softmax", "probable", "8", "9", dim=-1),
+        op("pnnx.Output", "out", "9"),
+        _0=(1, 3, 8, None),
+    )  # fmt: skip
+
+
+def image(width: int) -> Array:
+    return np.random.default_rng(width).standard_normal((1, 3, 8, width), np.float32)
+
+
+def specs(width: int) -> list[TensorSpec]:
+    return [TensorSpec((1, 3, 8, width), F32)]
+
+
+@pytest.fixture
+def openings(monkeypatch: pytest.MonkeyPatch) -> Openings:
+    """A shelf of its own."""
+    own = Openings()
+    monkeypatch.setattr(objects, "OPENINGS", own)
+    return own
+
+
+def test_any_shape_gives_what_the_reference_gives() -> None:
+    graph = reader()
+    reference = engine.Session(graph, backend="reference")
+    session = engine.Session(graph, backend="compiled", cache=None, threads=2)
+    for width in (8, 9, 40, 33, 2, 150, 64, 8):
+        found, expected = session.run([image(width)])[0], reference.run([image(width)])[0]
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+
+
+def known_width(compiled: CompiledGraph) -> int:
+    """A width whose code was made for others; some are compiled first."""
+    for width in range(100, 300, 4):
+        if compiled.builder.known_program(specs(width)) is not None:
+            return width
+        compiled.builder.program(specs(width))
+    raise AssertionError("every width has code of its own")
+
+
+def test_a_shape_finds_the_code_of_others_and_shares_their_weights(openings: Openings) -> None:
+    compiled = CompiledGraph(reader(), Options(threads=1))
+    assert compiled.builder.known_program(specs(72)) is None
+    first = compiled.builder.program(specs(100))
+    known = compiled.builder.known_program(specs(known_width(compiled)))
+    assert known is not None and known.blueprint.weights.ctypes.data == first.blueprint.weights.ctypes.data
+    assert known.blueprint.constants.size < known.blueprint.weights.size / 100  # initial states
+
+
+def test_nobody_waits_for_who_compiles(openings: Openings) -> None:
+    compiled = CompiledGraph(reader(), Options(threads=1))
+    width = known_width(compiled)
+    is_at_work, may_end = threading.Event(), threading.Event()
+
+    def make(_: Any) -> Any:
+        is_at_work.set()
+        may_end.wait()
+        return compiled.builder.program(specs(200))
+
+    compiling = threading.Thread(target=lambda: compiled.instances.prepare(specs(200), make))
+    compiling.start()
+    is_at_work.wait()
+    assert compiled.instance_soon(specs(width), 60.0) is None
+    may_end.set()
+    compiling.join()
+    assert compiled.instance_soon(specs(width), 0.0) is None  # the reference is sooner
+    found = compiled.instance_soon(specs(width), 60.0)
+    assert found is not None and compiled.instances.find(specs(width)) is found
+
+
+def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openings) -> None:
+    graph = reader()
+    made = engine.Session(graph, backend="compiled", cache=tmp_path, threads=1)
+    expected = [made.run([image(width)])[0] for width in (40, 24)]
+    again = engine.Session(graph, backend="compiled", cache=tmp_path, threads=1)
+    np.testing.assert_array_equal(again.run([image(40)])[0], expected[0])
+    assert again.describe()["compiler"]["is_cached"]
+    np.testing.assert_array_equal(again.run([image(24)])[0], expected[1])
