@@ -39,9 +39,10 @@ LIGHT_BYTES: Final = 1 << 13
 PLAIN_BYTES: Final = 1 << 20
 # What is answered as text may take no time either.
 _QUICK_BYTES: Final = 1 << 14
-# Runs that are timed after the first, which starts threads, if that took less; and so on if the next took still less.
+# Runs that are timed after the first, which starts threads and may share the cores with what else is loaded, if that
+# took less; and so on if the next took still less.
 _QUICK_RUNS: Final = 5
-_MAYBE_S: Final = 10e-3
+_MAYBE_S: Final = 50e-3
 _PROBABLY_S: Final = 1e-3
 
 

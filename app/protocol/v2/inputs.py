@@ -148,8 +148,7 @@ class Decoder:
         data = item.data["b64"] if key == "b64" else item.data
         _check_filled(data, item.shape, port)
         tensor = {"shape": list(item.shape), "dtype": dtype_name(spec), key: data}
-        named = dataclasses.replace(port.port, name=port.name)  # messages use the client's word
-        return decode_input(tensor, named, self._signature, self._settings)
+        return decode_input(tensor, port.named, self._signature, self._settings)
 
     def _from_memory(self, item: Sent, place: Place, port: WirePort) -> Input:
         where = f"input '{port.name}'"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -30,9 +30,11 @@ class WirePort:
         own: as the graph has it, ``in0``.
         datatype: FP32 where nothing is known; of complex numbers, which the protocol has not, the dtype's name.
         shape: -1 for what is open; None where not even the rank is known.
+        port, named: as the graph has it, and by its name here, for messages in the client's words.
     """
 
     port: engine.Port
+    named: engine.Port
     name: str
     own: str
     datatype: str
@@ -84,7 +86,14 @@ def wire_ports(model: Model) -> WirePorts:
 def _ports(ports: Sequence[engine.Port], batch_axes: Sequence[int | None]) -> tuple[WirePort, ...]:
     axes = [*batch_axes, *[None] * len(ports)]
     return tuple(
-        WirePort(port=port, name=name, own=port.name, datatype=_datatype(port), shape=_shape(port, axis))
+        WirePort(
+            port=port,
+            named=replace(port, name=name),
+            name=name,
+            own=port.name,
+            datatype=_datatype(port),
+            shape=_shape(port, axis),
+        )
         for port, name, axis in zip(ports, _shown(ports), axes, strict=False)
     )
 
