@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -530,7 +531,12 @@ def _places(inputs: _Given, arrays: Sequence[Array]) -> list[Any] | None:
 
 
 def _outputs(arrays: Sequence[Array]) -> Outputs:
-    return Outputs(arrays, [f"out{index}" for index in range(len(arrays))])
+    return Outputs(arrays, _names(len(arrays)))
+
+
+@functools.cache
+def _names(count: int) -> tuple[str, ...]:
+    return tuple(f"out{index}" for index in range(count))
 
 
 def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:

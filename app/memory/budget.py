@@ -232,8 +232,10 @@ class Allowance:
         with self._lock:
             self._budget.take(count, self._held, arriving=arriving)
             self._held += count
-            self._most = max(self._most, self._held)
-            self._arriving += count if arriving else 0
+            if self._held > self._most:
+                self._most = self._held
+            if arriving:
+                self._arriving += count
 
     def return_(self, count: int) -> None:
         """Hold so many bytes less."""
