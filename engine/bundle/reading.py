@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,8 +23,9 @@ from engine.bundle.manifest import MANIFEST, PARAM, WEIGHTS, Manifest, StatedFil
 from engine.errors import BundleError
 from engine.files import check_unshared, file_name, open_regular, reason
 from engine.pnnx.files import take_open
-from engine.resources import available_cores
+from engine.resources import available_cores, total_memory_bytes
 from engine.sharing import shared
+from engine.stopping import check_wanted
 from engine.tensor import Array
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -104,7 +106,9 @@ def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object
         # The largest first: they take all the time.
         names = sorted(manifest.files, key=lambda name: -manifest.files[name].bytes)
         with ThreadPoolExecutor(min(4, available_cores())) as pool:
-            taking = pool.map(take, names)
+            # Each with what says whether it is still wanted.
+            contexts = [copy_context() for _ in names]
+            taking = pool.map(lambda context, name: context.run(take, name), contexts, names)
             try:
                 admit(manifest)
                 taken = dict(zip(names, taking, strict=True))
@@ -199,13 +203,17 @@ def _look_at(place: int, name: str, stated: StatedFile) -> None:
         _check_size(descriptor, name, stated)
         state, at = hashlib.sha256(), 0
         while piece := os.pread(descriptor, _PIECE_BYTES, at):
+            check_wanted()
             state.update(piece)
             at += len(piece)
         _check_hash(state.hexdigest(), name, stated)
 
 
 def _check_size(descriptor: int, name: str, stated: StatedFile) -> None:
-    size = os.fstat(descriptor).st_size
+    size, most = os.fstat(descriptor).st_size, total_memory_bytes()
+    if size > most:  # vast and empty, maybe: to read it would take for ever
+        expected = f"at most the memory there is, {most:,}"
+        raise BundleError("the file is too large", where=name, found=f"{size:,} bytes", expected=expected)
     if size != stated.bytes:
         problem = "the file is cut off" if size < stated.bytes else "the file is too long"
         raise BundleError(problem, where=name, found=f"{size:,} bytes", expected=f"{stated.bytes:,}")

@@ -220,6 +220,27 @@ def test_a_file_that_is_cut_off_or_too_long_is_named(bundle: Path) -> None:
         (bundle / name).write_bytes(content)
 
 
+def test_a_file_that_is_vast_and_empty_is_not_read(bundle: Path) -> None:
+    stated = (bundle / MANIFEST).read_bytes()
+    for path in (*programs(bundle), bundle / WEIGHTS):
+        size = path.stat().st_size
+        os.truncate(path, 1 << 43)
+
+        def vast(known: Manifest, name: str = path.name) -> Manifest:
+            return replace(known, files={**known.files, name: replace(known.files[name], bytes=1 << 43)})
+
+        (bundle / MANIFEST).write_bytes(vast(manifest(bundle)).print())
+        error = refusal(bundle)
+        assert (error.where, error.problem) == (path.name, "the file is too large")
+        os.truncate(path, size)
+        (bundle / MANIFEST).write_bytes(stated)
+
+
+def test_reading_ends_when_nobody_wants_it_any_more(bundle: Path) -> None:
+    with engine.cancelling(lambda: True), pytest.raises(engine.RunCancelledError):
+        engine.load(bundle)
+
+
 def test_a_file_in_which_a_bit_is_another_is_named(bundle: Path) -> None:
     for name in every_file(bundle):
         content = bytearray((bundle / name).read_bytes())
