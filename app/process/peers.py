@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.metrics.meter import Meter
-from app.models.keeping.tally import to_bytes
 from app.process.board import Place
 from app.process.team import Team
 from app.serving.dataplane import DataPlane
@@ -29,10 +28,15 @@ class Peers:
     def join(self, plane: DataPlane, meter: Meter) -> None:
         """Be one of them: count on, begin with what they were told, and tell of all."""
         meter.join(self.figures, self.index)
-        plane.store.tallies.others = lambda: [data for data, is_alive in self.tallies.others() if is_alive]
+        plane.store.tallies.begin(self.tallies.own())
+        plane.store.tallies.others = self.tallies.others
+        plane.store.tallies.publish = lambda: self._leave_tallies(plane)
         plane.commands.join(self.team, self.team.begun)
 
     def publish(self, plane: DataPlane, meter: Meter) -> None:
         """Let the others tell of this one."""
         meter.publish()
-        self.tallies.write(to_bytes(plane.store.entries))
+        self._leave_tallies(plane)
+
+    def _leave_tallies(self, plane: DataPlane) -> None:
+        self.tallies.write(plane.store.tallies.to_bytes(plane.store.entries))

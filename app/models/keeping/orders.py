@@ -108,6 +108,7 @@ class Demand:
             gone, lanes = unloaded_entry(entry), [version.lane for version in entry.versions]
             gone.is_draining = True
             self._store.put(gone)
+            self._store.tallies.forget(name)
             for version in entry.versions:
                 version.forget()
             for lane in lanes:

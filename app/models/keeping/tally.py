@@ -1,6 +1,7 @@
 """What versions have done and do, of several processes as one.
 
-Each process leaves its own for the others as bytes; whoever is asked adds them up.
+Each process leaves its own for the others as bytes; whoever is asked adds them up. What one has counted that is no more
+is still counted: the process in its place begins with it, so that no figure goes down.
 """
 
 from __future__ import annotations
@@ -33,31 +34,52 @@ class Tally:
 class Tallies:
     """Figures of versions, together with those of the other processes.
 
-    others: what each of those has left; nothing where there are none.
+    Attributes:
+        others: what each of those has left, and whether it still runs; nothing where there are none.
+        publish: leaves this one's for the others. Done before they are told: whoever is asked next must not tell less.
     """
 
     def __init__(self) -> None:
-        self.others: Callable[[], Sequence[bytes]] = lambda: ()
+        self.others: Callable[[], Sequence[tuple[bytes, bool]]] = lambda: ()
+        self.publish: Callable[[], None] = lambda: None
+        self._before: Rows = {}
+
+    def begin(self, left: bytes) -> None:
+        """Go on counting where the process ended that was in the place of this one; ``left`` is empty for none."""
+        self._before = _lasting(from_bytes(left)) if left else {}
+
+    def to_bytes(self, entries: Iterable[Entry]) -> bytes:
+        """What this process has counted, for another one."""
+        rows = [[version.name, version.number, self._row(version)] for entry in entries for version in entry.versions]
+        return orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS)
+
+    def forget(self, name: str) -> None:
+        """A model is no longer served: when it is again, it begins with nothing."""
+        self._before = {key: row for key, row in self._before.items() if key[0] != name}
 
     def read(self) -> Callable[[Version], Tally]:
         """What tells the figures of a version, as they are now."""
-        left = [from_bytes(data) for data in self.others()]
-        if not left:
+        self.publish()
+        rows = [(from_bytes(data), is_alive) for data, is_alive in self.others()]
+        left = [found if is_alive else _lasting(found) for found, is_alive in rows]
+        if not left and not self._before:
             return _own
 
         def tell(version: Version) -> Tally:
-            row = orjson.loads(orjson.dumps(_row(version), option=orjson.OPT_NON_STR_KEYS))
+            row = orjson.loads(orjson.dumps(self._row(version), option=orjson.OPT_NON_STR_KEYS))
             for rows in left:
                 row = _added(row, rows.get((version.name, version.number), {}))
             return Tally(statistics=_statistics(row["statistics"]), running=row["running"], queued=row["queued"])
 
         return tell
 
-
-def to_bytes(entries: Iterable[Entry]) -> bytes:
-    """What this process has counted, for another one."""
-    rows = [[version.name, version.number, _row(version)] for entry in entries for version in entry.versions]
-    return orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS)
+    def _row(self, version: Version) -> dict[str, Any]:
+        row = {"statistics": version.statistics, "running": version.lane.running, "queued": version.lane.queued}
+        before = self._before.get((version.name, version.number))
+        if before is None:
+            return row
+        found: dict[str, Any] = _added(orjson.loads(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)), before)
+        return found
 
 
 def from_bytes(data: bytes) -> Rows:
@@ -69,8 +91,9 @@ def _own(version: Version) -> Tally:
     return Tally(statistics=version.statistics, running=version.lane.running, queued=version.lane.queued)
 
 
-def _row(version: Version) -> dict[str, Any]:
-    return {"statistics": version.statistics, "running": version.lane.running, "queued": version.lane.queued}
+def _lasting(rows: Rows) -> Rows:
+    """What stays true of a process that is no more: it runs nothing, and nothing waits there."""
+    return {key: {**row, "running": 0, "queued": 0} for key, row in rows.items()}
 
 
 def _added(one: Any, other: Any, key: str = "") -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from app.models.keeping.tally import to_bytes
+from app.models.keeping.tally import Tallies
 from app.models.keeping.version import Version
 from app.models.statistics import Statistics, Timing
 from app.protocol.v2.figures import model_stats
@@ -30,10 +30,10 @@ def test_figures_of_others_are_added_and_the_latest_time_is_told(tmp_path: Path)
         (version,) = entry.versions
         assert isinstance(version, Version)
         version.statistics = counted(3)
-        theirs = to_bytes(store.entries)
+        theirs = Tallies().to_bytes(store.entries)
         version.statistics = counted(2)
         assert store.tallies.read()(version).statistics is version.statistics
-        store.tallies.others = lambda: [theirs, theirs, b"[]"]
+        store.tallies.others = lambda: [(theirs, True), (theirs, True), (b"[]", True)]
         found = store.tallies.read()(version).statistics
         assert (found.requests, found.items, found.failures["queue_full"]) == (8, 16, 8)
         assert (found.sums.queue_s, found.failed_s, found.batches[4].count) == (2.0, 1.0, 5)
@@ -41,3 +41,36 @@ def test_figures_of_others_are_added_and_the_latest_time_is_told(tmp_path: Path)
         stats = model_stats(entry, version, found)
         assert stats["inference_count"] == 16 and stats["inference_stats"]["fail"]["count"] == 8
         assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 8
+
+
+def test_what_a_process_has_counted_that_is_gone_is_told_on_and_once_by_the_one_in_its_place(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, reload_interval_s=0) as client:
+        store = client.plane.store
+        (version,) = store.entries[0].versions
+        version.statistics, version.lane._pending = counted(3), 4
+        left = Tallies().to_bytes(store.entries)
+        version.statistics, version.lane._pending = counted(2), 0
+
+        def told(tallies: Tallies) -> tuple[int, int, int]:
+            tally = tallies.read()(version)
+            return tally.statistics.requests, tally.statistics.failures["queue_full"], tally.queued
+
+        other = Tallies()
+        other.others = lambda: [(left, True)]
+        assert told(other) == (5, 5, 4)
+        other.others = lambda: [(left, False)]
+        assert told(other) == (5, 5, 0)
+        successor = Tallies()
+        successor.begin(left)
+        assert told(successor) == (5, 5, 0)
+        other.others = lambda: [(successor.to_bytes(store.entries), True)]
+        assert told(other) == (7, 7, 0)
+        successor.forget("one")
+        assert told(successor) == (2, 2, 0)
+        store.tallies.begin(left)
+        assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 5
+        assert client.post("/v2/repository/models/one/unload").status_code == 200
+        assert client.post("/v2/repository/models/one/load").status_code == 200
+        assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 0
+        store.tallies.begin(b"")
