@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
 
@@ -85,7 +85,9 @@ class Settings(BaseModel):
         "choice",
         "Who says what of the store is served: its folder and calls, calls alone, or the folder at the start alone.",
     )
-    load_model: tuple[str, ...] = _row((), "names", "With explicit: models to load at the start, by comma; * for all.")
+    load_model: tuple[str, ...] = _row(
+        (), "names", "With explicit, and only so: models to load at the start, by comma; * for all."
+    )
     strict: bool = _row(
         False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
     )
@@ -173,6 +175,15 @@ class Settings(BaseModel):
         "info", "choice", "Least severe line that is logged."
     )
     log_format: Literal["text", "json"] = _row("text", "choice", "Shape of log lines.")
+
+    @field_validator("load_model")
+    @classmethod
+    def _check_load_model(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Whoever names models to load wants the others not loaded, which nothing but explicit does."""
+        control = info.data.get("model_control", "explicit")
+        if names and control != "explicit":
+            raise ValueError(f"names models to load, which takes model_control explicit; it is {control}")
+        return names
 
     @property
     def has_keys(self) -> bool:

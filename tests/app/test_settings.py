@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ import pytest
 import engine
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
+from app.sources import LISTS
 from engine.compiler.codegen.host import Host, detect
 from tests.app.client import serving
 from tests.app.environment import environment
@@ -95,6 +96,20 @@ def test_every_setting_but_secrets_may_stand_in_a_file(tmp_path: Path) -> None:
 def test_slips_of_the_pen_in_a_file_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Settings.from_env(write_config(tmp_path, text))
+
+
+def test_every_setting_of_several_names_takes_them_by_comma() -> None:
+    names = [name for name, field in Settings.model_fields.items() if get_origin(field.annotation) is tuple]
+    assert sorted(names) == sorted(LISTS)
+
+
+@pytest.mark.parametrize("control", ["poll", "none", None])
+def test_setting_load_model_is_refused_where_it_would_do_nothing(control: str | None) -> None:
+    environ = {"PNNX_SERVE_LOAD_MODEL": "a,b"} | ({} if control is None else {"PNNX_SERVE_MODEL_CONTROL": control})
+    with pytest.raises(SettingsError, match=f"load_model .*model_control explicit; it is {control or 'poll'}"):
+        Settings.from_env(environ)
+    assert Settings.from_env({**environ, "PNNX_SERVE_MODEL_CONTROL": "explicit"}).load_model == ("a", "b")
+    assert Settings.from_env({**environ, "PNNX_SERVE_LOAD_MODEL": ""}).load_model == ()
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
