@@ -417,7 +417,8 @@ class Connection(HttpToolsProtocol):
 
     def _text(self) -> tuple[bytes, int] | None:
         """The piece that the head at hand ends in, and where; None where there may be several."""
-        at = self._piece.find(_END_OF_HEAD) if self._begun == 1 else -1
+        is_first = self._begun == 1 and self._head_bytes == len(self._piece)  # and the piece begins with it
+        at = self._piece.find(_END_OF_HEAD) if is_first else -1
         return None if at < 0 else (self._piece, at + len(_END_OF_HEAD))
 
     def _feed(self, data: bytes | memoryview, whole: bytes = b"") -> None:

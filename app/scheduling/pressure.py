@@ -15,8 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
-# No shorter wait is ever too long, and none has to be long for less time than this (both as RFC 8289 has them).
+# What is short in any case, and how long a queue may be long at least (both as RFC 8289 has them). A wait that nobody
+# minds is never too long: of small models that is a hundred clients that ask again at once.
 _SHORT_S: Final = 0.005
+_LONG_S: Final = 0.025
 _BURST_S: Final = 0.1
 # The same in turns, one a request: what keeps the model at work whatever comes between two runs; what so many clients
 # wait that ask again as soon as they are answered; and the time it takes to answer a burst of as many once more.
@@ -47,7 +49,7 @@ class Marks:
             run_s: that a run takes, in which several may have their turn.
         """
         short_s = max(_SHORT_S, _SHORT_TURNS * turn_s, _SHORT_RUNS * run_s)
-        return cls(short_s, max(2 * short_s, _LONG_TURNS * turn_s), max(_BURST_S, _BURST_TURNS * turn_s))
+        return cls(short_s, max(_LONG_S, 2 * short_s, _LONG_TURNS * turn_s), max(_BURST_S, _BURST_TURNS * turn_s))
 
 
 class Pressure:

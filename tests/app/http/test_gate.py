@@ -116,6 +116,17 @@ def test_refusals_come_from_the_connection_which_goes_on_and_are_counted_as_ever
     assert gate_of(front.server)._statuses[429] == answered + 5
 
 
+def test_what_a_request_says_is_not_looked_for_in_the_end_of_the_one_before(front: Front) -> None:
+    path = "/v2/models/one/infer"
+    long = post(b"\r\n\r\n" + b"x" * 5000)
+    hurry = post(HURRY, path)
+    with closed(front), front.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        assert one(connection, long[:-5000])[0] == 429
+        connection.sendall(long[-5000:] + hurry[:-20])
+        assert one(connection, hurry[-20:])[0] == 200
+
+
 def test_as_soon_as_there_is_room_the_same_request_is_answered_on_the_same_connection(front: Front) -> None:
     with front.connect() as connection:
         with closed(front):

@@ -64,6 +64,10 @@ def test_a_few_who_ask_again_at_once_are_all_answered_however_long_that_goes_on(
     assert not seen.refused and len(seen.answered) >= 500
 
 
+def test_a_hundred_clients_of_a_small_model_are_all_answered() -> None:
+    assert not clients(Server(0.0002, places=1000), 100, 1.0).refused
+
+
 @pytest.mark.parametrize("service_s", [0.001, 0.05])
 def test_of_a_burst_all_are_answered_and_so_is_who_comes_when_it_is_over(service_s: float) -> None:
     server = Server(service_s)
@@ -84,7 +88,7 @@ def test_under_a_lasting_overload_the_model_stays_at_work_and_who_is_let_in_wait
     took = seen.answered_after(max(0.1, 32 * service_s) + 70 * service_s)  # when the burst it began with is over
     short_s = max(0.005, 4 * service_s)
     assert took[len(took) // 2] <= short_s + 2 * service_s
-    assert took[-1] <= 26 * service_s  # while it is tried whether it is over
+    assert took[-1] <= 27 * service_s  # while it is tried whether it is over
     assert sum(each > short_s + 2 * service_s for each in took) < 0.1 * len(took)
 
 
