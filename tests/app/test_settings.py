@@ -248,6 +248,7 @@ def test_setting_measure_host_says_whether_this_machine_is_measured(
     convolving(store)
     for value in (True, False):
         asked.clear()
+        folder = tmp_path / f"cache-{value}"  # of its own: sessions of the one before may still be at work
         compiler(store, measure_host=value, cache_dir=folder)
         assert set(asked) == {value}
 
