@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 # How long one is held back, and how often some go out.
-HELD_S: Final = 0.035
+HELD_S: Final = 0.025
 _STEP_S: Final = 0.005
 
 
