@@ -18,6 +18,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
+from docs.operators_without_kernel import reason
 from engine.compiler.lowering.rules import rearrange
 from engine.compiler.lowering.rules.registry import KERNEL_RULES
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
@@ -41,7 +42,8 @@ against PyTorch's recorded answers.
 
 Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
 kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
-strides can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels. A rule may
+strides can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels, for the
+reason below the table. A rule may
 decline some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has
 nothing to do with tensors, is computed before the run.
 """
@@ -86,7 +88,10 @@ def _section(module: str, signatures: list[Signature]) -> str:
     title = module.rpartition(".")[2].replace("_", " ").capitalize()
     title = f"ONNX: {title.lower()}" if module.startswith(_LAYERS + _ONNX) else title
     lines = [f"## {title}", "", _prose(summary), "", _line(_TITLES), _line(["---"] * len(_TITLES))]
-    return "\n".join([*lines, *map(_line, _rows(signatures)), ""])
+    rows = [*_rows(signatures)]
+    if any(row[-1] == "–" for row in rows):
+        return "\n".join([*lines, *map(_line, rows), "", f"–: {reason(module)}.", ""])
+    return "\n".join([*lines, *map(_line, rows), ""])
 
 
 def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
