@@ -1,0 +1,136 @@
+"""What of the engine's throughput is left behind HTTP: our server, and the engine by itself, in turns on one core.
+
+    python -m benchmarks.servers.engine_alone --folder DIR [--networks NAME ...] [--rounds 7] [--save NAME]
+
+Two clients ask from the other cores, with tensors as V2 binary both ways. The engine runs in a process of its own, with
+one thread, from array to array. Whose turn it is not is stopped (SIGSTOP). The server's first answer is held against
+PyTorch's, the engine's as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import engine
+from benchmarks.files import Files
+from benchmarks.machine import ROOT, describe
+from benchmarks.networks import NETWORKS
+from benchmarks.report import table, write
+from benchmarks.servers.__main__ import make_files, measure, serving
+from benchmarks.servers.rivals import OURS, RIVALS
+
+CLIENTS: Final = 2
+_PORT: Final = 18990
+
+
+def run(folder: Path) -> None:
+    """Be the engine by itself: for every number of seconds on standard input, print the runs a second."""
+    files = Files(folder)
+    session, x = engine.Session(engine.load(files.param), threads=1), np.load(files.input(1))
+    (found,) = session.run([x])
+    expected = np.load(files.output(1))
+    if not np.allclose(found, expected, rtol=1e-3, atol=1e-3):
+        raise SystemExit("a wrong answer")
+    for line in sys.stdin:
+        count, start, seconds = 0, time.perf_counter(), float(line)
+        while time.perf_counter() - start < seconds:
+            session.run([x])
+            count += 1
+        print(count / (time.perf_counter() - start), flush=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The engine in a process on the first core."""
+    command = [sys.executable, "-m", "benchmarks.servers.engine_alone", "--folder", str(folder), "--run"]
+    with subprocess.Popen(
+        ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def rate(process: subprocess.Popen[str], seconds: float) -> float:
+    """Runs a second of the engine by itself."""
+    if process.stdin is None or process.stdout is None:
+        raise ValueError("it can be told nothing")
+    process.stdin.write(f"{seconds}\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def compare(name: str, folder: Path, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
+    """Answers a second over HTTP and runs a second, one of each a round."""
+    files = make_files(NETWORKS[name], folder)
+    cores = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(alone(files.folder))
+        rival = RIVALS[OURS]
+        log = folder / f"{rival.name}.log"
+        python = Path(sys.executable)
+        peer = stack.enter_context(serving(rival, python, files, _PORT, np.load(files.input(1)), log))
+        if peer is None:
+            raise SystemExit(f"the server does not answer {name}")
+        rate(own, 0.1)  # compiled, then
+        os.sched_setaffinity(0, cores[1:] or cores)
+        runs = []
+        for _ in range(rounds):
+            peer.signal(signal.SIGSTOP)
+            runs.append(rate(own, seconds))
+            peer.signal(signal.SIGCONT)
+            measure(peer, CLIENTS, seconds)
+        os.sched_setaffinity(0, cores)
+        return peer.side.rates[CLIENTS], runs
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="for models")
+    parser.add_argument("--networks", nargs="+", default=["resnet18", "mobilenet_v2"], choices=list(NETWORKS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.run:
+        run(args.folder)
+        return
+    found = {name: compare(name, args.folder.absolute(), args.rounds, args.seconds) for name in args.networks}
+    rows = [
+        [name, *(f"{pick(each):.1f}" for each in (served, runs) for pick in (statistics.median, max))]
+        + [f"{pick(served) / pick(runs):.2f}" for pick in (statistics.median, max)]
+        for name, (served, runs) in found.items()
+    ]
+    titles = ["network", "answers/s", "most", "runs/s by itself", "most", "share", "of the most"]
+    machine = describe(())
+    where = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
+    how = f"{args.rounds} turns of {args.seconds:g} s each; {CLIENTS} clients, V2 binary both ways, 1 thread"
+    text = f"# The engine behind HTTP, and by itself\n\n{where}; {how}\n\n{table(titles, rows)}\n"
+    print(text)
+    if args.save:
+        records = [{"network": name, "answers": served, "runs": runs} for name, (served, runs) in found.items()]
+        write(ROOT / "benchmarks" / "results" / args.save, text, machine, records)
+
+
+if __name__ == "__main__":
+    main()
