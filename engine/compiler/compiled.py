@@ -114,9 +114,9 @@ class CompiledGraph:
         """Shapes were met that have no instance: one is made in the background, if they come again.
 
         Where shapes share code, and a program is made sooner than the reference answers, it is begun at once: what is
-        made for one is there for others.
+        made for one is there for others. While one is made, others are noted only: they may find their code then.
         """
-        is_urgent = self.builder.is_open and self.builder.known_s <= patience_s
+        is_urgent = self.builder.is_open and self.builder.known_s <= patience_s and not self.instances.is_making
         self.instances.begin(specs, WORTH if is_urgent else 1)
 
     def _without_winograd(self) -> CompiledGraph:

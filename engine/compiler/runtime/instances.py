@@ -201,6 +201,11 @@ class Instances:
             kept.instance.close()
 
     @property
+    def is_making(self) -> bool:
+        """Whether a program is made right now."""
+        return self._making.locked()
+
+    @property
     def typical_bytes(self) -> int:
         """What the largest instance so far takes; 0 before the first one."""
         return self._largest

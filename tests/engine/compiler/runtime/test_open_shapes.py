@@ -13,6 +13,7 @@ import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly import objects
 from engine.compiler.assembly.opening import Openings
+from engine.compiler.runtime.background import WORTH
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
@@ -93,7 +94,7 @@ def test_a_shape_finds_the_code_of_others_and_shares_their_weights(openings: Ope
     assert known.blueprint.constants.size < known.blueprint.weights.size / 100  # initial states
 
 
-def test_nobody_waits_for_who_compiles(openings: Openings) -> None:
+def test_nobody_waits_for_who_compiles(openings: Openings, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
     width = known_width(compiled)
     is_at_work, may_end = threading.Event(), threading.Event()
@@ -107,8 +108,13 @@ def test_nobody_waits_for_who_compiles(openings: Openings) -> None:
     compiling.start()
     is_at_work.wait()
     assert compiled.instance_soon(specs(width), 60.0) is None
+    met: list[int] = []
+    monkeypatch.setattr(compiled.instances, "begin", lambda specs, times: met.append(times))
+    compiled.begin(specs(width))
     may_end.set()
     compiling.join()
+    compiled.begin(specs(width))
+    assert met == [1, WORTH]
     assert compiled.instance_soon(specs(width), 0.0) is None  # the reference is sooner
     found = compiled.instance_soon(specs(width), 60.0)
     assert found is not None and compiled.instances.find(specs(width)) is found
