@@ -38,6 +38,11 @@ class Grid:
             (sizes.count(self.sizes[0]), self.sizes[1]), (sizes.count(self.block[0]), sizes.count(self.block[1]))
         )
 
+    def evened(self) -> Grid:
+        """The same in no more blocks, as equal as can be: threads that share them finish together."""
+        rows, columns = (-(-size // count) for size, count in zip(self.sizes, self.tiling, strict=True))
+        return replace(self, block=(rows, columns))
+
     def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
         """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.
 

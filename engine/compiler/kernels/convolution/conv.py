@@ -37,8 +37,9 @@ IMAGE_SHARE = 3 / 16
 WEIGHT_SHARE = 3 / 8
 # Vectors of a panel that are tried; the first of equals is taken.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
-# Tiles of two widths take twice the code: what they save of the work, at least.
+# Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
 LEAST_SAVED = 0.01
+LEAST_CYCLES = 20_000
 # Pixels of an image by which panels are chosen for images of many sizes; most tiles divide it.
 TYPICAL = 5040
 
@@ -132,7 +133,7 @@ class Conv(Convolution):
         cache = self.host.memory.second_bytes
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
-        grid = Grid((tiles, panels), (some_tiles, some_panels))
+        grid = Grid((tiles, panels), (some_tiles, some_panels)).evened()
         return grid.cut(self.host.wanted_chunks, self.flops / (tiles * panels), self.host.chunk_flops)
 
     @property
@@ -309,7 +310,8 @@ def rank_tiles(
                 if may_vary and 0 < wide < across:
                     less = replace(tile, columns=tile_columns - 1)
                     varied = wide * one + (across - wide) * _cycles_of_all(host, less, vectors_of_all, taps)
-                    if varied < (1 - LEAST_SAVED) * row:
+                    saved = row - varied
+                    if saved > LEAST_SAVED * row and -(-rows // tile_rows) * saved > LEAST_CYCLES:
                         row, tile = varied, replace(tile, varies=True)
                 found.append((-(-rows // tile_rows) * row, tile))
     if not found:

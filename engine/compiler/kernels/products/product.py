@@ -100,7 +100,8 @@ class Product(Kernel):
         tile_bytes = 4 * self.tile_rows * self.terms
         tiles = max(1, min(self.tiles, int(LEFT_SHARE * self.host.memory.second_bytes) // tile_bytes))
         work = self.flops / (self.tiles * panels)
-        return Grid((self.tiles, panels), (tiles, panels)).cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+        grid = Grid((self.tiles, panels), (tiles, panels)).evened()
+        return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
 
     @property
     def chunks(self) -> int:

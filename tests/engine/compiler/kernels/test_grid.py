@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,3 +33,16 @@ def test_chunks_are_as_many_as_wanted_or_short(
 ) -> None:
     grid = Grid(sizes, sizes).cut(wanted, 1.0, least, rows_first=rows_first)
     assert grid.chunks >= wanted or grid.block[0] * grid.block[1] <= max(1, least)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "block"), [((5, 72), (4, 8)), ((7, 64), (6, 6)), ((1, 1), (1, 1)), ((9, 10), (9, 3))]
+)
+def test_blocks_made_even_are_no_more_and_differ_less(sizes: tuple[int, int], block: tuple[int, int]) -> None:
+    grid = Grid(sizes, block)
+    even = grid.evened()
+    assert even.tiling == grid.tiling
+    for size, each, before in zip(sizes, even.block, block, strict=True):
+        count = -(-size // each)
+        assert each <= before
+        assert each * count - size < count
