@@ -229,6 +229,7 @@ ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
     engine.ModelFormatError: 500,
     engine.ParamSyntaxError: 500,
     engine.WeightsError: 500,
+    engine.BundleError: 500,
     engine.GraphError: 500,
     engine.ExpressionError: 422,
     engine.UnsupportedOperatorError: 500,

@@ -104,7 +104,9 @@ def compare(name: str, folder: Path, rounds: int, seconds: float) -> tuple[list[
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, required=True, help="for models")
     parser.add_argument("--networks", nargs="+", default=["resnet18", "mobilenet_v2"], choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=7)
