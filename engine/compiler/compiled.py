@@ -52,7 +52,9 @@ class CompiledGraph:
         own, limit = static_specs(graph.inputs), options.instances_max_bytes
         self._cores = min(self.threads, available_cores())
         make, make_now = self.builder.program, partial(self.builder.program, cores=self._cores)
-        self.instances = Instances(make, self.threads, limit, own, must=options.must_compile, make_now=make_now)
+        self.instances = Instances(
+            make, self.threads, limit, own, must=options.must_compile, make_now=make_now, lend=self.builder.is_open
+        )
         self._lock = threading.Lock()
         self._options = options
         self._exact: CompiledGraph | None = None

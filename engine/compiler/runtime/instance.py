@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from engine.compiler.blueprint import Address, Alarm, Home, ReferenceCall, Region, Segment
-from engine.compiler.runtime.allocation import allocate
+from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
-from engine.compiler.runtime.tables import Tables, address_of
+from engine.compiler.runtime.tables import Tables
 from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
 from engine.stopping import check_wanted, is_asked
@@ -43,17 +43,17 @@ class Instance:
 
     Args:
         threads: of a run, the caller's included.
+        arenas: where it takes one for every run; None for one of its own.
     """
 
-    def __init__(self, program: Program, threads: int = 1) -> None:
+    def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
         self.program = program
-        self._arena = allocate(program.blueprint.arena_bytes)
-        self._arena_at = address_of(self._arena)
-        at = program.blueprint.alarm
-        self._alarm = None if at is None else self._arena[at : at + 4].view(np.int32).data
+        self._arenas = arenas
+        self._user = new_user()
         self._lock = threading.Lock()
         self._epoch = 0
-        self._tables = Tables(program, self._arena_at)
+        self._tables = Tables(program)
+        self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         self._run = _RUN(program.code.address("run"))
         self._threads = threads
         # A list, because who sends them home must not hold the instance.
@@ -73,12 +73,31 @@ class Instance:
             OutsideTableError: the results are void; the reference has to say what is wrong.
         """
         with self._lock:
-            workers = self._workers()
+            if self._arenas is None:
+                return self._run_in_team(inputs, times)
+            arena = self._arenas.take(self.program.blueprint.arena_bytes, self._user)
+            self._settle(arena)
             try:
-                return self._run_locked(workers.address, inputs, times)
+                return self._run_in_team(inputs, times)
             finally:
-                if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
-                    workers.dismiss()
+                self._settle(NO_ARENA)
+                self._arenas.give(arena)
+
+    def _settle(self, arena: Arena) -> None:
+        """Write there from now on."""
+        at = self.program.blueprint.alarm
+        self._arena = arena.block
+        self._alarm = None if at is None else arena.block[at : at + 4].view(np.int32).data
+        if arena is not NO_ARENA:
+            self._tables.settle(arena.address)
+
+    def _run_in_team(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
+        workers = self._workers()
+        try:
+            return self._run_locked(workers.address, inputs, times)
+        finally:
+            if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
+                workers.dismiss()
 
     def _workers(self) -> Workers:
         """The threads that wait for a run, new ones if there are none."""

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from engine.compiler.runtime.arenas import Arenas
 from engine.compiler.runtime.background import BACKGROUND, Key, Wish
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
@@ -54,11 +55,12 @@ class Instances:
         limit: bytes that instances of the process may take, those of files' own shapes aside.
         own: the shapes of the file, whose instance stays.
         must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
+        lend: whether they lend each other their arenas, so that many shapes take the memory of one.
     """
 
     def __init__(
         self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
-        *, must: bool = False, make_now: Make | None = None,
+        *, must: bool = False, make_now: Make | None = None, lend: bool = False,
     ) -> None:  # fmt: skip
         self._make = make
         self._make_now = make_now or make
@@ -70,6 +72,7 @@ class Instances:
         self._making = threading.Lock()
         self._largest = 0
         self._must = must
+        self._arenas = Arenas(self.limit) if lend else None
         self._refused: dict[Key, int] = {}
 
     def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
@@ -83,7 +86,7 @@ class Instances:
             TooLargeError, CompileError, EngineError: as ``prepare`` says.
         """
         program, instance = self._obtain(specs, self._make_now)
-        return instance or Instance(program, self._threads)
+        return instance or self._instance(program)
 
     def get_soon(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
@@ -101,7 +104,7 @@ class Instances:
             if program is None:
                 return None
             wish = BACKGROUND.wish(self, key, specs, now=False)
-            return self._keep(wish, program) or Instance(program, self._threads)
+            return self._keep(wish, program) or self._instance(program)
         finally:
             self._making.release()
 
@@ -196,6 +199,8 @@ class Instances:
         with self._lock:
             dropped = list(self._ready.values())
             self._ready.clear()
+        if self._arenas is not None:
+            self._arenas.close()
         for kept in dropped:
             SHELF.discard(kept)
             kept.instance.close()
@@ -218,6 +223,9 @@ class Instances:
             self._ready.move_to_end(key)
             return kept.use()
 
+    def _instance(self, program: Program) -> Instance:
+        return Instance(program, self._threads, self._arenas)
+
     def _keep(self, wish: Wish, program: Program) -> Instance | None:
         """The instance of a program; None where there is no room for it."""
         key, size = wish.key, weight(program)
@@ -229,10 +237,13 @@ class Instances:
             self._refused[key] = size
             BACKGROUND.forget(self, key)
             raise TooLargeError(size, self.limit)
+        if self._arenas is not None and size <= self.limit:
+            arena_bytes = program.blueprint.arena_bytes
+            size += self._arenas.count(arena_bytes) - arena_bytes
         if not (self._must or is_own or SHELF.admits(size, wish.times, self.limit)):
             wish.bytes = size
             return None
-        instance = Instance(program, self._threads)
+        instance = self._instance(program)
         kept = Kept(instance, size, _dropper(self, key), wish.times, is_own)
         with self._lock:
             before = self._ready.pop(key, None)

@@ -27,13 +27,15 @@ class Tables:
         pieces: of every segment the numbers of the shorter ones it falls into, for runs that may be cancelled.
     """
 
-    def __init__(self, program: Program, arena: int) -> None:
+    def __init__(self, program: Program) -> None:
         steps = program.blueprint.steps
         places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
-        bases = {Home.ARENA: arena, Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
+        bases = {Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
         self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
         self._words = self.arguments.data
+        self._inside = np.array([k for k, each in enumerate(places) if each.home is Home.ARENA], np.intp)
+        self._arena = 0
         outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
         self._aimed = [
             (home, port, [(k, each.offset) for k, each in outside if (each.home, each.port) == (home, port)])
@@ -69,6 +71,12 @@ class Tables:
     def nbytes(self) -> int:
         """Memory they take."""
         return sum(each.nbytes for each in (self.arguments, self.steps, self.segments, self.counters))
+
+    def settle(self, arena: int) -> None:
+        """Point the arguments at an arena."""
+        if arena != self._arena:
+            self.arguments[self._inside] += arena - self._arena
+            self._arena = arena
 
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
