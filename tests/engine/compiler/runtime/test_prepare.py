@@ -114,7 +114,7 @@ def test_a_program_is_made_once() -> None:
 def test_what_would_not_be_kept_is_made_without_memory_to_run_in(monkeypatch: pytest.MonkeyPatch) -> None:
     made = session(instances_max_bytes=0)
     made.prepare()
-    monkeypatch.setattr(instance, "allocate", None)
+    monkeypatch.setattr(instance, "new_arena", None)
     found = made.prepare(3)
     assert found is not None and found["kernels"] > 0
     assert made.compile_failure is None
