@@ -18,7 +18,7 @@ from engine.compiler.runtime.shelf import Shelf
 from engine.tensor import Array
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
-MADE = ((Builder, "program"), (object_code, "Code"), (instance, "allocate"), (instance, "Workers"))
+MADE = ((Builder, "program"), (object_code, "Code"), (instance, "new_arena"), (instance, "Workers"))
 
 
 def network(*shape: int | None) -> RuntimeGraph:

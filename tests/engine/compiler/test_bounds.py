@@ -18,7 +18,7 @@ import numpy as np
 import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly import generation
-from engine.compiler.runtime import instance
+from engine.compiler.runtime import arenas
 from engine.compiler.codegen.host import describe
 from engine.options import Options
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -31,7 +31,8 @@ def guarded_bytes(count):
     return guarded_array(np.zeros(max(1, -(-count // 4)), np.float32), at_end=at_end).view(np.uint8)[:count]
 
 
-instance.allocate = guarded_bytes
+arenas.allocate = guarded_bytes
+arenas._rounded = int
 generation.aligned_bytes = guarded_bytes
 random = np.random.default_rng(0)
 for name in ("digits", "shapes", "superres"):
