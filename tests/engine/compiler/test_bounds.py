@@ -16,7 +16,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import engine
-from engine.compiler import CompiledGraph
+from engine.compiler import CompiledGraph, weights
 from engine.compiler.assembly import generation
 from engine.compiler.runtime import arenas
 from engine.compiler.codegen.host import describe
@@ -33,7 +33,8 @@ def guarded_bytes(count):
 
 arenas.allocate = guarded_bytes
 arenas._rounded = int
-generation.aligned_bytes = guarded_bytes
+for module in (generation, weights):
+    module.allocate = module.aligned_bytes = guarded_bytes
 random = np.random.default_rng(0)
 for name in ("digits", "shapes", "superres"):
     graph = engine.load(f"model_store/{name}/1/model.pnnx.param")
