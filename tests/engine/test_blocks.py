@@ -172,7 +172,7 @@ def test_a_part_of_memory_moves_to_a_disk_and_takes_memory_where_it_is_read(skip
     inner = block[mmap.PAGESIZE if skip else 0 :]
     assert resident_bytes(inner) == 0
     assert inner[SIZE // 2] == data[SIZE // 2 + (mmap.PAGESIZE if skip else 0)]
-    assert 0 < resident_bytes(inner) < SIZE // 4
+    assert 0 < resident_bytes(inner) < SIZE // 2  # a page of 2 MiB, where the file has those
     assert block.tobytes() == data
     assert not os.listdir(tmp_path) and descriptors(tmp_path) == 0
 
