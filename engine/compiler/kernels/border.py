@@ -8,7 +8,7 @@ Arguments of ``Border``: the storage of the images. Of ``Bordered``: those of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -48,9 +48,7 @@ class Border(Kernel):
         return self.rows - self.border[0] - self.border[2] - 1 if self.sides else 0
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self, batch=sizes.open(self.batch), rows=sizes.open(self.rows), columns=sizes.open(self.columns)
-        )
+        opened = self.with_open(sizes, "batch", "rows", "columns")
         return derived(opened, parts=sizes.count(self.parts))
 
     @cached_property
@@ -105,7 +103,7 @@ class Bordered(Kernel):
         return self.inner.flops
 
     def opened(self, sizes: Sizes) -> Self:
-        return replace(self, inner=self.inner.opened(sizes), border=self.border.opened(sizes))
+        return self.with_open(sizes, "inner", "border")
 
     def emit(self, module: Module) -> None:
         for kernel in (self.inner, self.border):

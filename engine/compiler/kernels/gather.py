@@ -8,7 +8,7 @@ Arguments: indices, table, target, operands of the epilogue, alarm (an int).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
@@ -46,13 +46,7 @@ class Gather(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            count=sizes.open(self.count),
-            source=sizes.open(self.source),
-            target=sizes.open(self.target),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "count", "source", "target", "epilogue")
         return derived(opened, block=sizes.count(self.block))
 
     @cached_property

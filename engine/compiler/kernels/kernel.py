@@ -12,7 +12,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open
@@ -108,6 +108,10 @@ class Kernel(ABC):
         """
         return self
 
+    def with_open(self, sizes: Sizes, *names: str) -> Self:
+        """The same with these fields open, in this order: numbers, and what is made of some."""
+        return replace(self, **{name: _opened(getattr(self, name), sizes) for name in names})
+
     @abstractmethod
     def emit(self, module: Module) -> None:
         """Write the function into a module."""
@@ -130,15 +134,7 @@ class Convolution(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def opened(self, sizes: Sizes) -> Self:
-        return replace(
-            self,
-            batch=sizes.open(self.batch),
-            rows=sizes.open(self.rows),
-            columns=sizes.open(self.columns),
-            source=self.source.opened(sizes),
-            target=self.target.opened(sizes),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        return self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
 
     @property
     @abstractmethod
@@ -148,6 +144,14 @@ class Convolution(Kernel):
     @abstractmethod
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I/groups, KH, KW) and bias (O,) in the order the code reads them."""
+
+
+def _opened(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_opened(each, sizes) for each in value)
+    if value is None:
+        return None
+    return sizes.open(value) if isinstance(value, int) else value.opened(sizes)
 
 
 def derived(kernel: K, **values: object) -> K:

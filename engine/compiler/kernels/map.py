@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -69,12 +69,7 @@ class Map(Kernel):
 
     def opened(self, sizes: Sizes) -> Self:
         rows, length = self.blocking
-        opened = replace(
-            self,
-            sizes=tuple(map(sizes.open, self.sizes)),
-            target=tuple(map(sizes.open, self.target)),
-            operands=tuple(tuple(map(sizes.open, each)) for each in self.operands),
-        )
+        opened = self.with_open(sizes, "sizes", "target", "operands")
         return derived(opened, blocking=(sizes.count(rows), sizes.count(length)))
 
     def emit(self, module: Module) -> None:

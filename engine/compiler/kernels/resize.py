@@ -9,7 +9,7 @@ Arguments: image, table (see pack()), target, operands of the epilogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self, TypeAlias
 
@@ -61,15 +61,7 @@ class Resize(Kernel):
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            batch=sizes.open(self.batch),
-            rows=sizes.open(self.rows),
-            columns=sizes.open(self.columns),
-            source=self.source.opened(sizes),
-            target=self.target.opened(sizes),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
         return derived(opened, tile=sizes.count(self.tile), block=sizes.count(self.block))
 
     @cached_property

@@ -9,7 +9,7 @@ Arguments: image, target (its h and w strides are not used), operands of the epi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -67,15 +67,7 @@ class GlobalAverage(Kernel):
         return -(-self.batch * len(self.panels) // self.block)
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            batch=sizes.open(self.batch),
-            rows=sizes.open(self.rows),
-            columns=sizes.open(self.columns),
-            source=self.source.opened(sizes),
-            target=self.target.opened(sizes),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
         return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
@@ -50,15 +50,7 @@ class PoolLayout(Kernel):
     def opened(self, sizes: Sizes) -> Self:
         if self.across.is_adaptive or not self.holds_line:
             return self
-        opened = replace(
-            self,
-            batch=sizes.open(self.batch),
-            down=self.down.opened(sizes),
-            across=self.across.opened(sizes),
-            source=self.source.opened(sizes),
-            target=self.target.opened(sizes),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "batch", "down", "across", "source", "target", "epilogue")
         return derived(opened, grid=self.grid.opened(sizes), tile=sizes.count(self.tile), room=self.most)
 
     @cached_property

@@ -10,7 +10,7 @@ Arguments: left, right, target, operands of the epilogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -62,16 +62,7 @@ class Product(Kernel):
         return 2 * self.stack[0] * self.stack[1] * self.rows * self.columns * self.terms
 
     def opened(self, sizes: Sizes) -> Self:
-        n, h = self.stack
-        opened = replace(
-            self,
-            stack=(sizes.open(n), sizes.open(h)),
-            rows=sizes.open(self.rows),
-            left=self.left.opened(sizes),
-            right=self.right.opened(sizes),
-            target=self.target.opened(sizes),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "stack", "rows", "left", "right", "target", "epilogue")
         grid = self.grid
         counts = [tuple(map(sizes.count, each)) for each in (grid.sizes, grid.block)]
         return derived(opened, grid=Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1])))

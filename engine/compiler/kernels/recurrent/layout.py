@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -84,12 +84,7 @@ class Layout(Kernel):
     ahead: Ahead | None = None
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            steps=sizes.open(self.steps),
-            source=self.source.opened(sizes),
-            sequence=None if self.sequence is None else self.sequence.opened(sizes),
-        )
+        opened = self.with_open(sizes, "steps", "source", "sequence")
         return derived(opened, block=sizes.open(self.block))
 
     @property

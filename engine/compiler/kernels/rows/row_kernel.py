@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -45,13 +45,7 @@ class RowKernel(Kernel):
         return 0
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            rows=sizes.open(self.rows),
-            source=sizes.open(self.source),
-            target=sizes.open(self.target),
-            epilogue=self.epilogue.opened(sizes),
-        )
+        opened = self.with_open(sizes, "rows", "source", "target", "epilogue")
         return derived(opened, block=sizes.count(self.block))
 
     @cached_property

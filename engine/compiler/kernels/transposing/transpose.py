@@ -10,7 +10,7 @@ Arguments: source, target.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Self
@@ -94,14 +94,7 @@ class Transpose(Kernel):
         return -(-self.tiles // self.block)
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = replace(
-            self,
-            repeats=tuple(each.opened(sizes) for each in self.repeats),
-            rows=sizes.open(self.rows),
-            columns=sizes.open(self.columns),
-            source_row=sizes.open(self.source_row),
-            target_column=sizes.open(self.target_column),
-        )
+        opened = self.with_open(sizes, "repeats", "rows", "columns", "source_row", "target_column")
         return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
