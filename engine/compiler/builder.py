@@ -20,7 +20,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.measuring.record import this_host
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
-from engine.compiler.weights import Weights, alone
+from engine.compiler.weights import Weights, with_own_weights
 from engine.errors import CompileError
 from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
@@ -160,7 +160,7 @@ class Builder:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``program`` says.
         """
-        return alone(self._obtain(specs, False, asking(progress), cores)[0])
+        return with_own_weights(self._obtain(specs, False, asking(progress), cores)[0])
 
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
@@ -180,7 +180,7 @@ class Builder:
         blueprint = self._compile(specs, progress, cores, tune)
         # What was made of code there was is made again as quickly.
         is_kept = is_unchanged() and (refresh or not self.is_open or (made < self._made and made < MOST_KEPT))
-        return blueprint, False, self._cache.save(key, alone(blueprint)) if is_kept else 0
+        return blueprint, False, self._cache.save(key, with_own_weights(blueprint)) if is_kept else 0
 
     def _measure(self) -> None:
         """Something is to be compiled beside the programs of a bundle, for this machine as it is."""

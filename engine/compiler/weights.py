@@ -83,7 +83,7 @@ class Weights:
         return state.digest()
 
 
-def alone(blueprint: Blueprint) -> Blueprint:
+def with_own_weights(blueprint: Blueprint) -> Blueprint:
     """A blueprint with all weights to itself, so that it can be kept."""
     if not blueprint.weights.size:
         return blueprint
