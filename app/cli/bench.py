@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if specs is None:
         raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
     with compiling(found.name) as show:
-        model.compile(args.batch, specs=specs, tune=args.tune, progress=show)
+        made = model.compile(args.batch, specs=specs, tune=args.tune, progress=show) or {}
     inputs = _inputs(specs, args.batch)
     with progress(f"checking {found.name}"):
         contest = Contest(inputs, _reference(model, settings).run(inputs))
@@ -65,7 +65,6 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         times = contest.measure(args.seconds, tell)
     with progress(f"profiling {found.name}"):
         kernels, peak = _kernels(model, inputs), _peak()
-        made = model.compile(args.batch, specs=specs) or {}
     report = figures.Bench(
         name=found.name,
         session=model.session,

@@ -35,8 +35,6 @@ def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[s
     version = models.newest(files)
     model = models.prepare(files, models.load(version, settings), settings)
     shapes = list(_shapes(model, args))
-    if args.tune and args.target:
-        raise UsageError("--tune and --target: what is measured here says nothing of other machines")
     if args.tune:
         with compiling(files.name) as show:
             for batch, specs in product(args.batch, shapes):
@@ -65,8 +63,6 @@ def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[s
 
 def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.TensorSpec]]:
     """Of each program; --shape may be given several times over for all inputs."""
-    if args.shape and args.batch != [None]:
-        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     inputs = len(model.signature.inputs)
     sets = [args.shape[at : at + inputs] for at in range(0, len(args.shape), inputs)] if args.shape else [[]]
     for each in sets:

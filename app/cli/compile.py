@@ -28,6 +28,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
     if args.bundle is None and (args.oci or args.target):
         raise UsageError("--oci and --target are of a bundle: found no --bundle")
+    if args.tune and args.target:
+        raise UsageError("--tune and --target: what is measured here says nothing of other machines")
     if args.bundle is not None and len(args.model) > 1:
         raise UsageError(f"--bundle: found {len(args.model)} models, expected one")
     failed = False
