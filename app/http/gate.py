@@ -303,14 +303,17 @@ def _length(head: Mapping[bytes, bytes]) -> int | None:
     """How long a body is, as its head says; None where it does not."""
     if b"transfer-encoding" in head:
         return None
-    text = head.get(b"content-length", b"0")
+    return _number(head.get(b"content-length", b"0"))
+
+
+def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def _may_have_priority(head: Mapping[bytes, bytes], text: Text | None) -> bool:
     """Whether a request may say that it comes before others, as far as its text is there."""
-    said = head.get(_TEXT_LENGTH, b"")
-    length = int(said) if said.isdigit() and len(said) <= _MAX_DIGITS else _length(head)
+    said = _number(head.get(_TEXT_LENGTH, b""))
+    length = _length(head) if said is None else said
     if text is None or length is None or b"content-encoding" in head:
         return True
     piece, start = text
