@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,11 @@ def describe(engines: Sequence[str]) -> dict[str, Any]:
         "commit": _commit(),
         "engines": {name: f"{each} {version(each, '(not installed)')}" for name, each in distributions.items()},
     }
+
+
+def heading(machine: Mapping[str, Any]) -> str:
+    """The line that a table begins with."""
+    return f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
 
 
 def _processor() -> str:

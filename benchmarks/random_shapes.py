@@ -20,7 +20,7 @@ import numpy as np
 
 import engine
 from benchmarks.bench_shapes import F32, HEIGHT, network
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.memory import resident_bytes
 from benchmarks.report import table, write
 
@@ -83,10 +83,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [_row("always the widest", alone, None, alone)]
     rows += [_row(f"{each['part'] + 1} of {PARTS}", each["times_ms"], each["bytes"], alone) for each in parts]
     machine = describe(())
-    where = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
     titles = ["runs", "median ms", "p99 ms", "p99 x the widest's", "slowest ms", "RSS MB"]
     how = f"{args.runs} runs, {args.threads} threads, widths {WIDTHS[0]} to {WIDTHS[1]}"
-    text = f"# Sizes at random\n\n{where}; {how}\n\n{table(titles, rows)}\n"
+    text = f"# Sizes at random\n\n{heading(machine)}; {how}\n\n{table(titles, rows)}\n"
     print(text)
     if args.save:
         write(ROOT / "benchmarks" / "results" / args.save, text, machine, [{"fixed_ms": alone}, *parts])

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.report import write
 
 _PATIENCE_S = 600.0
@@ -113,8 +113,7 @@ def report(found: dict[str, list[Start]]) -> str:
     """The table."""
     machine = describe(())
     lines = [
-        f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC;"
-        f" {len(found['warm'])} starts of each kind; load {os.getloadavg()[0]:.1f}",
+        f"{heading(machine)}; {len(found['warm'])} starts of each kind; load {os.getloadavg()[0]:.1f}",
         "",
         "| cache | figure | median ms | least ms |",
         "|---|---|---|---|",

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.files import default_folder
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.report import write
 
 _LARGEST_ERROR = 1e-3
@@ -126,9 +126,8 @@ def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
         )
     least = [pair.ratio(median=False) for pair in pairs]
     mean = statistics.geometric_mean(least)
-    head = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
     return (
-        f"{head}. Milliseconds are fastest run / median; ratios are of fastest runs.\n\n" + "\n".join(rows)
+        f"{heading(machine)}. Milliseconds are fastest run / median; ratios are of fastest runs.\n\n" + "\n".join(rows)
         + f"\n\nGeometric mean {mean:.3f}, least {min(least):.3f}, largest {max(least):.3f}.\n"
     )  # fmt: skip
 

@@ -18,23 +18,19 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
-import threading
-import time
 import venv
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from benchmarks.files import Files
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.report import table, write
 from benchmarks.servers.rivals import OURS, RIVALS, Rival
-from benchmarks.servers.wire import Connection, is_ready
+from benchmarks.servers.running import Side, make_files, measure, serving
 
 CLIENTS: Final = (1, 8)
 MODELS: Final = {
@@ -42,42 +38,6 @@ MODELS: Final = {
     "mlp": Network(name="mlp", module="mlp", make="mlp", shape=(1, 784)),
 }
 _PORT: Final = 18900
-_START_S: Final = 120.0
-
-
-@dataclass
-class Side:
-    """What was measured of one server, by number of clients."""
-
-    rates: dict[int, list[float]] = field(default_factory=dict)
-    waits_ms: dict[int, list[float]] = field(default_factory=dict)
-
-
-@dataclass
-class Peer:
-    """A server that runs."""
-
-    rival: Rival
-    port: int
-    process: subprocess.Popen[bytes]
-    message: bytes
-    side: Side = field(default_factory=Side)
-
-    def signal(self, number: signal.Signals) -> None:
-        """To the server and all the processes it has started, some of which are in groups of their own."""
-        for pid in _family(self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-
-def _family(pid: int) -> list[int]:
-    """A process and those that descend from it, the oldest first."""
-    found = [pid]
-    for parent in found:
-        with contextlib.suppress(OSError):
-            texts = [path.read_text() for path in Path(f"/proc/{parent}/task").glob("*/children")]
-            found += [int(child) for text in texts for child in text.split()]
-    return found
 
 
 def install(rival: Rival, folder: Path) -> Path:
@@ -92,85 +52,6 @@ def install(rival: Rival, folder: Path) -> Path:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *rival.packages], check=True)
         (home / ".installed").touch()
     return python
-
-
-def make_files(network: Network, folder: Path) -> Files:
-    """A network's files, made where they are not there."""
-    files = Files(folder / "models" / network.name)
-    if files.missing([1]):
-        from benchmarks.export import export  # needs torch
-
-        for remark in export(network, files, [1]):
-            print(remark)
-    return files
-
-
-@contextlib.contextmanager
-def serving(rival: Rival, python: Path, files: Files, port: int, x: np.ndarray, log: Path) -> Iterator[Peer | None]:
-    """A server on the first core, once it answers rightly; None where it does not start."""
-    if is_ready(port, rival.ready):
-        raise SystemExit(f"something answers at port {port} already")
-    with tempfile.TemporaryDirectory() as folder, log.open("wb") as output:
-        start = rival.start(python, files, port, Path(folder) / "own", x.shape)
-        process = subprocess.Popen(
-            ["taskset", "-c", str(min(os.sched_getaffinity(0))), *start.command],
-            cwd=folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **start.environ},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        peer = Peer(rival, port, process, rival.ask(x).wire())
-        try:
-            problem = _fault(peer, np.load(files.output(1)).ravel())
-            if problem is not None:
-                print(f"{rival.name} is left out: {problem}; see {log}", flush=True)
-            yield None if problem else peer
-        finally:
-            peer.signal(signal.SIGKILL)
-            process.wait()
-
-
-def _fault(peer: Peer, expected: np.ndarray) -> str | None:
-    end = time.monotonic() + _START_S
-    while not is_ready(peer.port, peer.rival.ready):
-        if peer.process.poll() is not None or time.monotonic() > end:
-            return "it did not start"
-        time.sleep(0.2)
-    status, headers, body = Connection(peer.port).ask(peer.message)
-    if status != 200:
-        return f"{status} {body[:300]!r}"
-    found = peer.rival.read(headers, body)
-    is_right = found.shape == expected.shape and np.allclose(found, expected, rtol=1e-3, atol=1e-3)
-    return None if is_right else f"a wrong answer: {found[:4]}, expected {expected[:4]}"
-
-
-def measure(peer: Peer, clients: int, seconds: float) -> None:
-    """One turn: as many requests as so many clients get answered."""
-    waits: list[float] = []
-    begin = threading.Barrier(clients + 1)
-
-    def client() -> None:
-        connection, own = Connection(peer.port), list[float]()
-        connection.ask(peer.message)
-        begin.wait()
-        end = time.perf_counter() + seconds
-        while (start := time.perf_counter()) < end:
-            status, _, _ = connection.ask(peer.message)
-            if status == 200:
-                own.append((time.perf_counter() - start) * 1e3)
-        waits.extend(own)
-        connection.close()
-
-    threads = [threading.Thread(target=client) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    begin.wait()
-    start = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    peer.side.rates.setdefault(clients, []).append(len(waits) / (time.perf_counter() - start))
-    peer.side.waits_ms.setdefault(clients, []).extend(waits)
 
 
 def compare(network: Network, names: Sequence[str], folder: Path, rounds: int, seconds: float) -> dict[str, Side]:
@@ -228,10 +109,10 @@ def main() -> int:
     }
     titles = ["model", "clients", "server", "requests/s", "x best other", "p50 ms", "p99 ms"]
     machine = describe(())
-    where = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
     versions = "; ".join(f"{name} {_version(folder, name)}" for name in options.servers if name != OURS)
     how = f"{options.rounds} turns of {options.seconds:g} s, the server on one core, the clients on others. {versions}"
-    text = f"{where}; {how}\n\n{table(titles, [row for name, sides in found.items() for row in rows(name, sides)])}\n"
+    lines = [row for name, sides in found.items() for row in rows(name, sides)]
+    text = f"{heading(machine)}; {how}\n\n{table(titles, lines)}\n"
     print(text)
     if options.save:
         records = [

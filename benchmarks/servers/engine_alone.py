@@ -25,11 +25,11 @@ import numpy as np
 
 import engine
 from benchmarks.files import Files
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.networks import NETWORKS
 from benchmarks.report import table, write
-from benchmarks.servers.__main__ import make_files, measure, serving
 from benchmarks.servers.rivals import OURS, RIVALS
+from benchmarks.servers.running import make_files, measure, serving
 
 CLIENTS: Final = 2
 _PORT: Final = 18990
@@ -129,9 +129,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     titles = ["network", "answers/s", "most", "runs/s by itself", "most", "share", "of the most"]
     machine = describe(())
-    where = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
     how = f"{args.rounds} turns of {args.seconds:g} s each; {CLIENTS} clients, V2 binary both ways, 1 thread"
-    text = f"# The engine behind HTTP, and by itself\n\n{where}; {how}\n\n{table(titles, rows)}\n"
+    text = f"# The engine behind HTTP, and by itself\n\n{heading(machine)}; {how}\n\n{table(titles, rows)}\n"
     print(text)
     if args.save:
         records = [{"network": name, "answers": served, "runs": runs} for name, (served, runs) in found.items()]

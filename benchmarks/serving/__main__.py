@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.machine import ROOT, describe
+from benchmarks.machine import ROOT, describe, heading
 from benchmarks.report import write
 from benchmarks.serving.cases import Case, cases, write_models
 
@@ -196,9 +196,8 @@ def report(found: dict[Case, tuple[Side, Side]], options: argparse.Namespace) ->
     lines = [" | ".join(row) for row in rows]
     lines.insert(1, "|".join(["---"] * len(rows[0])))
     body = "\n".join(f"| {line} |" for line in lines)
-    head = f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
     how = f"{options.rounds} rounds of {options.requests} requests, waiting with {options.clients} clients"
-    return f"{head}; {how}\n\n{body}"
+    return f"{heading(machine)}; {how}\n\n{body}"
 
 
 if __name__ == "__main__":
