@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine
 from engine.compiler.codegen.host import detect
 from engine.compiler.measuring import probes
-from engine.compiler.measuring.timing import Probe, slowest_of
+from engine.compiler.measuring.timing import Probe, slowest_of, written
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (16 * KIB, 512 * KIB, 8 * MIB, 256 * MIB)
@@ -31,7 +31,7 @@ def rate(walk: str, size: int, seconds: float, threads: int) -> float:
     """Bytes a second that each of so many threads reads and writes at once, in the fastest of many turns."""
     host = detect()
     probe = Probe(walk, probes.walk(walk, size, host), host)
-    return size * slowest_of(probe, size, seconds, threads)
+    return size * slowest_of(probe, [written(size) for _ in range(threads)], seconds)
 
 
 def parser() -> argparse.ArgumentParser:

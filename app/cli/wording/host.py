@@ -32,7 +32,7 @@ def host_text(host: Mapping[str, Any]) -> str:
         "From now on kernels are chosen for this machine; what was compiled for another is compiled again.",
     ]
     if not measured["is_quiet"]:
-        lines.append("Other programs ran meanwhile: it may be faster, and is measured again at one of the next starts.")
+        lines.append("Other programs ran meanwhile: it may be faster, and a server measures again when it is quiet.")
     return "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,8 @@ from engine.compiler.measuring.rates import Rates
 _HIDDEN: Final = 0.04
 # What of it is felt where it costs more.
 _FELT: Final = 0.5
+# What a byte from memory usually takes, in the time of one product.
+_USUAL: Final = 0.12
 # What is felt of a byte from memory where it is read as it comes, and where it is fetched in time.
 _UNFORESEEN: Final = 5 / 12
 _FETCHED: Final = 1 / 8
@@ -31,7 +33,10 @@ def judge(host: Host, rates: Rates) -> Host:
         host: what is known of its kind; what was not measured stays.
     """
     caches, known = rates.caches, host.memory
-    last, memory = _cost(rates, rates.last, 0.04), _cost(rates, rates.memory, 0.12)
+    last = _cost(rates, rates.last, 0.04)
+    memory, shared = (_cost(rates, each, _USUAL) for each in (rates.memory, rates.memory_shared))
+    if not rates.is_quiet:  # memory is what others take of: it is no slower than is usual before that was seen
+        memory, shared = min(memory, _USUAL), min(shared, _USUAL)
     return replace(
         host,
         products_in_flight=_bounded(round(rates.products / rates.chained), 2, 16),
@@ -47,7 +52,7 @@ def judge(host: Host, rates: Rates) -> Host:
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
             fetched_cost=_FETCHED * memory,
-            shared_cost=_cost(rates, rates.memory_shared, 0.12),
+            shared_cost=shared,
             spilled_cost=last,
         ),
     )

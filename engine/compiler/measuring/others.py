@@ -1,4 +1,4 @@
-"""What other programs do while something is measured."""
+"""What else goes on while something is measured: in other programs, and in this one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from engine.resources import available_cores
 
 _STAT: Final = Path("/proc/stat")
 # Of the columns: idle, and waiting for a disk.
@@ -20,14 +22,20 @@ class OtherWork:
         self._stat = stat
         self._start = self._busy(), time.process_time(), time.perf_counter()
 
-    def share(self) -> float:
-        """Of the time of all cores, what other programs took; 0 where the system does not say."""
-        before, own, start = self._start
-        now, elapsed = self._busy(), time.perf_counter() - start
-        if before is None or now is None or elapsed <= 0:
+    def share(self, own_s: float) -> float:
+        """Of the time of all cores, what went on beside; of this program's part alone where the system does not say.
+
+        Args:
+            own_s: processor time that what is measured took itself.
+        """
+        before, process, start = self._start
+        now, elapsed, process = self._busy(), time.perf_counter() - start, time.process_time() - process
+        if elapsed <= 0:
             return 0.0
+        if before is None or now is None:
+            return max(0.0, process - own_s) / (elapsed * available_cores())
         (busy, _), (busy_now, cores) = before, now
-        return max(0.0, (busy_now - busy) - (time.process_time() - own)) / (elapsed * cores)
+        return max(0.0, max(busy_now - busy, process) - own_s) / (elapsed * cores)
 
     def _busy(self) -> tuple[float, int] | None:
         """Seconds in which any core did anything, other machines' shares of this one included; how many cores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,20 +12,26 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.others import OtherWork
-from engine.compiler.measuring.peak import products_a_second
-from engine.compiler.measuring.timing import Probe, slowest_of
+from engine.compiler.measuring.timing import Probe, slowest_of, written
 from engine.resources import available_cores, free_memory_bytes
+from engine.tensor import Array
 
-# Of each measurement; the fastest turn counts, and a turn is half a millisecond.
-_SECONDS: Final = 0.02
-# What is walked through for the last level, where it is as large, and for memory.
+# Of each measurement, in every round; the fastest turn counts, and a turn is half a millisecond.
+_SECONDS: Final = 0.005
+# What disturbs one round is over in the next.
+_ROUNDS: Final = 3
+# What is walked through for the last level, where it is as large, and for memory; of that, a part at a time.
 _LAST_BYTES: Final = 8 << 20
+_PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
 # Of the memory that is free, what measuring may take; threads that share memory, at most.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
 # Of all cores, what others may take of a machine that counts as quiet.
 _QUIET: Final = 0.1
+# A rate that is found to be so much higher is another one: what is chosen does not change for less.
+_CLEARLY: Final = 1.1
+_NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +63,13 @@ class Rates:
     times: int = 1
 
     def best_with(self, other: Rates) -> Rates:
-        """The higher one of each rate: a machine looks slower than it is, never faster."""
-        names = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
-        higher = {name: max(getattr(self, name), getattr(other, name)) for name in names}
-        return replace(self, **higher, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
+        """The other's rates, but for those that are clearly higher here.
+
+        A machine looks slower than it is, never faster.
+        """
+        found = {name: (getattr(self, name), getattr(other, name)) for name in _NAMES}
+        best = {name: mine if mine > _CLEARLY * theirs else theirs for name, (mine, theirs) in found.items()}
+        return replace(self, **best, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:
@@ -67,35 +77,73 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
 
     Args:
         host: whose vectors are measured.
-        seconds: for each number.
+        seconds: for each number, in each round.
 
     Raises:
         CompileError: there is no generator for this processor, or no memory to measure.
     """
     caches = caches or find_caches()
-    memory = host.memory
-    some = np.full(4 * probes.REPEATS, 0.5, np.float32)
     threads = min(available_cores(), _MOST_THREADS)
-    large = _memory_bytes(caches, threads)
-
-    def read(size: int, threads: int = 1) -> float:
-        probe = Probe("read", probes.walk("read", size, host), host)
-        return size * slowest_of(probe, size, seconds, threads)
-
+    bench = _Bench(host, caches, threads)
     others = OtherWork()
-    alone = read(large)
-    rates = Rates(
-        caches=caches,
-        threads=threads,
-        products=products_a_second(host, seconds),
-        chained=probes.CHAIN * Probe("chain", probes.chain(host), host).turns_a_second(some, seconds),
-        repeats=probes.REPEATS * Probe("repeats", probes.repeats(host), host).turns_a_second(some, seconds),
-        second=read(_whole(caches.second or memory.second_bytes) // 2),
-        last=read(min(_LAST_BYTES, _whole(caches.last) // 2)) if caches.last else alone,
-        memory=alone,
-        memory_shared=read(large, threads) if threads > 1 else alone,
-    )
-    return replace(rates, is_quiet=others.share() < _QUIET)
+    best = dict.fromkeys(_NAMES, 0.0)
+    for _ in range(_ROUNDS):
+        for name in best:
+            best[name] = max(best[name], bench.rates[name](seconds))
+    is_quiet = others.share(bench.spent_s) < _QUIET
+    best["memory"] = max(best["memory"], best["memory_shared"])  # a core alone has no less
+    return Rates(caches=caches, threads=threads, is_quiet=is_quiet, times=1, **best)
+
+
+class _Bench:
+    """What is run for each rate, and the memory it works on.
+
+    Attributes:
+        rates: by name, measured for so many seconds.
+    """
+
+    def __init__(self, host: Host, caches: Caches, threads: int) -> None:
+        self._host, self._probes = host, list[Probe]()
+        self._memory = written(_memory_bytes(caches, threads))
+        count, whole = probes.chains(host), self._memory.nbytes
+        memory = self._walked(_whole(whole // _PARTS), Probe.once_a_second)
+        near = self._read(min(_LAST_BYTES, _whole(caches.last) // 2))
+        self.rates: Mapping[str, Callable[[float], float]] = {
+            "products": self._computed("peak", probes.peak(host, count), count),
+            "chained": self._computed("chain", probes.chain(host), probes.CHAIN),
+            "repeats": self._computed("repeats", probes.repeats(host), probes.REPEATS),
+            "second": self._read(_whole(caches.second or host.memory.second_bytes) // 2),
+            "last": near if caches.last else memory,
+            "memory": memory,
+            "memory_shared": self._walked(_whole(whole // threads), slowest_of),
+        }
+
+    @property
+    def spent_s(self) -> float:
+        """Processor time it took."""
+        return sum(sum(probe.spent_s) for probe in self._probes)
+
+    def _probe(self, name: str, text: str) -> Probe:
+        self._probes.append(Probe(name, text, self._host))
+        return self._probes[-1]
+
+    def _computed(self, name: str, text: str, amount: int) -> Callable[[float], float]:
+        """What is done on registers, or a few numbers, so many times a turn."""
+        # Numbers that stay what they are, however often one is multiplied by another that a third is added to.
+        probe, halves = self._probe(name, text), np.full(4 * probes.REPEATS, 0.5, np.float32)
+        return lambda seconds: amount * probe.turns_a_second(halves, seconds)
+
+    def _read(self, size: int) -> Callable[[float], float]:
+        """The same bytes, again and again."""
+        size = min(size, self._memory.nbytes)
+        probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
+        return lambda seconds: size * probe.turns_a_second(memory, seconds)
+
+    def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
+        """All of the memory, so many bytes at a time."""
+        probe, floats = self._probe("read", probes.walk("read", size, self._host)), size // 4
+        parts = [self._memory[at : at + floats] for at in range(0, self._memory.size - floats + 1, floats)]
+        return lambda seconds: size * rate(probe, parts, seconds)
 
 
 def _whole(size: int) -> int:
@@ -105,5 +153,5 @@ def _whole(size: int) -> int:
 
 def _memory_bytes(caches: Caches, threads: int) -> int:
     least, most = _MEMORY_BYTES
-    wanted = min(max(4 * caches.last, least), most)
-    return _whole(min(wanted, int(_FREE_SHARE * free_memory_bytes()) // threads))
+    wanted = min(max(4 * caches.last, least), most, int(_FREE_SHARE * free_memory_bytes()))
+    return max(_whole(wanted), threads * _whole(0))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.later import when_quiet
 from engine.compiler.measuring.rates import Rates, measure
 from engine.errors import CompileError
 from engine.options import Options
@@ -55,6 +57,9 @@ def this_host(options: Options) -> Host:
 def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
     """What was measured of this machine, in this process or before; it is measured where that was never done.
 
+    Where it was not quiet then, it is measured again when it is, for the processes that come later: what this one
+    chooses stays as it is.
+
     Args:
         place: folder where it is kept; None for nowhere.
         again: measure, whatever is known.
@@ -67,22 +72,51 @@ def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
             return _known[place]
         caches = find_caches()
         if place is None:
-            rates = _measured(host, caches, None, again=again)
+            rates = _measured(host, caches, again=again)
         else:
-            with _turn(place):
-                rates = _obtain(host, caches, place, again=again)
+            rates = _obtain(host, caches, place, again=again)
+            if not _is_final(rates):
+                when_quiet(partial(measure_again, host, place))
         _known[place] = rates
         return rates
+
+
+def measure_again(host: Host, place: Path) -> bool:
+    """Measure a machine that was not quiet before; what is kept is the best of both.
+
+    Returns:
+        Whether that is not the last word.
+    """
+    caches = find_caches()
+    with _turn(place):
+        before = _read(place, _name(host, caches), caches)
+        if before is None or _is_final(before):  # another process did it, or the folder is gone
+            return False
+        rates = measure(host, caches).best_with(before)
+        _write(host, place, rates)
+    return not _is_final(rates)
+
+
+def _is_final(rates: Rates) -> bool:
+    return rates.is_quiet or rates.times >= _ENOUGH
 
 
 def _obtain(host: Host, caches: Caches, place: Path, *, again: bool) -> Rates:
     """What the note says, else what is measured now, which it says then."""
     name = _name(host, caches)
     rates = None if again else _read(place, name, caches)
-    if rates is None or not (rates.is_quiet or rates.times >= _ENOUGH):
-        rates = _measured(host, caches, rates, again=again)
-        write_note(place, name, json.dumps(asdict(rates), indent=1).encode())
+    if rates is not None:
+        return rates
+    with _turn(place):
+        rates = None if again else _read(place, name, caches)  # whom this one has waited for
+        if rates is None:
+            rates = _measured(host, caches, again=again)
+            _write(host, place, rates)
     return rates
+
+
+def _write(host: Host, place: Path, rates: Rates) -> None:
+    write_note(place, _name(host, rates.caches), json.dumps(asdict(rates), indent=1).encode())
 
 
 @contextmanager
@@ -104,10 +138,9 @@ def _locks(descriptor: int) -> bool:
     return True
 
 
-def _measured(host: Host, caches: Caches, before: Rates | None, *, again: bool) -> Rates:
-    """What this process has measured already, or measures now; never slower than it was found before."""
-    rates = next(iter(_known.values())) if _known and not again else measure(host, caches)
-    return rates if before is None else rates.best_with(before)
+def _measured(host: Host, caches: Caches, *, again: bool) -> Rates:
+    """What this process has measured already, or measures now."""
+    return next(iter(_known.values())) if _known and not again else measure(host, caches)
 
 
 def _name(host: Host, caches: Caches) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import statistics
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from typing import Final
 
 import numpy as np
@@ -25,57 +29,68 @@ class Probe:
     Args:
         name: of its function.
         text: IR.
+
+    Attributes:
+        spent_s: processor time of each time it was measured.
     """
 
     def __init__(self, name: str, text: str, host: Host) -> None:
         self._code = object_code.Code([object_code.assemble(text, host)], host)
         self._run = _RUN(self._code.address(name))
+        self._turns = 0
+        self.spent_s: list[float] = []
 
     def turns_a_second(self, memory: Array, seconds: float) -> float:
         """The rate of the fastest of many calls.
 
         Args:
-            memory: what it works on; float32.
-            seconds: how long to measure; at least three calls are made.
+            memory: what it works on; float32. The first one also says how many turns the clock can tell.
+            seconds: how long to measure; at least one call is made.
         """
-        turns, fastest = self._turns(memory), float("inf")
-        calls, end = 0, time.perf_counter() + seconds
-        while calls < 3 or time.perf_counter() < end:
-            start = time.perf_counter()
-            self._run(memory.ctypes.data, turns)
-            fastest, calls = min(fastest, time.perf_counter() - start), calls + 1
-        return turns / fastest
+        self._turns = self._turns or self._enough(memory)
+        return self._turns / self._fastest(memory, self._turns, seconds)
 
-    def _turns(self, memory: Array) -> int:
+    def once_a_second(self, parts: Sequence[Array], seconds: float) -> float:
+        """The rate of calls of one turn, each on another part of memory: the median.
+
+        Some of them find theirs in a cache still, and some are interrupted.
+        """
+        return 1 / statistics.median(self._times(parts, 1, seconds, least=len(parts) // 2))
+
+    def _fastest(self, memory: Array, turns: int, seconds: float) -> float:
+        return min(self._times([memory], turns, seconds))
+
+    def _times(self, parts: Sequence[Array], turns: int, seconds: float, least: int = 1) -> list[float]:
+        begun, times, next_parts = time.thread_time(), list[float](), cycle(parts)
+        end = time.perf_counter() + seconds
+        while len(times) < least or time.perf_counter() < end:
+            place = next(next_parts).ctypes.data
+            start = time.perf_counter()
+            self._run(place, turns)
+            times.append(time.perf_counter() - start)
+        self.spent_s.append(time.thread_time() - begun)
+        return times
+
+    def _enough(self, memory: Array) -> int:
         """So many turns that the clock can tell; calling them warms what is to be measured."""
         turns = 1
         while True:
-            start = time.perf_counter()
-            self._run(memory.ctypes.data, turns)
-            if time.perf_counter() - start > _TURN_S:
+            took = self._fastest(memory, turns, 0)
+            if took > _TURN_S:
                 return turns
             turns *= 2
 
 
-def slowest_of(probe: Probe, size: int, seconds: float, threads: int) -> float:
-    """Turns a second of the slowest of so many threads that run a probe at once, each on memory of its own.
-
-    Args:
-        size: of that memory, in bytes.
-    """
-
-    def measure(memory: Array) -> float:
-        return probe.turns_a_second(memory, seconds)
-
-    memories = [written(size) for _ in range(threads)]
-    if threads == 1:
-        return measure(memories[0])
-    with ThreadPoolExecutor(threads) as pool:
-        return min(pool.map(measure, memories))
+def slowest_of(probe: Probe, memories: Sequence[Array], seconds: float) -> float:
+    """Turns a second of the slowest of some threads that run a probe at once, each on memory of its own."""
+    if len(memories) == 1:
+        return probe.turns_a_second(memories[0], seconds)
+    with ThreadPoolExecutor(len(memories)) as pool:
+        return min(pool.map(lambda memory: probe.turns_a_second(memory, seconds), memories))
 
 
 def written(size: int) -> Array:
     """Zeros, so many bytes of them, that were written: pages that nobody wrote to are all the same one."""
     memory = allocate(size).view(np.float32)
-    memory[:] = 0
+    memory[:: mmap.PAGESIZE // 4] = 0
     return memory
