@@ -21,7 +21,9 @@ from app.http.v2 import errors as v2
 
 _V2: Final = "/v2/"
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
-_OPEN: Final = frozenset(("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
+# The console is the same for everybody, and asks for a key before it shows anything.
+_OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
+_CONSOLE: Final = "/console/"
 # Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the
 # memory it shares.
 _ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
@@ -60,7 +62,7 @@ def group_of(method: str, path: str) -> Group | None:
             return Group.INFER
         if path.startswith(_V2) and path.endswith(_ADMIN):
             return Group.ADMIN
-    if path in _OPEN:
+    if path in _OPEN or path.startswith(_CONSOLE):
         return None
     return Group.METRICS if path == "/metrics" else Group.METADATA
 

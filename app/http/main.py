@@ -18,7 +18,7 @@ from app.http.direct import Direct
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
-from app.http.routes import graph, health, infer, metrics, models, pages
+from app.http.routes import events, graph, health, infer, metrics, models, pages
 from app.http.v2.app import V2App
 from app.metrics.meter import Meter
 from app.models.folder.plugins import load_plugins
@@ -78,13 +78,15 @@ def create_app(settings: Settings | None = None) -> Service:
     app.state.regions = open_regions(settings)
     v2 = V2App(app.state.dataplane, app.state.changing, app.state.regions)
     app.router.routes.append(v2)
-    for router in (health.router, metrics.router, infer.make_router(), models.router, graph.router, pages.router):
-        app.include_router(router)
+    app.state.pulses = events.Pulses(app.state.dataplane)
+    for each in (health, metrics, models, graph, events, pages):
+        app.include_router(each.router)
+    app.include_router(infer.make_router())
     install_openapi(app)
     others = Starlette(routes=[v2, *infer.ROUTES])
     others.state = app.state
-    for each in (app, others):
-        install_error_handlers(each)
+    for each_app in (app, others):
+        install_error_handlers(each_app)
     app.shortcut = Direct(others, app)
     for layer in _layers(app.state, settings):
         app.add_middleware(layer.cls, *layer.args, **layer.kwargs)

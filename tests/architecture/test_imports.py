@@ -79,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.models": BASICS
     | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.scheduling", "app.threads"},
+    "app.console": BASICS | {"app.memory", "app.models", "app.render", "app.serving"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
@@ -101,6 +102,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.access",
         "app.protocol",
         "app.codec",
+        "app.console",
         "app.log",
         "app.memory",
         "app.metrics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import engine
@@ -30,14 +31,16 @@ def summary(entry: Entry, default: str | None) -> dict[str, Any]:
     }
 
 
-def details(entry: Entry, store: Store) -> dict[str, Any]:
+def details(entry: Entry, store: Store, tell: Callable[[Version], Tally] | None = None) -> dict[str, Any]:
     """The summary, and what a client must know to use the model: inputs, outputs, labels, preprocessing, figures.
 
     Inputs and outputs at the top are those of the version that answers when a request names none.
+
+    tell: what ``store.tallies.read()`` gave, for who asks for many models.
     """
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
-    tell = store.tallies.read()
+    tell = store.tallies.read() if tell is None else tell
     return {
         **summary(entry, store.default_name),
         "inputs": _ports(current, "inputs"),

@@ -51,7 +51,7 @@ def test_a_fault_nobody_foresaw_is_a_plain_500_with_the_id_of_its_log_line(
 def test_the_front_page_leads_on(zoo: Client) -> None:
     page = zoo.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert all(f'href="{path}"' in page.text for path in ("/docs", "/models", "/graph?format=svg"))
+    assert all(f'href="{path}"' in page.text for path in ("docs", "models", "graph?format=svg"))
 
 
 def test_a_cancelled_request_of_a_client_who_left_is_no_error(caplog: pytest.LogCaptureFixture) -> None:

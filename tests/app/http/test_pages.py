@@ -27,6 +27,8 @@ def parts(zoo: Client, page: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_names_another_host(zoo: Client, page: str) -> None:
     ours = [zoo.get(page).text, (STATIC / "docs.js").read_text()]
+    ours += [path.read_text() for kind in ("js", "css") for path in (STATIC / "console" / kind).rglob(f"*.{kind}")]
+    ours = [text.replace("http://www.w3.org/2000/svg", "") for text in ours]  # a name, not an address
     assert [text for text in ours if re.search(r"//[a-z0-9-]+\.", text) or "http:" in text or "https:" in text] == []
     for part in parts(zoo, page):
         assert part.startswith("/") and zoo.get(part).status_code == 200
@@ -45,8 +47,23 @@ def test_pages_may_load_nothing_from_elsewhere_and_run_no_script_that_stands_in_
     assert policy["default-src"] == "'none'" and "unsafe" not in str(policy) and "http" not in str(policy)
     assert policy.get("script-src", "'none'") in ("'none'", "'self'")
     assert not re.search(r"<script(?![^>]* src=)|\son\w+=|javascript:", answer.text)
-    styles = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
-    assert bool(styles) == ("sha256-" in policy["style-src"])
+    assert "<style" not in answer.text and " style=" not in answer.text and policy["style-src"] == "'self'"
+
+
+def test_the_console_is_small_files_and_little_to_send(zoo: Client) -> None:
+    files = [path for path in (STATIC / "console").rglob("*") if path.is_file()]
+    ours = [path for path in files if path.parent.name != "vendor"]
+    assert {path.name: lines for path in ours if (lines := len(path.read_text().splitlines())) > 300} == {}
+    sent = [path for path in files if path.suffix in (".js", ".css", ".woff2", ".svg", ".html")]
+    assert sum(min(path.stat().st_size, len(gzip.compress(path.read_bytes()))) for path in sent) < 600_000
+
+
+@pytest.mark.parametrize("folder", [STATIC / "console" / "vendor", Path(__file__).parents[1] / "console" / "axe"])
+def test_what_the_console_uses_of_others_is_what_is_pinned(folder: Path) -> None:
+    rows = dict(reversed(line.split()) for line in (folder / "checksums.txt").read_text().splitlines())
+    files = [path for path in folder.iterdir() if path.name != "checksums.txt"]
+    assert rows == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    assert any("LICENSE" in path.name for path in files)
 
 
 def test_parts_are_sent_packed_where_they_may_be_and_once(zoo: Client) -> None:
@@ -68,6 +85,17 @@ def test_swagger_ui_is_the_release_that_is_pinned() -> None:
     assert all((folder / name).read_text() for name in ("NOTICE", "swagger-ui-bundle.js.LICENSE.txt"))
 
 
-@pytest.mark.parametrize("path", ["/redoc", "/docs/oauth2-redirect", "/docs/", "/docs/../docs.html"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/redoc",
+        "/docs/oauth2-redirect",
+        "/docs/",
+        "/docs/../docs.html",
+        "/console/",
+        "/console/index.html",
+        "/console/js",
+    ],
+)
 def test_there_are_no_other_pages(zoo: Client, path: str) -> None:
     assert zoo.get(path).status_code == 404

@@ -1,0 +1,68 @@
+"""How all models are doing at this moment, as one row each: what GET /events sends."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import engine
+from app.models.keeping.catalogue import details
+from app.models.keeping.tally import Tally
+from app.models.keeping.version import Version
+from app.models.statistics import TIME_BOUNDS
+from app.serving.dataplane import DataPlane
+
+_STATM: Final = Path("/proc/self/statm")
+_STARTED: Final = time.time()
+
+
+def pulse(plane: DataPlane) -> dict[str, Any]:
+    """Every model in detail, its figures since it was loaded, and the process: who sees two of them knows rates."""
+    tell = plane.store.tallies.read()
+    models = []
+    for entry in plane.store.entries:
+        row = details(entry, plane.store, tell)
+        row["labels"] = None if row["labels"] is None else len(row["labels"])
+        for version, shown in zip(entry.versions, row["versions"], strict=False):
+            shown |= _figures(version, tell(version))
+        models.append(row)
+    return {
+        "at": time.time(),
+        "bounds_s": list(TIME_BOUNDS),
+        "ready": plane.unready_reason(),
+        "process": {"started": _STARTED, "cpu_s": sum(os.times()[:2]), "bytes": _resident(), **_allowed(plane)},
+        "models": models,
+    }
+
+
+def _figures(version: Version, tally: Tally) -> dict[str, Any]:
+    if version.model is None:
+        return {}
+    weights, operators = _size(version.model.session)
+    return {
+        "times": list(tally.statistics.buckets.total),
+        "batches": {str(size): batches.count for size, batches in sorted(tally.statistics.batches.items())},
+        "weights_bytes": weights,
+        "operators": operators,
+    }
+
+
+@lru_cache(maxsize=256)
+def _size(session: engine.Session) -> tuple[int, int]:
+    """Bytes of the weights as the file has them, and operators."""
+    operators = session.graph.operators
+    return sum(each.data.nbytes for op in operators for each in op.attributes.values()), len(operators)
+
+
+def _allowed(plane: DataPlane) -> dict[str, Any]:
+    return {"threads": plane.budget.threads, "workers": plane.settings.workers}
+
+
+def _resident() -> int | None:
+    try:
+        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # another system
+        return None

@@ -1,0 +1,75 @@
+"""GET /events: how all models are doing, once a second, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.codec.answers import dump_json
+from app.console.pulse import pulse
+from app.errors import QueueFullError
+from app.http.openapi.schemas import ErrorBody
+from app.http.routes.state import dataplane
+from app.serving.dataplane import DataPlane
+
+router = APIRouter(tags=["models"])
+
+# Each holds a connection.
+MAX_LISTENERS: Final = 64
+# Between two events; and how soon a stream ends when the server does.
+_PERIOD_S: Final = 1.0
+_LOOK_S: Final = 0.25
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"text/event-stream": {}}},
+    429: {"model": ErrorBody},
+}
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class Pulses:
+    """The events that all listeners are sent: each is made once, however many listen.
+
+    Args:
+        plane: whose models.
+    """
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._text = b""
+        self._made_at = float("-inf")
+        self.listeners = 0
+
+    def text(self) -> bytes:
+        """The event of this second."""
+        now = time.monotonic()
+        if now - self._made_at > _PERIOD_S - _LOOK_S / 2:
+            self._text, self._made_at = b"event: models\ndata: " + dump_json(pulse(self._plane)) + b"\n\n", now
+        return self._text
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Events until the server stops, or nobody listens any more."""
+        self.listeners += 1
+        try:
+            while not self._plane.is_draining:
+                yield self.text()
+                for _ in range(round(_PERIOD_S / _LOOK_S)):
+                    if not self._plane.is_draining:
+                        await asyncio.sleep(_LOOK_S)
+        finally:
+            self.listeners -= 1
+
+
+@router.get("/events", responses=_RESPONSES, summary="How all models are doing, once a second", response_class=Response)
+async def events(request: Request) -> Response:
+    """Server-sent events named `models`: what `/models/{name}` tells, of all, and how many answers took how long."""
+    pulses: Pulses = request.app.state.pulses
+    if pulses.listeners >= MAX_LISTENERS:
+        retry_after_s = dataplane(request).settings.retry_after_s
+        raise QueueFullError(f"{MAX_LISTENERS} listen to events already", retry_after_s=retry_after_s)
+    return StreamingResponse(pulses.stream(), media_type="text/event-stream", headers=_HEADERS)

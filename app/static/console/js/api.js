@@ -1,0 +1,84 @@
+// Everything the page asks of its server. A key, where one is wanted, stays in this tab.
+const KEY = "pnnx-serve.key";
+const listeners = new Set();
+
+export const base = new URL(".", document.baseURI);
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+export const key = () => sessionStorage.getItem(KEY);
+
+export function setKey(value) {
+  if (value) sessionStorage.setItem(KEY, value);
+  else sessionStorage.removeItem(KEY);
+}
+
+// Called when the server wants a key, or another one.
+export function onLocked(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function urlOf(path, query = {}) {
+  const url = new URL(path, base);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+export async function ask(path, { query, ...options } = {}) {
+  const headers = { ...options.headers };
+  if (key()) headers.authorization = `Bearer ${key()}`;
+  let answer;
+  try {
+    answer = await fetch(urlOf(path, query), { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server cannot be reached.");
+  }
+  if (answer.ok) return answer;
+  const told = (await answer.json().catch(() => null))?.error;
+  if (answer.status === 401) listeners.forEach((listener) => listener(told?.message));
+  throw new ApiError(answer.status, told?.code ?? "error", told?.message ?? `The server answered ${answer.status}.`);
+}
+
+export const askJson = async (path, options) => (await ask(path, options)).json();
+
+// The events of /events, for as long as the signal lets; a stream that ends is asked for again.
+export async function listen({ signal, onEvent, onLost }) {
+  let pause = 500;
+  while (!signal.aborted) {
+    try {
+      const answer = await ask("events", { signal });
+      pause = 500;
+      for await (const event of eventsOf(answer.body)) onEvent(event);
+      onLost();
+    } catch (error) {
+      if (signal.aborted) return;
+      onLost(error);
+    }
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(pause * 1.6, 5000);
+  }
+}
+
+async function* eventsOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const pieces = (rest + value).split("\n\n");
+    rest = pieces.pop();
+    for (const piece of pieces) {
+      const data = piece.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+      if (data.length) yield JSON.parse(data.join("\n"));
+    }
+  }
+}

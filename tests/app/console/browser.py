@@ -1,0 +1,131 @@
+"""A headless Chromium of Debian's, driven through Selenium; and what it should never have to say."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
+_SERIOUS = ("serious", "critical")
+
+
+def missing() -> str | None:
+    """Why there is no browser to drive; None where there is one."""
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            return f"needs {program} (apt install chromium chromium-driver)"
+    try:
+        import selenium  # noqa: F401
+    except ImportError:
+        return "needs selenium, of the test extra"
+    return None
+
+
+class Browser:
+    """One window, and the console of one server in it."""
+
+    def __init__(self, driver: Any, url: str) -> None:
+        self.driver = driver
+        self.url = url
+
+    def go(self, route: str) -> None:
+        """To a view; the page is loaded anew, so that nothing is left of the test before."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}/#/{route}")
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.driver.find_elements("css selector", selector))
+
+    def one(self, selector: str, text: str = "") -> Any:
+        """The element, once it is there, is shown and has this text in it."""
+
+        def look() -> Any:
+            found = self.all(selector)
+            return next((each for each in found if text in (each.text or each.get_attribute("textContent"))), None)
+
+        return self.wait(look, f"{selector} with {text!r}")
+
+    def click(self, selector: str, text: str = "") -> None:
+        found = self.one(selector, text)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(text, *arguments)
+
+    def wait(self, look: Callable[[], T | None], what: str) -> T:
+        """What look finds, as soon as it does; elements may be replaced while they are looked at."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if found := look():
+                    return found
+            except StaleElementReferenceException:
+                pass
+            assert time.monotonic() < end, f"{what} did not come: {self.driver.find_element('tag name', 'body').text}"
+            time.sleep(0.03)
+
+    def complaints(self) -> list[str]:
+        """What the browser's console has said since it was asked last: errors, refusals, failed requests."""
+        return [row["message"] for row in self.driver.get_log("browser") if row["level"] in ("SEVERE", "WARNING")]
+
+    def unfit(self) -> list[str]:
+        """What axe-core has against the page as it is, as far as it is serious."""
+        self.script(gzip.decompress(AXE.read_bytes()).decode())
+        found = self.driver.execute_async_script(
+            "const [done] = arguments; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
+        )
+        return [
+            f"{each['id']}: {node['target']} {node['failureSummary']}"
+            for each in found
+            if each["impact"] in _SERIOUS
+            for node in each["nodes"]
+        ]
+
+    def size(self, width: int, height: int) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+
+    def scheme(self, name: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def picture(self, path: Path) -> None:
+        path.write_bytes(self.driver.get_screenshot_as_png())
+
+
+@contextmanager
+def browsing(url: str, scale: float = 1) -> Iterator[Browser]:
+    """A browser for the console at a URL."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "hide-scrollbars"):
+        options.add_argument(f"--{flag}")
+    options.add_argument(f"--force-device-scale-factor={scale}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        driver.set_script_timeout(PATIENCE_S)
+        yield Browser(driver, url)
+    finally:
+        driver.quit()

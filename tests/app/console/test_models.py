@@ -1,0 +1,78 @@
+"""The first view in a real browser: cards that move, a model that failed, a server with keys, one that goes away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.app.console.browser import PATIENCE_S, Browser
+from tests.app.console.conftest import serving
+from tests.app.sample_models import elementwise, write_model
+
+pytestmark = pytest.mark.slow
+
+DIGIT = (Path(__file__).parents[3] / "model_store/digits/examples/digit-3-a.png").read_bytes()
+
+
+def test_every_model_has_a_card_and_a_failed_one_its_reason(browser: Browser) -> None:
+    browser.go("models")
+    assert "my.Unknown" in browser.one(".model.failed", "broken").text
+    assert {each.text for each in browser.all(".model h2")} == {"broken", "digits", "long", "shapes", "superres"}
+    card = browser.one(".model", "digits").text
+    assert "1×1×16×16 float32" in card and "classification" in card and "default" in card
+
+
+def test_a_card_counts_requests_as_they_are_answered(browser: Browser, server: str) -> None:
+    browser.go("models")
+    browser.one(".model", "superres")
+    for _ in range(3):
+        httpx.post(f"{server}/infer", content=DIGIT, headers={"content-type": "image/png"}).raise_for_status()
+    browser.wait(lambda: "0 answered" not in browser.one(".model", "digits").text, "an answer that is counted")
+    assert "ms" in browser.one(".model", "digits").text or "µs" in browser.one(".model", "digits").text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_cards_are_fit_for_everybody_in_both_schemes(browser: Browser, scheme: str) -> None:
+    browser.scheme(scheme)
+    browser.go("models")
+    browser.one(".model", "broken")
+    assert browser.script("return document.documentElement.dataset.theme") == scheme
+    assert browser.unfit() == []
+
+
+def test_a_phone_shows_cards_below_each_other_and_nothing_beside_its_screen(browser: Browser) -> None:
+    browser.size(390, 844)
+    browser.go("models")
+    browser.one(".model", "digits")
+    assert browser.script("return document.documentElement.scrollWidth") <= 390
+    assert {round(card.rect["x"]) for card in browser.all(".model")} == {16}
+
+
+def test_the_page_is_painted_within_a_second_and_asks_for_little(browser: Browser) -> None:
+    browser.go("models")
+    browser.one(".model", "digits")
+    sent = browser.script("return performance.getEntriesByType('resource').map((r) => [r.name, r.transferSize])")
+    assert all(name.startswith(browser.url) for name, _ in sent) and sum(size for _, size in sent) < 600_000
+
+
+def test_a_server_with_keys_is_asked_with_one(window: Browser, tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef") as (url, child):
+        window.driver.get(f"{url}/#/models")
+        window.one("[role=dialog] input").send_keys("wrong-0123456789")
+        window.click("[role=dialog] button")
+        window.one("[role=dialog] [role=alert]")
+        window.one("[role=dialog] input").send_keys("key-0123456789abcdef\n")
+        window.one(".model", "one")
+        assert "Live" in window.one(".pulse.live").get_attribute("title")
+        child.terminate()
+        child.wait(PATIENCE_S)
+        window.one(".pulse.lost")
+        assert "away" in window.one("main [role=alert]").text and window.all(".model")
+        port = url.rpartition(":")[2]
+        with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef", port=port):
+            window.one(".pulse.live")
+            window.wait(lambda: not window.all("main [role=alert]"), "the server back")
+    window.complaints()  # it was refused, and could not be reached
