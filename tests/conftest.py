@@ -44,15 +44,24 @@ UNCOUNTED: Final = (
     "engine/test_corpus.py",
     "test_operators_doc.py::test_compiled_are",
 )
+# What is made for these is made by the lines that make it for the first one.
+OTHER_LEVELS: Final = ("avx2", "sse")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Count no lines under the tests named above."""
+    """Count no lines under tests that repeat what others run."""
     root = Path(__file__).parent
     for item in items:
         name = f"{item.path.relative_to(root).as_posix()}::{item.name}"
-        if name.startswith(UNCOUNTED):
+        if name.startswith(UNCOUNTED) or _is_repetition(item):
             item.add_marker(pytest.mark.no_cover)
+
+
+def _is_repetition(item: pytest.Item) -> bool:
+    """Whether it is a property, whose examples are many, or one of a test's other levels of processors."""
+    call = getattr(item, "callspec", None)
+    level = None if call is None else call.params.get("level")
+    return level in OTHER_LEVELS or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
 
 
 def pytest_collection_finish() -> None:
