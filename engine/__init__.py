@@ -45,6 +45,7 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
+from engine.onnx import is_onnx
 from engine.options import Options
 from engine.pnnx.sniffing import kind_of_file
 from engine.progress import Progress
@@ -100,6 +101,7 @@ __all__ = [
     "free_memory_bytes",
     "in_background",
     "is_bundle",
+    "is_onnx",
     "kind_of_file",
     "load",
     "measure_peak",
@@ -118,11 +120,11 @@ def load(
     strict: bool = False,
     verify: bool = False,
 ) -> RuntimeGraph:
-    """Read a PNNX pair and build its graph: RuntimeGraph(param, bin), init(), build(). Or read a bundle.
+    """Read a PNNX pair or an ONNX file and build its graph: RuntimeGraph, init(), build(). Or read a bundle.
 
     Args:
-        param: path of the ``.pnnx.param`` file; or of the folder of a bundle, whose every file is held against its
-            manifest, and whose code is run: see docs/security.md.
+        param: path of the ``.pnnx.param`` file, or of an ``.onnx`` file (extra ``onnx``); or of the folder of a bundle,
+            whose every file is held against its manifest, and whose code is run: see docs/security.md.
         bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
             are at this time: what is done to the file later changes nothing.
         strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.

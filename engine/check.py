@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from engine import pnnx
-from engine.errors import EngineError, ModelFormatError
+from engine import onnx, pnnx
+from engine.errors import EngineError
 from engine.graph import GraphWarning, RuntimeGraph
 from engine.graph.building.linking import BOUNDARY_TYPES, bind_operator
 from engine.layers import Registry, registry
@@ -18,7 +18,7 @@ def check(
     strict: bool = False,
     registry: Registry = registry,
 ) -> list[EngineError | GraphWarning]:
-    """Whether a PNNX pair can be served, and if not, every reason.
+    """Whether a PNNX pair, or an ONNX file, can be served, and if not, every reason.
 
     The archive's checksums are verified, every operator is tried by itself, then the graph is built.
 
@@ -30,8 +30,8 @@ def check(
         Each says what it is about with str().
     """
     try:
-        source = pnnx.read(param, bin, verify=True)
-    except ModelFormatError as error:
+        source = onnx.read(param) if onnx.is_onnx(param) else pnnx.read(param, bin, verify=True)
+    except EngineError as error:
         return [error]
     problems = _operator_problems(source, registry)
     if problems:

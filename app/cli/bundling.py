@@ -76,7 +76,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
 
 def _name(files: ModelFiles) -> str:
     """Of the model; for a path nothing that says where somebody had the file."""
-    return Path(files.name).name.removesuffix(".param").removesuffix(".pnnx")
+    return Path(files.name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
 
 
 def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:

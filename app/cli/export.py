@@ -8,9 +8,11 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import engine
 import exporter
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
+from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 from app.settings import Settings
 from app.wording import printable
@@ -18,6 +20,8 @@ from app.wording import printable
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Export, check, place, report."""
+    if not args.shape and args.source.endswith(".onnx"):
+        return _rewrite(args, settings)
     if not args.shape:
         raise UsageError("--shape is needed, once for each input")
     _require_extra()
@@ -39,6 +43,23 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         )
         folder = _placed(exported, args, settings)
     sys.stdout.write(_report(exported, folder, args.source))
+    return 0
+
+
+def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
+    """Read an ONNX file as the server would, and write it as a pair."""
+    with progress(f"reading {args.source}"):
+        graph = engine.load(args.source)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(args.output or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        graph.save(folder / PARAM, folder / BIN)
+        again = engine.load(folder / PARAM, folder / BIN)
+        if args.output is None:
+            folder = exporter.place(folder, settings.store, args.name or exporter.model_name(args.source), again)
+    lines = [f"{folder}: {len(again.operators)} operators"]
+    lines += [f"{port.name} {port.spec}" for port in (*again.inputs, *again.outputs)]
+    sys.stdout.write("\n".join([*map(printable, lines), ""]))
     return 0
 
 

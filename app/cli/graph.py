@@ -10,6 +10,7 @@ import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.wording.terminal import write_result
+from app.models.folder.repository import VersionFiles
 from app.models.sessions import open_session
 from app.progress import compiling, progress
 from app.render import render, with_times
@@ -28,7 +29,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     found = models.find(args.model, settings)
     version = models.newest(found)
     if args.format == _PARAM:
-        write_result(engine.read_file(version.param, 1 << 28), args.output)
+        write_result(_text(version, settings), args.output)
         return 0
     with progress(f"loading {found.name}"):
         graph = models.load(version, settings)
@@ -46,6 +47,13 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _text(version: VersionFiles, settings: Settings) -> bytes:
+    """The text file of a pair as it is; of an ONNX model that of the pair it would be."""
+    if engine.is_onnx(version.param):
+        return models.load(version, settings).text().encode()
+    return engine.read_file(version.param, 1 << 28)
+
+
 def _title(name: str) -> str:
     """Of a drawing, which says nothing of the folder where somebody had the file."""
-    return Path(name).name.removesuffix(".param").removesuffix(".pnnx")
+    return Path(name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")

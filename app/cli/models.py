@@ -25,4 +25,4 @@ def _row(files: ModelFiles) -> tuple[str, ...]:
     versions = ", ".join(str(version.number) for version in files.versions)
     missing = [str(version.number) for version in files.versions if not version.param.is_file()]
     tags = ", ".join(f"{tag}={number}" for tag, number in files.config.tags.items()) or "-"
-    return files.name, versions, tags, files.config.task, f"no pair in {', '.join(missing)}" if missing else ""
+    return files.name, versions, tags, files.config.task, f"no model in {', '.join(missing)}" if missing else ""

@@ -18,7 +18,7 @@ from app.settings import SECRETS, Settings
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
 
-_MODEL: Final = "name of a model in the store, or path of a .pnnx.param file, its folder or a bundle"
+_MODEL: Final = "name of a model in the store, or path of a .pnnx.param or .onnx file, its folder or a bundle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +284,12 @@ holds machine code: whoever runs it trusts who made it, as with any program.
   pnnx-serve export net.pt --shape 1,3,224,224 --shape2 4,3,320,320 --name segmenter
   pnnx-serve export model.py:make_encoder --shape 1,77 --dtype int64 --shape 1,77,512 --dtype float32
   pnnx-serve export model.py --shape 1,16 --output exported --reference ref.npz
+  pnnx-serve export model.onnx --name detector
 
 SOURCE is a Python file and a class, function or module in it (FILE.py:NAME; without a name it must have just one
-model), the same in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file, which
-is held against onnxruntime. Importing a Python file runs it. Without --output the pair becomes the next version of a
+model), the same in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file. That
+is, without --shape, read as the server reads it (extra 'onnx'), and with it by PNNX's converter and held
+against onnxruntime. Importing a Python file runs it. Without --output the pair becomes the next version of a
 model in the store, but only if it gives the model's own answers.
 """,
         configure=_export,

@@ -120,7 +120,7 @@ RIVALS: Final = {
 
 
 def _stem(model: Path) -> str:
-    return model.name.removesuffix(".param").removesuffix(".pnnx")
+    return model.name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
 
 
 def told(exc: Exception) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import pnnx
+from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
@@ -27,6 +27,10 @@ from engine.graph.port import Port, batch_size, input_operators, input_ports, ou
 from engine.layers import BoundLayer, Registry, registry
 from engine.layers.definition.known import is_repeatable
 from engine.tensor import UNKNOWN, TensorSpec
+
+
+def _name_of(path: str | os.PathLike[str]) -> str:
+    return os.path.basename(path).removesuffix(".param").removesuffix(".pnnx").removesuffix(onnx.SUFFIX)
 
 
 class GraphState(enum.Enum):
@@ -56,8 +60,9 @@ class RuntimeGraph:
     change while it runs: any number of threads may run it at once.
 
     Args:
-        param: path of the ``.pnnx.param`` file.
-        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``.
+        param: path of the ``.pnnx.param`` file, or of an ``.onnx`` file.
+        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. An ONNX file says itself where its
+            tensors are.
         registry: the layers it may use; by default all registered ones.
     """
 
@@ -72,7 +77,7 @@ class RuntimeGraph:
         self._registry = registry
         self._source: pnnx.Graph | None = None
         self._built: _Built | None = None
-        self.name = os.path.basename(param).removesuffix(".param").removesuffix(".pnnx")
+        self.name = _name_of(param)
 
     @classmethod
     def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
@@ -112,7 +117,10 @@ class RuntimeGraph:
         """
         if self._source is None:
             with named(ModelFormatError, "the files cannot be read", self.name):
-                self._source = pnnx.read(self._param, self._bin, verify=verify)
+                if onnx.is_onnx(self._param):
+                    self._source = onnx.read(self._param)
+                else:
+                    self._source = pnnx.read(self._param, self._bin, verify=verify)
 
     def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
@@ -277,6 +285,10 @@ class RuntimeGraph:
     def describe(self) -> dict[str, Any]:
         """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""
         return describe(self.name, self.state.value, self.operators, self.inputs, self.outputs, self.warnings)
+
+    def text(self) -> str:
+        """The text file of the pair, as save() writes it."""
+        return pnnx.format_param(self.source, f"{self.name}.pnnx.param")
 
     def save(self, param: str | os.PathLike[str], bin: str | os.PathLike[str]) -> None:
         """Write the pair so that reading it gives an equal graph; each file appears whole or not at all."""

@@ -40,7 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.blocks", "engine.files", "engine.pnnx", "engine.resources", "engine.sharing"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
-    "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.pnnx"},
+    "engine.onnx": VOCABULARY | {"engine.files", "engine.layers", "engine.pnnx"},
+    "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
@@ -66,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.session": VOCABULARY
     | {"engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
-    "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.pnnx"},
+    "engine.check": VOCABULARY | {"engine.onnx", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
     "app.access": BASICS,
     "app.measuring": set(),
@@ -143,7 +144,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),
-    "ml_dtypes": ("engine.tensor", "engine.layers", "app.codec", "app.protocol"),
+    "onnx": ("engine.onnx.library",),
+    "ml_dtypes": ("engine.tensor", "engine.layers", "engine.onnx.tensors", "app.codec", "app.protocol"),
 }
 
 

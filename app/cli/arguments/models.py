@@ -1,4 +1,4 @@
-"""MODEL on a command line: a name of the store, or the path of a .pnnx.param file, its folder or a bundle."""
+"""MODEL on a command line: a name of the store, or the path of a .pnnx.param or .onnx file, a folder or a bundle."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from app.threads import thread_budget
 from app.wording import did_you_mean, quoted
 
 _PARAM = ".param"
+_ONNX = ".onnx"
 
 
 def find(model: str, settings: Settings) -> ModelFiles:
@@ -31,7 +32,7 @@ def find(model: str, settings: Settings) -> ModelFiles:
     """
     if not model:
         raise ModelNotFoundError("no model is named, expected a .pnnx.param file or the name of a model in the store")
-    if model.endswith(_PARAM) or os.sep in model:
+    if model.endswith((_PARAM, _ONNX)) or os.sep in model:
         return _at_path(Path(model))
     inside = _in_folder(Path(model))
     try:
@@ -86,7 +87,7 @@ def _in_folder(folder: Path) -> ModelFiles | None:
         return None
     if engine.is_bundle(folder):
         return read_model(FoundModel(name=folder.resolve().name, path=folder))
-    pairs = [name for name in names if name.endswith(_PARAM)]
+    pairs = [name for name in names if name.endswith(_PARAM)] or [name for name in names if name.endswith(_ONNX)]
     if len(pairs) == 1:
         return _at_path(folder / pairs[0])
     if any(map(is_version, names)):
@@ -97,6 +98,9 @@ def _in_folder(folder: Path) -> ModelFiles | None:
 def _at_path(param: Path) -> ModelFiles:
     if inside := _in_folder(param):
         return inside
+    if param.name.endswith(_ONNX) and param.is_file():
+        version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name}.data"))
+        return ModelFiles(name=str(param), folder=param.parent, config=ModelConfig(), versions=(version,))
     if not param.name.endswith(_PARAM) or not param.is_file():
         if said := advice(param):
             raise ModelNotFoundError(said)

@@ -30,8 +30,8 @@ def _folder(path: Path) -> str:
 def _file(path: Path) -> str:
     with path.open("rb") as file:
         kind = engine.kind_of_file(file.read(_HEAD))
-    if path.suffix == ".onnx" or kind == "an ONNX model":
-        return f"an ONNX model: {_EXPORT.format(path)}"
+    if kind == "an ONNX model":
+        return "an ONNX model: its name has to end in .onnx"
     if zipfile.is_zipfile(path):
         return _archive(path)
     if kind == "the text of a pair":

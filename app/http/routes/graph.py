@@ -82,6 +82,9 @@ def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
 
 
 def _size(version: Version, retry_after_s: int) -> int:
+    if engine.is_onnx(version.files.param):
+        assert version.model is not None  # Store.version returns ready versions only
+        return min(_MAX_TEXT_BYTES, _OPERATOR_BYTES * len(version.model.session.graph.operators))
     try:
         return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
     except OSError:
@@ -89,7 +92,10 @@ def _size(version: Version, retry_after_s: int) -> int:
 
 
 def _text(version: Version, retry_after_s: int) -> bytes:
-    """The text file as it lies in the store."""
+    """The text file as it lies in the store; of an ONNX model that of the pair it would be."""
+    if engine.is_onnx(version.files.param):
+        assert version.model is not None  # Store.version returns ready versions only
+        return version.model.session.graph.text().encode()
     try:
         return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
     except engine.EngineError as exc:

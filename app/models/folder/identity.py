@@ -6,10 +6,12 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, MANIFEST, PARAM, is_version
+from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, MANIFEST, ONNX, ONNX_DATA, PARAM, is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles
+
+_FILES: Final = (PARAM, BIN, ONNX, ONNX_DATA, MANIFEST)
 
 FileIdentity: TypeAlias = tuple[int, ...]
 Identity: TypeAlias = tuple[FileIdentity | None, ...]
@@ -62,10 +64,10 @@ def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
     except OSError:
         return
     if not numbers:
-        for name in (PARAM, BIN, MANIFEST):
+        for name in _FILES:
             yield name, identity_of(found.path / name)
     for number in numbers:
-        for name in (PARAM, BIN, MANIFEST):
+        for name in _FILES:
             yield f"{number}/{name}", identity_of(found.path / number / name)
 
 

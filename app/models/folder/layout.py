@@ -2,6 +2,7 @@
 
 model_store/NAME/config.toml              every key optional, the file as well
 model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
+model_store/NAME/VERSION/model.onnx       instead of a pair; model.onnx.data beside it, where its tensors lie apart
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
 model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and config; or NAME/VERSION/ is one
 """
@@ -15,6 +16,8 @@ MANIFEST: Final = "manifest.json"
 CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
+ONNX: Final = "model.onnx"
+ONNX_DATA: Final = "model.onnx.data"
 FLAT_PARAM: Final = ".pnnx.param"
 FLAT_BIN: Final = ".pnnx.bin"
 NAME_RULE: Final = "letters, digits, '.', '_' and '-', a letter or digit first"

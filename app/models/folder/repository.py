@@ -16,7 +16,17 @@ import engine
 from app.errors import ConfigError
 from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.folder.labels import read_labels
-from app.models.folder.layout import BIN, FLAT_BIN, FLAT_PARAM, NAME_RULE, PARAM, is_model_name, is_version
+from app.models.folder.layout import (
+    BIN,
+    FLAT_BIN,
+    FLAT_PARAM,
+    NAME_RULE,
+    ONNX,
+    ONNX_DATA,
+    PARAM,
+    is_model_name,
+    is_version,
+)
 from app.wording import told
 
 log = logging.getLogger(__name__)
@@ -24,9 +34,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFiles:
-    """The file pair of one version; whether it is there is found out when it is loaded.
+    """The files of one version; whether they are there is found out when it is loaded.
 
     Args:
+        param, bin: a pair; or an ONNX model, and the file that its tensors mostly lie in where they lie apart.
         bundle: the folder that both are part of, where that is a bundle.
     """
 
@@ -175,6 +186,8 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
 
 def _version(number: int, folder: Path) -> VersionFiles:
     bundle = folder if engine.is_bundle(folder) else None
+    if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():
+        return VersionFiles(number=number, param=folder / ONNX, bin=folder / ONNX_DATA)
     return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle)
 
 

@@ -76,6 +76,25 @@ class Mod(_Pair):
         return np.fmod(a, b) if self.fmod else np.mod(a, b)
 
 
+@register("Pow")
+class Pow(Layer):
+    """The first operand to the power of the second one, in the dtype of the first."""
+
+    def infer(self, input: Any, other: Any) -> TensorSpec:
+        dtype = dtype_of(input, dtype_of(other, np.dtype(np.float32)))
+        return TensorSpec(broadcast_shapes(shape_of(input), shape_of(other)), dtype)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> Array:
+        dtype = self.infer(_spec(input), _spec(other)).dtype
+        base, exponent = np.asarray(input, dtype), np.asarray(other)
+        is_whole = dtype.kind in "iu" and exponent.dtype.kind in "iu" and bool((exponent >= 0).all())
+        with np.errstate(all="ignore"):
+            if is_whole:
+                return np.asarray(np.power(base, cast(exponent, dtype)))
+            wide = working_dtype(dtype) if dtype.kind not in "iu" else np.dtype(np.float64)
+            return cast(np.asarray(np.power(cast(base, wide), cast(exponent, wide))), dtype)
+
+
 @register("BitShift")
 class BitShift(_Pair):
     """Bits moved to the left or right; after as many as there are, the sign is left (right), or nothing (left)."""

@@ -221,6 +221,23 @@ def _piece(start: int, end: int, step: int) -> slice:
     return slice(start, None if step < 0 and end <= -_LARGEST else end, step)
 
 
+@register("Shape")
+class OnnxShape(Layer):
+    """The sizes of the axes from ``start`` on, up to ``end``."""
+
+    does_arithmetic = False
+
+    start: int = 0
+    end: int | None = None
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        sizes = input.shape[self.start : self.end]
+        return TensorSpec((len(sizes),), INT64, None if None in sizes else np.array(sizes, INT64))
+
+    def forward(self, input: Array) -> Array:
+        return np.array(input.shape[self.start : self.end], INT64)
+
+
 @register("Size")
 class OnnxSize(Layer):
     """How many elements there are."""

@@ -59,8 +59,7 @@ def folder_of_pairs(folder: Path) -> str:
 
 
 WRONG: dict[str, tuple[Callable[[Path], str], str]] = {
-    "onnx": (alone("m.onnx", ONNX), "'m.onnx' is an ONNX model: turn it into a pair with 'pnnx-serve export m.onnx"),
-    "onnx of another name": (alone("m.bin", ONNX), "is an ONNX model"),
+    "onnx of another name": (alone("m.bin", ONNX), "'m.bin' is an ONNX model: its name has to end in .onnx"),
     "torchscript": (alone("m.pt", archive("m/code/a.py", "m/data.pkl")), "'m.pt' is a TorchScript model"),
     "weights of torch": (alone("m.pth", archive("m/data.pkl")), "PyTorch's weights, without the model"),
     "weights of a pair": (alone("m.pnnx.bin", archive("fc.weight")), "name the .pnnx.param file beside it"),

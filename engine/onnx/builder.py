@@ -1,0 +1,220 @@
+"""Operators made one after the other, with what follows of each: its shapes, and its values where they are constant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from engine.errors import EngineError, ParameterError, ShapeError, UnsupportedOperatorError
+from engine.layers import Annotations, bind, registry
+from engine.limits import check_results
+from engine.onnx.value import Axis, Size, Sum, Value, constant
+from engine.pnnx.graph import Attribute, Operator, Parameter
+from engine.tensor import UNKNOWN, Array, TensorSpec
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_./:\-]")
+_LONGEST: Final = 120
+MAX_OPERATORS: Final = 1 << 18
+"""Operators of one graph, bodies of functions counted as often as they are used."""
+
+
+class Builder:
+    """The operators of a graph that is being made."""
+
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.annotations: dict[str, TensorSpec] = {}
+        self._names: set[str] = set()
+        self._operands: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._makers: dict[str, Operator] = {}
+
+    def maker(self, value: Value) -> Operator | None:
+        """The operator that makes a value."""
+        return self._makers.get(value.name)
+
+    def input(self, name: str, spec: TensorSpec | None) -> Value:
+        """An input of the graph."""
+        operand = self.operand_name(name)
+        index = sum(op.type == "pnnx.Input" for op in self.operators)
+        self.operators.append(Operator("pnnx.Input", self.operator_name(f"pnnx_input_{index}"), (), (operand,)))
+        if spec is not None:
+            self.annotations[operand] = spec
+        return Value(operand, UNKNOWN if spec is None else spec)
+
+    def output(self, value: Value) -> None:
+        """An output of the graph."""
+        index = sum(op.type == "pnnx.Output" for op in self.operators)
+        name = self.operator_name(f"pnnx_output_{index}")
+        self.operators.append(Operator("pnnx.Output", name, (self.operand(value),)))
+
+    def operand(self, value: Value) -> str:
+        """The operand a value is; a constant becomes one."""
+        if not value.name:
+            if value.constant is None:
+                raise ShapeError("a value is used that nothing makes")
+            value.name = self.operand_name("const")
+            self._add("pnnx.Attribute", value.name, (), [value], {}, {"data": _attribute(value.constant)}, ())
+        return value.name
+
+    def add(
+        self,
+        type: str,
+        name: str,
+        inputs: Sequence[Value],
+        *,
+        outputs: Sequence[str] = ("",),
+        params: Mapping[str, Parameter] | None = None,
+        attributes: Mapping[str, Array] | None = None,
+        labels: Sequence[str | None] = (),
+        declared: Sequence[TensorSpec | None] = (),
+    ) -> list[Value]:
+        """Append an operator.
+
+        Args:
+            outputs: what its operands would best be called.
+            attributes: stored tensors.
+            labels: for each input the argument it stands for.
+            declared: what the file says of the outputs.
+
+        Raises:
+            EngineError: the operator does not accept its parameters or operands.
+        """
+        if type not in registry:
+            raise UnsupportedOperatorError(f"no layer for the operator type '{type}'")
+        params = dict(params or {})
+        stored = {key: _attribute(array) for key, array in (attributes or {}).items()}
+        results = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
+        values = [_known(result) for result in results]
+        if all(value.constant is not None for value in values):
+            return values
+        for value, wanted in zip(values, outputs, strict=True):
+            value.name = self.operand_name(wanted or name)
+        self._add(type, name, [self.operand(value) for value in inputs], values, params, stored, tuple(labels))
+        return values
+
+    def _follow(
+        self,
+        type: str,
+        inputs: Sequence[Value],
+        params: Mapping[str, Parameter],
+        stored: Mapping[str, Attribute],
+        labels: tuple[str | None, ...],
+        count: int,
+        declared: Sequence[TensorSpec | None],
+    ) -> Sequence[object]:
+        """What is known of the results."""
+        notes = (*declared, *(None,) * (count - len(declared)))
+        annotations = Annotations(inputs=tuple(each.tensor for each in inputs), outputs=notes, labels=labels)
+        attributes = {key: attribute.data for key, attribute in stored.items()}
+        try:
+            layer = bind(
+                registry[type], n_inputs=len(inputs), params=params, attributes=attributes, annotations=annotations
+            )
+            result = layer.infer([each.spec for each in inputs])
+            check_results(result)
+        except EngineError:
+            raise
+        except Exception as exc:  # values of the right kind that make no sense together
+            raise ParameterError(
+                "parameters do not fit the operator", found=f"{exc.__class__.__name__}: {exc}"
+            ) from exc
+        results = _split(result, count)
+        return [
+            note if each is UNKNOWN and note is not None else each for each, note in zip(results, notes, strict=True)
+        ]
+
+    def _add(
+        self,
+        type: str,
+        name: str,
+        inputs: Sequence[str],
+        values: Sequence[Value],
+        params: dict[str, Parameter],
+        stored: dict[str, Attribute],
+        labels: tuple[str | None, ...],
+    ) -> None:
+        if len(self.operators) >= MAX_OPERATORS:
+            raise ShapeError("too many operators", found="more", expected=f"at most {MAX_OPERATORS:,}")
+        outputs = tuple(value.name for value in values)
+        operator = Operator(type, self.operator_name(name), tuple(inputs), outputs, params, stored, labels)
+        self.operators.append(operator)
+        for value in values:
+            self._makers[value.name] = operator
+            if isinstance(value.spec, TensorSpec):
+                self.annotations[value.name] = replace(value.spec, value=None)
+
+    def list_of(self, sizes: Sequence[Size], name: str) -> Value:
+        """Sizes as a list of numbers, for a parameter that a run decides."""
+        text, operands = _Speller().spelled(sizes)
+        return self.add("pnnx.Expression", name, operands, params={"expr": text})[0]
+
+    def operator_name(self, wanted: str) -> str:
+        """A name of its own for an operator."""
+        return self._fresh(wanted, self._names)
+
+    def operand_name(self, wanted: str) -> str:
+        """A name of its own for an operand."""
+        return self._fresh(wanted, self._operands)
+
+    def _fresh(self, wanted: str, taken: set[str]) -> str:
+        base = _UNSAFE.sub("_", wanted)[:_LONGEST] or "value"
+        name = base
+        while name in taken:
+            number = self._numbers.get(base, 0) + 1
+            self._numbers[base] = number
+            name = f"{base}_{number}"
+        taken.add(name)
+        return name
+
+    def used(self) -> list[Operator]:
+        """The operators that something depends on, and all inputs."""
+        needed: set[str] = set()
+        kept: list[Operator] = []
+        for op in reversed(self.operators):
+            if op.type in ("pnnx.Input", "pnnx.Output") or not needed.isdisjoint(op.outputs):
+                needed.update(op.inputs)
+                kept.append(op)
+        return kept[::-1]
+
+
+def _attribute(array: Array) -> Attribute:
+    return Attribute(array.shape, array.dtype, array)
+
+
+def _split(result: Any, count: int) -> Sequence[object]:
+    if count == 1:
+        return [result]
+    if result is UNKNOWN:
+        return [UNKNOWN] * count
+    if not isinstance(result, (tuple, list)) or len(result) != count:
+        raise ShapeError("wrong number of results", found=count, expected="as many as the operator has")
+    return result
+
+
+def _known(result: object) -> Value:
+    if isinstance(result, TensorSpec) and result.value is not None:
+        return constant(result.value)
+    return Value(spec=result)
+
+
+class _Speller:
+    """Writes sizes as an expression over the operands they come from."""
+
+    def __init__(self) -> None:
+        self._operands: list[Value] = []
+
+    def spelled(self, sizes: Sequence[Size]) -> tuple[str, list[Value]]:
+        text = "[" + ",".join(map(self._one, sizes)) + "]"
+        return text, self._operands
+
+    def _one(self, size: Size) -> str:
+        if isinstance(size, Axis):
+            if size.value not in self._operands:
+                self._operands.append(size.value)
+            return f"size(@{self._operands.index(size.value)},{size.axis})"
+        if isinstance(size, Sum):
+            return f"{size.function}({self._one(size.left)},{self._one(size.right)})"
+        return str(size)

@@ -1,0 +1,133 @@
+"""Operators that are functions: of the file itself, or of the standard, where a schema says what one is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import GraphError
+from engine.onnx.attributes import attribute_value
+from engine.onnx.library import library
+from engine.onnx.node import Node
+from engine.onnx.source import Model
+from engine.onnx.tensors import NUMBERS, Weights
+from engine.pnnx.quotation import quoted
+
+_INT, _FLOAT, _STRING = 2, 1, 3
+_MOST_INTS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The body of a function.
+
+    Args:
+        versions: domain -> version of its operator set; None for those of the caller.
+        optional: messages of attributes with their defaults.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    nodes: Sequence[Any]
+    versions: Mapping[str, int] | None
+    optional: Sequence[Any] = ()
+    values: Mapping[str, Any] | None = None
+
+    def defaults(self, weights: Weights) -> dict[str, Any]:
+        """What attributes are where a call does not say it."""
+        found = {each.name: attribute_value(each, weights) for each in self.optional}
+        return {**(self.values or {}), **found}
+
+
+class Functions:
+    """Bodies by domain and name."""
+
+    def __init__(self, model: Model) -> None:
+        self._bodies: dict[tuple[str, str], Any] = {}
+        for each in model.proto.functions:
+            key = ("" if each.domain == "ai.onnx" else each.domain, each.name)
+            if key in self._bodies:
+                raise GraphError(f"function {quoted(each.name)} is there twice", expected="one of a name")
+            self._bodies[key] = each
+
+    def has(self, domain: str, type: str) -> bool:
+        """Whether the file has a function of this name."""
+        return (domain, type) in self._bodies
+
+    def local(self, domain: str, type: str) -> Local | None:
+        """A function of the file."""
+        proto = self._bodies.get((domain, type))
+        return None if proto is None else _local(proto)
+
+    def schema(self, node: Node) -> Local | None:
+        """What the standard says an operator is made of, None where it does not."""
+        defs = library().defs
+        try:
+            schema = defs.get_schema(node.type, node.version, node.domain)
+        except defs.SchemaError:
+            return None
+        body = _body(schema, node)
+        return None if body is None else _local(body, _schema_defaults(schema))
+
+
+def _body(schema: Any, node: Node) -> Any:
+    if schema.has_function:
+        body = schema.function_body
+        if not len(body.node):
+            return None
+        return body
+    if not schema.has_context_dependent_function:
+        return None
+    onnx = library()
+    message = onnx.NodeProto(op_type=node.type, domain=node.domain, name="f")
+    message.input.extend("" if each is None else f"i{k}" for k, each in enumerate(node.inputs))
+    message.output.extend(f"o{k}" if name else "" for k, name in enumerate(node.outputs))
+    for key, value in node.attributes.items():
+        if isinstance(value, (int, float, str, tuple)):
+            message.attribute.append(
+                onnx.helper.make_attribute(key, list(value) if isinstance(value, tuple) else value)
+            )
+        elif isinstance(value, np.ndarray) and value.nbytes < _MOST_INTS:
+            message.attribute.append(onnx.helper.make_attribute(key, onnx.numpy_helper.from_array(value)))
+    types = []
+    for each in node.inputs:
+        type = onnx.TypeProto()
+        if each is not None and each.tensor is not None and each.tensor.dtype in NUMBERS:
+            type.tensor_type.elem_type = NUMBERS[each.tensor.dtype]
+            type.tensor_type.shape.SetInParent()
+            for size in each.tensor.shape:
+                dim = type.tensor_type.shape.dim.add()
+                if size is not None:
+                    dim.dim_value = size
+        types.append(type.SerializeToString())
+    try:
+        content = schema.get_context_dependent_function(message.SerializeToString(), types)
+    except Exception:  # it cannot be told for these operands
+        return None
+    body = onnx.FunctionProto()
+    body.ParseFromString(content)
+    return body if len(body.node) else None
+
+
+def _local(proto: Any, values: Mapping[str, Any] | None = None) -> Local:
+    versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}
+    return Local(
+        inputs=list(proto.input),
+        outputs=list(proto.output),
+        nodes=proto.node,
+        versions=versions or None,
+        optional=proto.attribute_proto,
+        values=values,
+    )
+
+
+def _schema_defaults(schema: Any) -> dict[str, Any]:
+    defaults: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        proto = attribute.default_value
+        if proto.type in (_INT, _FLOAT, _STRING):
+            defaults[name] = {_INT: proto.i, _FLOAT: proto.f, _STRING: proto.s.decode("utf-8", "replace")}[proto.type]
+    return defaults

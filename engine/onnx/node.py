@@ -1,0 +1,186 @@
+"""An operator of a file as its translator sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers import registry
+from engine.onnx.builder import Builder
+from engine.onnx.value import Size, Value, constant
+from engine.pnnx.graph import Parameter
+from engine.tensor import Array, DType, TensorSpec
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One operator of an ONNX file.
+
+    Args:
+        inputs: None for those that are left out.
+        attributes: numbers, texts, tuples of them, arrays.
+        version: of the operator set it belongs to.
+        outputs: names of the results that are used, empty for those that are not.
+        declared: what the file says of the results.
+    """
+
+    type: str
+    name: str
+    domain: str
+    version: int
+    inputs: Sequence[Value | None]
+    attributes: Mapping[str, Any]
+    outputs: Sequence[str]
+    builder: Builder
+    declared: Sequence[TensorSpec | None] = field(default=())
+
+    def input(self, index: int) -> Value:
+        """An input that must be there.
+
+        Raises:
+            ParameterError: it is left out.
+        """
+        value = self.optional(index)
+        if value is None:
+            raise ParameterError(f"input {index} is missing", found=f"{len(self.inputs)} inputs")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        """An input that may be left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def array(self, index: int) -> Array | None:
+        """The elements of a constant input."""
+        value = self.optional(index)
+        return None if value is None else value.constant
+
+    def integers(self, index: int, attribute: str) -> tuple[int, ...] | None:
+        """A list of integers that is an attribute in one version, and an input in another; None unless constant."""
+        if attribute in self.attributes:
+            return self.numbers(attribute)
+        array = self.array(index)
+        if array is None or array.dtype.kind not in "iu" or array.ndim > 1 or array.size > 64:
+            return None
+        return tuple(map(int, array.reshape(-1).tolist()))
+
+    def is_given(self, index: int) -> bool:
+        """Whether an input is there."""
+        return self.optional(index) is not None
+
+    def numbers(self, attribute: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """An attribute that is a list of integers.
+
+        Raises:
+            ParameterError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, tuple) or not all(isinstance(each, int) for each in value):
+            raise ParameterError(f"attribute '{attribute}' is no list of integers", found=repr(value)[:80])
+        return value
+
+    def number(self, attribute: str, default: int) -> int:
+        """An attribute that is an integer.
+
+        Raises:
+            ParameterError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, int):
+            raise ParameterError(f"attribute '{attribute}' is no integer", found=repr(value)[:80])
+        return value
+
+    def real(self, attribute: str, default: float) -> float:
+        """An attribute that is a number.
+
+        Raises:
+            ParameterError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, (int, float)):
+            raise ParameterError(f"attribute '{attribute}' is no number", found=repr(value)[:80])
+        return float(value)
+
+    def text(self, attribute: str, default: str) -> str:
+        """An attribute that is a text.
+
+        Raises:
+            ParameterError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, str):
+            raise ParameterError(f"attribute '{attribute}' is no text", found=repr(value)[:80])
+        return value
+
+    def make(self, type: str, *inputs: Value, weights: Mapping[str, Array] | None = None, **params: Parameter) -> Value:
+        """Append an operator with one result."""
+        return self.builder.add(
+            type,
+            self.name,
+            inputs,
+            outputs=(self.outputs[0] if self.outputs else "",),
+            params=params,
+            attributes=weights,
+            declared=self.declared[:1],
+        )[0]
+
+    def expression(self, text: str, *inputs: Value) -> Value:
+        """Append arithmetic."""
+        return self.make("pnnx.Expression", *inputs, expr=text)
+
+    def sizes(self, sizes: Sequence[Size]) -> Value:
+        """Append a list of sizes that a run decides."""
+        return self.builder.list_of(sizes, f"{self.name}_sizes")
+
+    def constant(self, array: Array) -> Value:
+        """A constant."""
+        return constant(array)
+
+    def same(
+        self, type: str | None = None, inputs: Sequence[Value | None] | None = None, **changes: Parameter | None
+    ) -> list[Value]:
+        """Append the operator as it is, under its own name and with its own attributes; a change to None drops one."""
+        type = type or self.type
+        inputs = self.inputs if inputs is None else inputs
+        given = {key: value for key, value in {**self.attributes, **changes}.items() if value is not None}
+        params = {key: _parameter(key, value) for key, value in given.items()}
+        count = max((k + 1 for k, name in enumerate(self.outputs) if name), default=1)
+        slots = registry[type].slots if type in registry else ()
+        present = [(k, value) for k, value in enumerate(inputs) if value is not None]
+        is_gapped = any(k != place for place, (k, _) in enumerate(present))
+        if is_gapped and present[-1][0] >= len(slots):
+            raise ParameterError("an input is missing", found=f"{len(present)} inputs")
+        return self.builder.add(
+            type,
+            self.name,
+            [value for _, value in present],
+            outputs=tuple(self.outputs[:count]) or ("",),
+            params=params,
+            labels=[slots[k] for k, _ in present] if is_gapped else (),
+            declared=self.declared[:count],
+        )
+
+    def dtype(self, index: int = 0) -> DType | None:
+        """The dtype of an input, None where it is not known."""
+        value = self.optional(index)
+        return None if value is None else value.dtype
+
+    def rank(self, index: int = 0) -> int:
+        """The rank of an input that the meaning depends on.
+
+        Raises:
+            ShapeError: nothing in the file tells it.
+        """
+        rank = self.input(index).rank
+        if rank is None:
+            raise ShapeError(f"the rank of input {index} is not known before a run", expected="a declared shape")
+        return rank
+
+
+def _parameter(key: str, value: Any) -> Parameter:
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, tuple) and all(isinstance(each, (int, float, str)) for each in value):
+        return value
+    raise ParameterError(f"attribute '{key}' is of a kind that no layer takes", found=type(value).__name__)

@@ -1,0 +1,56 @@
+"""Translators: what an operator of ONNX becomes, by its domain, its name and the version of its operator set."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from engine.onnx.node import Node
+    from engine.onnx.value import Value
+
+Results: TypeAlias = "Value | Sequence[Value] | None"
+Translator: TypeAlias = Callable[["Node"], Results]
+
+_TRANSLATORS: Final[dict[tuple[str, str], list[tuple[int, Translator]]]] = {}
+
+
+def translates(*types: str, since: int = 1, domain: str = "") -> Callable[[Translator], Translator]:
+    """Decorator: let a function translate these operators, as they are since a version of their operator set.
+
+    The function gets a Node and returns the values of its outputs; None where it cannot say it, so that the operator
+    is expanded or refused.
+    """
+
+    def add(translator: Translator) -> Translator:
+        for type in types:
+            rows = _TRANSLATORS.setdefault((domain, type), [])
+            rows.append((since, translator))
+            rows.sort(key=lambda row: row[0])
+        return translator
+
+    return add
+
+
+def translator_of(domain: str, type: str, version: int) -> Translator | None:
+    """The newest translator that is not newer than the operator set; None where there is none."""
+    _load()
+    found = [translator for since, translator in _TRANSLATORS.get((domain, type), ()) if since <= version]
+    return found[-1] if found else None
+
+
+def known_types(domain: str = "") -> list[str]:
+    """Every type of a domain that is translated."""
+    _load()
+    return sorted(type for each, type in _TRANSLATORS if each == domain)
+
+
+@lru_cache(maxsize=1)
+def _load() -> None:
+    from engine.onnx import translators
+
+    for module in pkgutil.iter_modules(translators.__path__):
+        importlib.import_module(f"{translators.__name__}.{module.name}")

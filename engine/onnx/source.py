@@ -1,0 +1,82 @@
+"""A file as messages: read, parsed without its large tensors, and found to be a model."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.errors import EngineError, ModelFormatError, UnsupportedOperatorError
+from engine.files import Path, file_name
+from engine.onnx.library import library
+from engine.onnx.tensors import Weights
+from engine.onnx.wire import strip
+from engine.pnnx.files import take_file
+
+OLDEST: Final = 1
+"""The first operator set; some of those before 7 mean what later ones do, the others are refused one by one."""
+_TOKEN_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A file that was read.
+
+    Args:
+        proto: the ModelProto, whose large tensors are in ``weights``.
+        versions: domain -> version of its operator set.
+    """
+
+    name: str
+    proto: Any
+    weights: Weights
+    versions: dict[str, int]
+
+
+def read_model(path: Path) -> Model:
+    """Read a file as it is now; what becomes of it afterwards changes nothing.
+
+    Raises:
+        ModelFormatError: it does not exist, is no ONNX model or a damaged one, or the package ``onnx`` is missing.
+    """
+    messages = library()
+    name = file_name(path)
+    data = take_file(path)
+    try:
+        skeleton = strip(data.data, secrets.token_bytes(_TOKEN_BYTES))
+        proto = messages.ModelProto()
+        try:
+            proto.ParseFromString(skeleton.content)
+        except Exception as exc:  # the class depends on how protobuf was built
+            raise ModelFormatError("not an ONNX model, or a damaged one", found=str(exc)[:200]) from None
+        if not proto.HasField("graph"):
+            raise ModelFormatError("there is no model in the file", found="no graph")
+        weights = Weights(data, skeleton, os.path.dirname(os.path.realpath(path)))
+        return Model(name, proto, weights, _versions(proto, messages))
+    except EngineError as error:
+        raise error.at(name) from None
+
+
+def _versions(proto: Any, messages: Any) -> dict[str, int]:
+    """The operator sets of a model.
+
+    Raises:
+        ModelFormatError: none of ONNX's own, or one that is no number of one.
+        UnsupportedOperatorError: one that is newer than the package knows.
+    """
+    versions: dict[str, int] = {}
+    for each in proto.opset_import:
+        domain = "" if each.domain == "ai.onnx" else each.domain
+        if domain in versions and versions[domain] != each.version:
+            found = f"{versions[domain]} and {each.version}"
+            raise ModelFormatError(f"two operator sets of the domain '{domain}'", found=found, expected="one")
+        versions[domain] = each.version
+    own = versions.setdefault("", 1 if not versions else messages.defs.onnx_opset_version())
+    newest = messages.defs.onnx_opset_version()
+    if own < OLDEST:
+        raise ModelFormatError("no such operator set", found=own, expected=f"{OLDEST} to {newest}")
+    if own > newest:
+        expected = f"at most {newest}, which is what the installed package 'onnx' knows"
+        raise UnsupportedOperatorError(f"the model's operator set is {own}, expected {expected}")
+    return versions

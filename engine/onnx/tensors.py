@@ -1,0 +1,186 @@
+"""Tensors of a file as arrays: views of the file where their elements lie in it as they are."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from engine.errors import EngineError, WeightsError
+from engine.limits import MAX_RANK, check_size
+from engine.onnx.wire import Skeleton
+from engine.pnnx.files import take_file
+from engine.pnnx.quotation import quoted
+from engine.tensor import BFLOAT16, Array, DType, dtype_name
+
+STRING: Final = 8
+# TensorProto.DataType -> the dtype of its elements.
+DTYPES: Final[Mapping[int, DType]] = {
+    number: np.dtype(kind)
+    for number, kind in (
+        (1, np.float32), (2, np.uint8), (3, np.int8), (4, np.uint16), (5, np.int16), (6, np.int32), (7, np.int64),
+        (STRING, np.object_), (9, np.bool_), (10, np.float16), (11, np.float64), (12, np.uint32), (13, np.uint64),
+        (14, np.complex64), (15, np.complex128), (16, BFLOAT16), (17, ml_dtypes.float8_e4m3fn),
+        (18, ml_dtypes.float8_e4m3fnuz), (19, ml_dtypes.float8_e5m2), (20, ml_dtypes.float8_e5m2fnuz),
+        (21, ml_dtypes.uint4), (22, ml_dtypes.int4), (23, ml_dtypes.float4_e2m1fn), (24, ml_dtypes.float8_e8m0fnu),
+        (25, ml_dtypes.uint2), (26, ml_dtypes.int2),
+    )
+}  # fmt: skip
+NUMBERS: Final[Mapping[DType, int]] = {dtype: number for number, dtype in DTYPES.items()}
+_BITS: Final = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
+# Where elements are if not in raw_data: the field, and what its items are read as.
+_FIELDS: Final[Mapping[int, tuple[str, Any]]] = {
+    1: ("float_data", np.float32), 14: ("float_data", np.float32), 11: ("double_data", np.float64),
+    15: ("double_data", np.float64), 7: ("int64_data", np.int64), 12: ("uint64_data", np.uint64),
+    13: ("uint64_data", np.uint64),
+}  # fmt: skip
+_SHARED: Final = "int32_data"
+_EXTERNAL: Final = 1
+
+
+@dataclass(slots=True)
+class Weights:
+    """Where the elements of a file's tensors are.
+
+    Args:
+        data: the file.
+        skeleton: which of it was not parsed.
+        folder: the only one whose files may hold elements.
+    """
+
+    data: Array
+    skeleton: Skeleton
+    folder: str
+    _others: dict[str, Array] = field(default_factory=dict)
+
+    def array(self, proto: Any, name: str = "") -> Array:
+        """The elements of a TensorProto, read-only.
+
+        Raises:
+            WeightsError: they are not as many as its dimensions say, or of no known type, or outside the folder.
+        """
+        try:
+            return self._array(proto)
+        except EngineError as error:
+            raise error.at(f"tensor {quoted(name or proto.name)}") from None
+
+    def _array(self, proto: Any) -> Array:
+        number, shape = proto.data_type, tuple(proto.dims)
+        if number not in DTYPES:
+            raise WeightsError("unknown data type", found=number, expected="one of onnx.TensorProto.DataType")
+        if len(shape) > MAX_RANK or min(shape, default=0) < 0:
+            raise WeightsError("not a shape", found=list(shape)[:8], expected=f"up to {MAX_RANK} sizes of 0 and more")
+        check_size(shape, DTYPES[number], "the tensor")
+        count = math.prod(shape)
+        array = self._strings(proto, count) if number == STRING else self._elements(proto, number, count)
+        array = array.reshape(shape)
+        array.flags.writeable = False
+        return array
+
+    def _strings(self, proto: Any, count: int) -> Array:
+        _check_count(len(proto.string_data), count, "strings")
+        array = np.empty(count, np.object_)
+        array[:] = [each.decode("utf-8", "replace") for each in proto.string_data]
+        return array
+
+    def _elements(self, proto: Any, number: int, count: int) -> Array:
+        if proto.data_location == _EXTERNAL:
+            return _typed(self._external(proto), number, count)
+        if proto.HasField("raw_data"):
+            raw = proto.raw_data
+            run = self.skeleton.run_of(raw)
+            held = np.frombuffer(raw, np.uint8) if run is None else self.data[run[0] : run[0] + run[1]]
+            return _typed(held, number, count)
+        name, kind = _FIELDS.get(number, (_SHARED, np.int32))
+        values = np.array(getattr(proto, name), kind)
+        return _converted(values, number, count)
+
+    def _external(self, proto: Any) -> Array:
+        entries = {entry.key: entry.value for entry in proto.external_data}
+        held = self._file(entries.get("location", ""))
+        offset, length = (_number(entries, key) for key in ("offset", "length"))
+        begin = offset or 0
+        end = held.size if length is None else begin + length
+        if end > held.size:
+            found = f"bytes {begin:,} to {end:,}"
+            raise WeightsError("the tensor is not in its file", found=found, expected=f"within {held.size:,} bytes")
+        return held[begin:end]
+
+    def _file(self, location: str) -> Array:
+        if location not in self._others:
+            self._others[location] = take_file(self._path(location))
+        return self._others[location]
+
+    def _path(self, location: str) -> str:
+        """The path of a file beside the model.
+
+        Raises:
+            WeightsError: it would be outside the model's folder, be it through a link.
+        """
+        expected = "a file in the folder of the model, or below it"
+        parts = location.replace("\\", "/").split("/")
+        if not location or os.path.isabs(location) or ".." in parts or "\0" in location:
+            raise WeightsError("the tensor's file is outside", found=quoted(location), expected=expected)
+        root = os.path.realpath(self.folder)
+        path = os.path.realpath(os.path.join(root, location))
+        if os.path.commonpath((root, path)) != root:
+            raise WeightsError("the tensor's file is outside", found=quoted(location), expected=expected)
+        return path
+
+
+def _number(entries: Mapping[str, str], key: str) -> int | None:
+    text = entries.get(key)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise WeightsError(f"{key} of the tensor is no number", found=quoted(text), expected="0 or more")
+    return int(text)
+
+
+def _typed(held: Array, number: int, count: int) -> Array:
+    """Bytes as elements: a view, but for those that share bytes."""
+    if number in _BITS:
+        _check_count(held.size, -(-count * _BITS[number] // 8), "bytes")
+        return _unpacked(held, number, count)
+    dtype = DTYPES[number]
+    _check_count(held.size, count * dtype.itemsize, "bytes")
+    if number == 9 and held.size and held.max() > 1:
+        raise WeightsError("a bool is neither 0 nor 1", found=int(held.max()))
+    return held.view(dtype)
+
+
+def _unpacked(held: Array, number: int, count: int) -> Array:
+    """Elements of less than a byte, the first in the lowest bits."""
+    bits = _BITS[number]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes = ((held[:, None] >> shifts) & (2**bits - 1)).reshape(-1)[:count].astype(np.uint8)
+    if number == 23:
+        return np.asarray(codes.view(DTYPES[number]))
+    if number in (22, 26):  # the highest bit is the sign
+        sign = np.int8(1 << (bits - 1))
+        return np.asarray((codes.astype(np.int8) ^ sign) - sign).astype(DTYPES[number])
+    return np.asarray(codes.astype(DTYPES[number]))
+
+
+def _converted(values: Array, number: int, count: int) -> Array:
+    """Items of one of the typed fields as elements."""
+    dtype = DTYPES[number]
+    if number in _BITS:
+        return _typed(values.astype(np.uint8), number, count)
+    if dtype.kind == "c":
+        _check_count(values.size, 2 * count, "numbers")
+        return values.view(dtype)
+    _check_count(values.size, count, dtype_name(dtype))
+    if dtype.kind in "fV" and values.dtype == np.int32:  # float16 and narrower: the bits of each
+        return values.astype(np.dtype(f"u{dtype.itemsize}")).view(dtype)
+    return values.astype(dtype)
+
+
+def _check_count(found: int, expected: int, what: str) -> None:
+    if found != expected:
+        raise WeightsError("not as many elements as the dimensions say", found=f"{found:,} {what}", expected=expected)

@@ -1,0 +1,236 @@
+"""From the messages of a file to a graph of ordinary operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
+from engine.onnx.attributes import attribute_value
+from engine.onnx.builder import Builder
+from engine.onnx.functions import Functions, Local
+from engine.onnx.node import Node
+from engine.onnx.registry import known_types, translator_of
+from engine.onnx.source import Model
+from engine.onnx.tensors import DTYPES
+from engine.onnx.value import Value, constant
+from engine.pnnx.graph import Graph
+from engine.pnnx.quotation import quoted
+from engine.stopping import wanted_quick
+from engine.tensor import UNKNOWN, TensorSpec
+
+_MAX_NESTING: Final = 32
+"""Functions inside each other."""
+
+_MOST_LISTED: Final = 50
+
+
+def translate(model: Model) -> Graph:
+    """The graph of a model.
+
+    Raises:
+        UnsupportedOperatorError: all operators that have no translation, with their names and operator sets.
+        EngineError: an operator contradicts itself or its operands; names the operator.
+    """
+    return _Translation(model).run()
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names of a graph, or of the body of a function, and what they stand for.
+
+    Args:
+        values: what is known by its name.
+        declared: what the file says of a name.
+        versions: domain -> version of its operator set.
+        prefix: of the names of operators made here.
+        given: attributes of the function's call, for those of its body that refer to them.
+        depth: how many functions this is inside.
+    """
+
+    versions: Mapping[str, int]
+    values: dict[str, Value] = field(default_factory=dict)
+    declared: dict[str, TensorSpec] = field(default_factory=dict)
+    prefix: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    depth: int = 0
+
+
+class _Translation:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._weights = model.weights
+        self._builder = Builder()
+        self._functions = Functions(model)
+        self._unsupported: list[str] = []
+
+    def run(self) -> Graph:
+        graph = self._model.proto.graph
+        scope = Scope(self._model.versions, declared=_declarations(graph))
+        self._constants(graph, scope)
+        for each in graph.input:
+            if each.name not in scope.values:
+                spec = scope.declared.get(each.name)
+                self._define(scope, each.name, self._builder.input(each.name, spec))
+        self._nodes(graph.node, scope)
+        if self._unsupported:
+            raise UnsupportedOperatorError(_listed(self._unsupported))
+        if not graph.output:
+            raise GraphError("the graph has no output", found=f"{len(graph.node)} operators")
+        for each in graph.output:
+            self._builder.output(_value(scope, each.name, "the graph's output"))
+        operators = self._builder.used()
+        kept = {name for op in operators for name in op.outputs}
+        return Graph(operators, {name: spec for name, spec in self._builder.annotations.items() if name in kept})
+
+    def _constants(self, graph: Any, scope: Scope) -> None:
+        for each in graph.initializer:
+            self._define(scope, each.name, constant(self._weights.array(each)))
+        if len(graph.sparse_initializer):
+            names = ", ".join(quoted(each.values.name) for each in graph.sparse_initializer[:3])
+            raise ModelFormatError("sparse tensors are not read", found=names, expected="dense ones")
+
+    def _define(self, scope: Scope, name: str, value: Value) -> None:
+        if name in scope.values:
+            raise GraphError(f"value {quoted(name)} is made twice", expected="one operator")
+        scope.values[name] = value
+
+    def _nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
+        for index, proto in enumerate(wanted_quick(list(nodes))):
+            name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
+            try:
+                self._node(proto, name, scope)
+            except UnsupportedOperatorError as error:
+                self._refuse(str(error), proto, scope)
+            except EngineError as error:
+                raise error.at(self._place(proto, name, scope)) from error.__cause__
+
+    def _place(self, proto: Any, name: str, scope: Scope) -> str:
+        domain = _domain(proto)
+        version = scope.versions.get(domain, 0)
+        where = f"{domain}, " if domain else ""
+        return f"{quoted(name)} ({where}{quoted(proto.op_type)[1:-1]}, opset {version})"
+
+    def _node(self, proto: Any, name: str, scope: Scope) -> None:
+        domain = _domain(proto)
+        if domain not in scope.versions and not self._functions.has(domain, proto.op_type):
+            scope_note = f"the file imports no operator set of the domain '{domain}'"
+            if domain:
+                raise UnsupportedOperatorError(f"{self._place(proto, name, scope)}: {scope_note}")
+        node = self._prepared(proto, name, domain, scope)
+        local = self._functions.local(domain, proto.op_type)
+        translator = None if local else translator_of(domain, proto.op_type, node.version)
+        results = None if translator is None else translator(node)
+        if results is None:
+            results = self._expanded(local or self._functions.schema(node), node, scope)
+        if results is None:
+            raise UnsupportedOperatorError(f"{self._place(proto, name, scope)}{_hint(domain, proto.op_type)}")
+        self._bind(proto, results, scope)
+
+    def _prepared(self, proto: Any, name: str, domain: str, scope: Scope) -> Node:
+        inputs = [_value(scope, each, "an input") if each else None for each in proto.input]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        return Node(
+            type=proto.op_type,
+            name=name,
+            domain=domain,
+            version=scope.versions.get(domain, 1),
+            inputs=inputs,
+            attributes=dict(self._attributes(proto, scope)),
+            outputs=list(proto.output),
+            builder=self._builder,
+            declared=[scope.declared.get(each) for each in proto.output],
+        )
+
+    def _attributes(self, proto: Any, scope: Scope) -> Iterable[tuple[str, Any]]:
+        for each in proto.attribute:
+            if not each.ref_attr_name:
+                yield each.name, attribute_value(each, self._weights)
+            elif each.ref_attr_name in scope.given:
+                yield each.name, scope.given[each.ref_attr_name]
+
+    def _bind(self, proto: Any, results: Value | Sequence[Value], scope: Scope) -> None:
+        values = [results] if isinstance(results, Value) else list(results)
+        for name, value in zip(proto.output, values, strict=False):
+            if name:
+                self._define(scope, name, value)
+        missing = [name for name in proto.output[len(values) :] if name]
+        if missing:
+            raise ModelFormatError("too many outputs", found=len(proto.output), expected=f"at most {len(values)}")
+
+    def _expanded(self, body: Local | None, node: Node, scope: Scope) -> list[Value] | None:
+        """What the body of a function makes of its operands; None where there is no body."""
+        if body is None:
+            return None
+        if scope.depth >= _MAX_NESTING:
+            raise GraphError("functions are nested too deep, or in a circle", found=scope.depth)
+        inner = Scope(
+            body.versions or scope.versions,
+            prefix=f"{node.name}/",
+            given={**body.defaults(self._weights), **node.attributes},
+            depth=scope.depth + 1,
+        )
+        for k, name in enumerate(body.inputs):
+            value = node.optional(k)
+            if value is not None:
+                inner.values[name] = value
+        inner.values[""] = Value()
+        self._nodes(body.nodes, inner)
+        if self._unsupported:
+            return [Value(spec=UNKNOWN, name="?") for _ in body.outputs]
+        return [inner.values.get(name, Value()) for name in body.outputs]
+
+    def _refuse(self, text: str, proto: Any, scope: Scope) -> None:
+        """Note an operator, and go on as if it had made something: what else is missing is of interest too."""
+        self._unsupported.append(text)
+        for name in proto.output:
+            if name:
+                scope.values.setdefault(name, Value(name="?"))
+
+
+def _value(scope: Scope, name: str, what: str) -> Value:
+    value = scope.values.get(name)
+    if value is None:
+        raise GraphError(f"{what}, {quoted(name)}, is made by nothing before it", expected="operators in order")
+    return value
+
+
+def _domain(proto: Any) -> str:
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+def _hint(domain: str, type: str) -> str:
+    if not domain and type in known_types():
+        return ": not as this model uses it"
+    return ": no layer"
+
+
+def _listed(found: Sequence[str]) -> str:
+    shown = "; ".join(found[:_MOST_LISTED])
+    more = f"; and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    return f"{len(found)} operators cannot be run: {shown}{more}"
+
+
+def _declarations(graph: Any) -> dict[str, TensorSpec]:
+    """What the file says of its values."""
+    declared = {}
+    for each in (*graph.value_info, *graph.output, *graph.input):
+        spec = declared_spec(each.type)
+        if spec is not None:
+            declared[each.name] = spec
+    return declared
+
+
+def declared_spec(type: Any) -> TensorSpec | None:
+    """A declared shape and dtype; None where there is none, or of no tensor."""
+    if not type.HasField("tensor_type") or type.tensor_type.elem_type not in DTYPES:
+        return None
+    tensor = type.tensor_type
+    if not tensor.HasField("shape") or len(tensor.shape.dim) > 64:
+        return None
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+    # Some exporters write 0 or -1 for a size that is open.
+    shape = tuple(None if size is None or size <= 0 else size for size in sizes)
+    return TensorSpec(shape, DTYPES[tensor.elem_type])

@@ -1,0 +1,161 @@
+"""Activations."""
+
+from __future__ import annotations
+
+import math
+
+from engine.onnx.node import Node
+from engine.onnx.registry import Translator, translates
+from engine.onnx.translators.elementwise import literal
+from engine.onnx.value import Value
+from engine.tensor import product
+
+_PLAIN = {
+    "Relu": "nn.ReLU", "Sigmoid": "nn.Sigmoid", "Tanh": "nn.Tanh", "Softplus": "nn.Softplus",
+    "Softsign": "nn.Softsign", "HardSwish": "nn.Hardswish", "Mish": "nn.Mish",
+}  # fmt: skip
+
+
+def _plain(type: str) -> Translator:
+    def translator(node: Node) -> Value:
+        return node.make(type, node.input(0))
+
+    return translator
+
+
+for _type, _torch in _PLAIN.items():
+    translates(_type)(_plain(_torch))
+
+
+@translates("LeakyRelu")
+def leaky_relu(node: Node) -> Value:
+    """nn.LeakyReLU."""
+    return node.make("nn.LeakyReLU", node.input(0), negative_slope=node.real("alpha", 0.01))
+
+
+@translates("Elu")
+def elu(node: Node) -> Value:
+    """nn.ELU."""
+    return node.make("nn.ELU", node.input(0), alpha=node.real("alpha", 1.0))
+
+
+@translates("Celu", since=12)
+def celu(node: Node) -> Value:
+    """nn.CELU."""
+    return node.make("nn.CELU", node.input(0), alpha=node.real("alpha", 1.0))
+
+
+@translates("Gelu", since=20)
+def gelu(node: Node) -> Value:
+    """nn.GELU."""
+    return node.make("nn.GELU", node.input(0), approximate=node.text("approximate", "none"))
+
+
+@translates("HardSigmoid")
+def hard_sigmoid(node: Node) -> Value | list[Value]:
+    """nn.Hardsigmoid where the line is PyTorch's."""
+    alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
+    if math.isclose(alpha, 1 / 6, rel_tol=1e-5) and beta == 0.5:
+        return node.make("nn.Hardsigmoid", node.input(0))
+    return node.same()
+
+
+@translates("Selu", "Swish", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf")
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same(consumed_inputs=None)
+
+
+@translates("PRelu")
+def prelu(node: Node) -> Value | list[Value]:
+    """nn.PReLU where there is one slope, or one a channel."""
+    slope, rank = node.array(1), node.input(0).rank
+    if slope is None or rank is None or rank < 2 or slope.dtype != node.dtype():
+        return node.same(consumed_inputs=None)
+    shape = (1,) * (rank - slope.ndim) + slope.shape
+    if slope.size != 1 and (len(shape) != rank or shape[1] != slope.size):
+        return node.same(consumed_inputs=None)
+    return node.make("nn.PReLU", node.input(0), weights={"weight": slope.reshape(-1)}, num_parameters=slope.size)
+
+
+@translates("Clip")
+def clip(node: Node) -> Value | list[Value]:
+    """torch.clamp with stored bounds; ReLU6 by its name."""
+    if "min" in node.attributes or "max" in node.attributes:  # before opset 11
+        low, high = node.attributes.get("min"), node.attributes.get("max")
+    else:
+        low, high = (None if node.optional(k) is None else literal(node.optional(k), node.dtype()) for k in (1, 2))
+        if any(node.is_given(k) and each is None for k, each in ((1, low), (2, high))):
+            return (
+                node.make("torch.clamp", node.input(0), *_bounds(node))
+                if node.is_given(1) and node.is_given(2)
+                else node.same()
+            )
+    if low is None and high is None:
+        return node.input(0)
+    if (low, high) == (0.0, 6.0) and isinstance(low, float):
+        return node.make("nn.ReLU6", node.input(0))
+    return node.make("torch.clamp", node.input(0), min=low, max=high)
+
+
+def _bounds(node: Node) -> list[Value]:
+    return [node.input(1), node.input(2)]
+
+
+def _along_axis(type: str, default: int) -> Translator:
+    def translator(node: Node) -> Value:
+        return node.make(type, node.input(0), dim=node.number("axis", default))
+
+    return translator
+
+
+translates("Softmax", since=13)(_along_axis("F.softmax", -1))
+translates("LogSoftmax", since=13)(_along_axis("F.log_softmax", -1))
+
+
+@translates("Hardmax", since=13)
+def hardmax(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+@translates("Softmax", "LogSoftmax", "Hardmax")
+def of_matrix(node: Node) -> Value | list[Value]:
+    """Before opset 13: of the input as a matrix, the axes from one on as its columns."""
+    x, axis = node.input(0), node.number("axis", 1)
+    rank = node.rank()
+    axis = axis + rank if axis < 0 else axis
+    type = {"Softmax": "F.softmax", "LogSoftmax": "F.log_softmax"}.get(node.type)
+    spec = x.tensor
+    if spec is not None and axis < rank and product(spec.shape[axis + 1 :]) == 1:
+        return node.same(axis=axis) if type is None else node.make(type, x, dim=axis)
+    matrix = node.builder.add("Flatten", node.name, [x], params={"axis": axis})[0]
+    y = node.same(inputs=[matrix], axis=1)[0] if type is None else node.make(type, matrix, dim=1)
+    sizes = x.shape_as()
+    if sizes is None:
+        return [y]
+    return (
+        node.make("Tensor.reshape", y, node.sizes(sizes))
+        if not all(isinstance(size, int) for size in sizes)
+        else node.make("Tensor.reshape", y, shape=tuple(size for size in sizes if isinstance(size, int)))
+    )
+
+
+@translates("Dropout")
+def dropout(node: Node) -> Value | list[Value]:
+    """Nothing: models are run, not trained."""
+    training = node.array(2)
+    if any(node.outputs[1:]) or (node.is_given(2) and (training is None or training.any())):
+        ratio = node.array(1)
+        if training is not None and ratio is not None and not ratio.any():
+            return node.same(inputs=[node.input(0)], seed=None, is_test=None, training_mode=None, ratio=0.0)
+        if training is not None and not training.any() or not node.is_given(2):
+            return node.same(inputs=[node.input(0)], seed=None, is_test=None, training_mode=None, ratio=0.0)
+        return node.same()
+    return node.input(0)
+
+
+@translates("Identity")
+def identity(node: Node) -> Value:
+    """Nothing."""
+    return node.input(0)

@@ -1,0 +1,120 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.value import Value
+from engine.tensor import Array
+
+Pair = tuple[int, int]
+
+
+@translates("Conv")
+def conv(node: Node) -> Value | list[Value]:
+    """nn.Conv with stored weights that pads both sides alike; else ONNX's own, which pads as it likes."""
+    stored = _stored(node)
+    padding = symmetric_padding(node)
+    if stored is None or padding is None:
+        return node.same()
+    weight, bias = stored
+    rank = weight.ndim - 2
+    group = node.number("group", 1)
+    return node.make(
+        f"nn.Conv{rank}d",
+        node.input(0),
+        weights={"weight": weight} if bias is None else {"weight": weight, "bias": bias},
+        bias=bias is not None,
+        dilation=spread(node, "dilations", rank),
+        groups=group,
+        in_channels=weight.shape[1] * group,
+        kernel_size=tuple(weight.shape[2:]),
+        out_channels=weight.shape[0],
+        padding=padding,
+        padding_mode="zeros",
+        stride=spread(node, "strides", rank),
+    )
+
+
+@translates("ConvTranspose")
+def conv_transpose(node: Node) -> Value | list[Value]:
+    """nn.ConvTranspose where PyTorch can say it."""
+    stored = _stored(node)
+    padding = symmetric_padding(node)
+    if stored is None or padding is None or node.attributes.get("output_shape"):
+        return node.same()
+    weight, bias = stored
+    rank = weight.ndim - 2
+    group = node.number("group", 1)
+    stride, dilation = spread(node, "strides", rank), spread(node, "dilations", rank)
+    extra = node.numbers("output_padding") or (0,) * rank
+    if any(more >= max(s, d) for more, s, d in zip(extra, stride, dilation, strict=False)) or len(extra) != rank:
+        return node.same()
+    return node.make(
+        f"nn.ConvTranspose{rank}d",
+        node.input(0),
+        weights={"weight": weight} if bias is None else {"weight": weight, "bias": bias},
+        bias=bias is not None,
+        dilation=dilation,
+        groups=group,
+        in_channels=weight.shape[0],
+        kernel_size=tuple(weight.shape[2:]),
+        out_channels=weight.shape[1] * group,
+        output_padding=extra,
+        padding=padding,
+        stride=stride,
+    )
+
+
+@translates("DeformConv", since=19)
+@translates("ConvInteger", since=10)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+def _stored(node: Node) -> tuple[Array, Array | None] | None:
+    """Weight and bias that are constants; None where PyTorch has no module for them."""
+    weight, bias = node.array(1), node.array(2)
+    if weight is None or (node.is_given(2) and bias is None) or not 3 <= weight.ndim <= 5 or 0 in weight.shape:
+        return None
+    if weight.dtype.kind != "f" and weight.dtype.name != "bfloat16":
+        return None
+    given = node.numbers("kernel_shape")
+    if given and given != weight.shape[2:]:
+        raise ParameterError("kernel_shape contradicts the weight", found=list(given), expected=list(weight.shape[2:]))
+    return weight, bias
+
+
+def spread(node: Node, name: str, rank: int) -> tuple[int, ...]:
+    """One number an axis, ones where the file has none.
+
+    Raises:
+        ParameterError: as many as there are no axes.
+    """
+    numbers = node.numbers(name) or (1,) * rank
+    if len(numbers) != rank:
+        raise ParameterError(f"attribute '{name}' does not fit", found=list(numbers), expected=f"{rank} numbers")
+    return numbers
+
+
+def symmetric_padding(node: Node, kernel: Sequence[int] = ()) -> tuple[int, ...] | None:
+    """The padding where it is alike before and behind each axis; None where it is not, or sizes decide it."""
+    mode = node.text("auto_pad", "NOTSET")
+    rank = len(kernel) or (node.rank(1) if node.inputs[1:] else node.rank(0)) - 2
+    if mode == "VALID":
+        return (0,) * rank
+    pads = node.numbers("pads") or (0,) * (2 * rank)
+    if mode != "NOTSET" or len(pads) != 2 * rank or pads[:rank] != pads[rank:] or min(pads, default=0) < 0:
+        return None
+    return pads[:rank]
+
+
+def as_array(values: Array) -> Array:
+    """Contiguous, as stored tensors are."""
+    return np.ascontiguousarray(values)

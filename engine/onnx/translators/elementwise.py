@@ -1,0 +1,217 @@
+"""Arithmetic, comparisons and logic of elements."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+
+from engine.onnx.node import Node
+from engine.onnx.registry import Translator, translates
+from engine.onnx.value import Size, Sum, Value
+from engine.tensor import DType, Number
+
+_UNARY = {
+    "Abs": "abs", "Neg": "neg", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Sin": "sin", "Cos": "cos", "Tan": "tan",
+    "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
+    "Acosh": "acosh", "Atanh": "atanh", "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign",
+    "Reciprocal": "reciprocal", "Erf": "erf",
+}  # fmt: skip
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
+_COMPARISONS = {
+    "Equal": "torch.eq", "Less": "torch.lt", "LessOrEqual": "torch.le", "Greater": "torch.gt",
+    "GreaterOrEqual": "torch.ge",
+}  # fmt: skip
+_LOGIC = {"And": "torch.logical_and", "Or": "torch.logical_or", "Xor": "torch.logical_xor"}
+_BITS = {"BitwiseAnd": "and", "BitwiseOr": "or", "BitwiseXor": "xor"}
+_ON_SIZES = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "floor_divide"}
+
+
+def literal(value: Value | None, dtype: DType | None) -> Number | None:
+    """A constant of one element as a number, where an expression computes the same with it."""
+    if value is None or value.constant is None or value.constant.size != 1 or value.constant.dtype != dtype:
+        return None
+    number = value.constant.reshape(()).item()
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return None
+        return float(str(value.constant.reshape(())[()])) if dtype == np.float32 else number
+    return number if isinstance(number, int) else None
+
+
+def operand_texts(a: Value, b: Value) -> tuple[list[str], list[Value]]:
+    """How an expression spells two operands, and which it takes: a number beside a tensor of its dtype is written."""
+    texts: list[str] = []
+    operands: list[Value] = []
+    for value, other in ((a, b), (b, a)):
+        number = None
+        if other.tensor is not None and value.rank is not None and value.rank <= other.tensor.rank:
+            number = literal(value, other.tensor.dtype) if other.constant is None else None
+        if number is None:
+            operands.append(value)
+            texts.append(f"@{len(operands) - 1}")
+        else:
+            texts.append(repr(number))
+    return texts, operands
+
+
+def _unary(function: str) -> Translator:
+    def translator(node: Node) -> Value:
+        return node.expression(f"{function}(@0)", node.input(0))
+
+    return translator
+
+
+for _type, _function in _UNARY.items():
+    translates(_type)(_unary(_function))
+
+
+@translates(*_BINARY)
+def binary(node: Node) -> Value:
+    """An expression; x * sigmoid(x) by its name; sizes as they are computed with."""
+    a, b = _aligned(node)
+    if node.type == "Mul" and (known := _gated(node, a, b)) is not None:
+        return known
+    function = _BINARY[node.type]
+    dtype = a.dtype or b.dtype
+    if node.type == "Div" and dtype is not None and dtype.kind in "iu":
+        result = node.make("torch.div", a, b, rounding_mode="trunc")
+    elif dtype is not None and dtype.kind == "b":
+        return node.make("torch.logical_or" if node.type == "Add" else "torch.logical_and", a, b)
+    else:
+        texts, operands = operand_texts(a, b)
+        result = node.expression(f"{function}({texts[0]},{texts[1]})", *operands)
+    if result.constant is None:
+        result.sizes = _computed(_ON_SIZES[node.type], a.sizes, b.sizes)
+    return result
+
+
+def _gated(node: Node, a: Value, b: Value) -> Value | None:
+    """x * sigmoid(x) is SiLU, x * hardsigmoid(x) Hardswish."""
+    for gate, x in ((a, b), (b, a)):
+        maker = node.builder.maker(gate)
+        if maker is not None and maker.inputs == (x.name,) and x.name:
+            if maker.type == "nn.Sigmoid":
+                return node.make("nn.SiLU", x)
+            if maker.type == "nn.Hardsigmoid":
+                return node.make("nn.Hardswish", x)
+    return None
+
+
+def _aligned(node: Node) -> tuple[Value, Value]:
+    """Both operands; before opset 7 the second one may belong to axes from one on."""
+    a, b = node.input(0), node.input(1)
+    axis, rank, own = node.attributes.get("axis"), a.rank, b.rank
+    if not isinstance(axis, int) or node.version >= 7 or rank is None or own is None or b.tensor is None:
+        return a, b
+    missing = rank - own - (axis + rank if axis < 0 else axis)
+    if missing <= 0:
+        return a, b
+    shape = tuple(-1 if size is None else size for size in b.tensor.shape) + (1,) * missing
+    return a, node.make("Tensor.reshape", b, shape=shape)
+
+
+def _computed(function: str, left: tuple[Size, ...] | None, right: tuple[Size, ...] | None) -> tuple[Size, ...] | None:
+    """Arithmetic on sizes, for Reshape and its like; of a list and a number each item."""
+    if left is None or right is None or not left or not right:
+        return None
+    count = max(len(left), len(right))
+    if len(left) not in (1, count) or len(right) not in (1, count):
+        return None
+    lefts, rights = (each if len(each) == count else each * count for each in (left, right))
+    return tuple(_one(function, a, b) for a, b in zip(lefts, rights, strict=True))
+
+
+def _one(function: str, a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int):
+        if function == "floor_divide":
+            return a // b if b else 0
+        return {"add": a + b, "sub": a - b, "mul": a * b}[function]
+    if b == 1 and function in ("mul", "floor_divide"):
+        return a
+    return Sum(function, a, b)
+
+
+@translates("Pow")
+def power(node: Node) -> Value | list[Value]:
+    """pow in the dtype of the base."""
+    a, b = _aligned(node)
+    if a.dtype is None or a.dtype != b.dtype or a.dtype.kind in "iu":
+        return node.same("Pow", [a, b], axis=None, broadcast=None)
+    texts, operands = operand_texts(a, b)
+    return node.expression(f"pow({texts[0]},{texts[1]})", *operands)
+
+
+@translates("Max", "Min")
+def extremum(node: Node) -> Value:
+    """The larger or smaller of any number of operands."""
+    operands = [value for value in node.inputs if value is not None]
+    function = "maximum" if node.type == "Max" else "minimum"
+    text = reduce(lambda done, k: f"{function}({done},@{k})", range(1, len(operands)), "@0")
+    return operands[0] if len(operands) == 1 else node.expression(text, *operands)
+
+
+@translates("Sum")
+def total(node: Node) -> Value:
+    """The sum of any number of operands."""
+    operands = [value for value in node.inputs if value is not None]
+    text = reduce(lambda done, k: f"add({done},@{k})", range(1, len(operands)), "@0")
+    return operands[0] if len(operands) == 1 else node.expression(text, *operands)
+
+
+@translates("Mean")
+def mean(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+def _pair(type: str) -> Translator:
+    def translator(node: Node) -> Value:
+        a, b = _aligned(node)
+        return node.make(type, a, b)
+
+    return translator
+
+
+for _type, _torch in {**_COMPARISONS, **_LOGIC}.items():
+    translates(_type)(_pair(_torch))
+
+
+def _bits(function: str) -> Translator:
+    def translator(node: Node) -> Value:
+        return node.expression(f"{function}(@0,@1)", node.input(0), node.input(1))
+
+    return translator
+
+
+for _type, _function in _BITS.items():
+    translates(_type, since=18)(_bits(_function))
+
+
+@translates("BitwiseNot", since=18)
+def bitwise_not(node: Node) -> Value:
+    """torch.bitwise_not."""
+    return node.make("torch.bitwise_not", node.input(0))
+
+
+@translates("Not")
+def logical_not(node: Node) -> Value:
+    """torch.logical_not."""
+    return node.make("torch.logical_not", node.input(0))
+
+
+@translates("Where", since=9)
+def where(node: Node) -> Value:
+    """torch.where."""
+    return node.make("torch.where", node.input(0), node.input(1), node.input(2))
+
+
+@translates("BitShift", since=11)
+@translates("Mod", since=10)
+@translates("CumSum", since=11)
+@translates("Det", since=11)
+@translates("CumProd", since=26)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()

@@ -1,0 +1,155 @@
+"""Parts of tensors: slices, gathers, scatters, and tensors joined and split."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.value import Size, Value, constant
+
+_END = 2**31 - 1
+
+
+@translates("Concat")
+def concat(node: Node) -> Value:
+    """torch.cat; sizes are followed."""
+    values = [value for value in node.inputs if value is not None]
+    axis = node.number("axis", 1)
+    if len(values) == 1:
+        return values[0]
+    if all(value.constant is not None and value.constant.size <= 64 for value in values):
+        arrays = [value.constant for value in values if value.constant is not None]
+        if (
+            len({each.dtype for each in arrays}) == 1
+            and sum(each.size for each in arrays) <= 64
+            and arrays[0].ndim == 1
+        ):
+            return constant(np.concatenate(arrays))
+    result = node.make("torch.cat", *values, dim=axis)
+    if result.constant is None and all(value.rank == 1 and value.sizes is not None for value in values):
+        sizes: list[Size] = []
+        for value in values:
+            sizes.extend(value.sizes or ())
+        result.sizes = tuple(sizes)
+    return result
+
+
+@translates("Split")
+def split(node: Node) -> list[Value] | None:
+    """torch.split."""
+    x, axis = node.input(0), node.number("axis", 0)
+    count = len(node.outputs)
+    sections = node.integers(1, "split")
+    if sections is None and node.is_given(1):
+        return None
+    size = x.tensor.shape[axis] if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank else None
+    if sections is None:
+        if size is None:
+            return None
+        each = -(-size // count)
+        sections = tuple(max(min(each, size - k * each), 0) for k in range(count))
+    if len(sections) != count:
+        return None
+    if count == 1:
+        return [x]
+    names = [name or "" for name in node.outputs]
+    return node.builder.add(
+        "torch.split",
+        node.name,
+        [x],
+        outputs=names,
+        params={"split_size_or_sections": sections, "dim": axis},
+    )
+
+
+@translates("Slice")
+def cut(node: Node) -> Value | list[Value]:
+    """Tensor.slice where the bounds are known and no step is negative."""
+    x = node.input(0)
+    starts, ends = node.integers(1, "starts"), node.integers(2, "ends")
+    axes, steps = node.integers(3, "axes"), node.integers(4, "steps")
+    gone = (node.is_given(3) and axes is None) or (node.is_given(4) and steps is None)
+    if starts is None or ends is None or gone or x.rank is None:
+        return node.same()
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or not all(-x.rank <= each < x.rank for each in axes):
+        return node.same()
+    if x.sizes is not None and x.constant is None and len(starts) == 1 and x.rank == 1 and steps[0]:
+        result = _cut(node, x, axes, starts, ends, steps)
+        if result.constant is None:
+            result.sizes = x.sizes[slice(starts[0], _bound(ends[0], steps[0]), steps[0])]
+        return result
+    return _cut(node, x, axes, starts, ends, steps)
+
+
+def _bound(end: int, step: int) -> int | None:
+    return None if step < 0 and end <= -_END else end
+
+
+def _cut(
+    node: Node, x: Value, axes: tuple[int, ...], starts: tuple[int, ...], ends: tuple[int, ...], steps: tuple[int, ...]
+) -> Value:
+    if min(steps, default=1) < 1 or len({axis % (x.rank or 1) for axis in axes}) != len(axes):
+        return node.same()[0]
+    bounds = [
+        (axis, start, min(end, _END), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+    ]
+    kept = [row for row in bounds if row[1:] != (0, _END, 1)]
+    if not kept:
+        return x
+    dims, first, last, by = (tuple(row[k] for row in kept) for k in range(4))
+    if len(kept) == 1:
+        return node.make("Tensor.slice", x, dim=dims[0], start=first[0], end=last[0], step=by[0])
+    return node.make("Tensor.slice", x, dims=dims, starts=first, ends=last, steps=by, selects=(_END,) * len(kept))
+
+
+@translates("Gather")
+def gather(node: Node) -> Value | list[Value]:
+    """Tensor.select for one place, an embedding for rows of a stored table, torch.index_select for a list."""
+    x, places, axis = node.input(0), node.input(1), node.number("axis", 0)
+    index = places.constant
+    if x.rank is None or not -x.rank <= axis < x.rank:
+        return node.same()
+    if index is not None and index.size == 1 and index.ndim <= 1 and x.sizes is not None and x.constant is None:
+        result = _picked(node, x, index, axis)
+        place = int(index.reshape(()))
+        if -len(x.sizes) <= place < len(x.sizes) and result.constant is None:
+            result.sizes = (x.sizes[place],)
+        return result
+    if index is not None and index.ndim == 0:
+        return _picked(node, x, index, axis)
+    if index is not None and index.ndim == 1 and x.sizes is not None and x.constant is None:
+        (result,) = node.same()
+        if all(-len(x.sizes) <= k < len(x.sizes) for k in index.tolist()):
+            result.sizes = tuple(x.sizes[k] for k in index.tolist())
+        return result
+    return node.same()
+
+
+def _picked(node: Node, x: Value, index: np.ndarray, axis: int) -> Value:
+    size = x.tensor.shape[axis] if x.tensor is not None else None
+    place = int(index.reshape(()))
+    if index.ndim == 0 and (size is None or -size <= place < size):
+        return node.make("Tensor.select", x, dim=axis, index=place)
+    return node.same()[0]
+
+
+@translates("GatherElements", since=11)
+@translates("GatherND", since=11)
+@translates("Scatter")
+@translates("ScatterElements", since=11)
+@translates("ScatterND", since=11)
+@translates("TensorScatter", since=24)
+@translates("Compress", since=9)
+@translates("NonZero", since=9)
+@translates("OneHot", since=9)
+@translates("Unique", since=11)
+@translates("TopK")
+@translates("ArgMax", "ArgMin")
+@translates("ReverseSequence", since=10)
+@translates("NonMaxSuppression", since=10)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()

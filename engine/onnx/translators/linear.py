@@ -1,0 +1,50 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.value import Value
+
+
+@translates("Gemm", since=1)
+def gemm(node: Node) -> Value | list[Value]:
+    """nn.Linear where the second matrix and the bias are stored."""
+    weight, bias = node.array(1), node.array(2)
+    is_plain = node.real("alpha", 1.0) == node.real("beta", 1.0) == 1.0 and not node.number("transA", 0)
+    if weight is None or weight.ndim != 2 or not is_plain or node.input(0).rank != 2 or weight.dtype.kind != "f":
+        return node.same(broadcast=None)
+    weight = weight if node.number("transB", 0) else np.ascontiguousarray(weight.T)
+    if node.is_given(2):
+        if bias is None or bias.size != weight.shape[0] or bias.shape[-1:] != (weight.shape[0],):
+            return node.same(broadcast=None)
+        bias = bias.reshape(-1)
+    return node.make(
+        "nn.Linear",
+        node.input(0),
+        weights={"weight": weight} if bias is None else {"weight": weight, "bias": bias},
+        bias=bias is not None,
+        in_features=weight.shape[1],
+        out_features=weight.shape[0],
+    )
+
+
+@translates("MatMul")
+def matmul(node: Node) -> Value:
+    """torch.matmul, which broadcasts as ONNX does."""
+    return node.make("torch.matmul", node.input(0), node.input(1))
+
+
+@translates("MatMulInteger", since=10)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+@translates("Einsum", since=12)
+def einsum(node: Node) -> Value:
+    """torch.einsum."""
+    operands = [value for value in node.inputs if value is not None]
+    return node.make("torch.einsum", *operands, equation=node.text("equation", "").replace(" ", ""))

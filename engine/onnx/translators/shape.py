@@ -1,0 +1,280 @@
+"""Shapes, and what is computed with them: sizes are followed as numbers, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.tensors import DTYPES
+from engine.onnx.value import Axis, Size, Value, constant
+from engine.tensor import CODES, TensorSpec, product
+
+_TORCH_NAMES = {
+    "f32": "torch.float", "f64": "torch.double", "f16": "torch.half", "bf16": "torch.bfloat16", "i64": "torch.long",
+    "i32": "torch.int", "i16": "torch.short", "i8": "torch.int8", "u8": "torch.uint8", "bool": "torch.bool",
+    "c64": "torch.complex64", "c128": "torch.complex128",
+}  # fmt: skip
+
+
+def reshaped(node: Node, x: Value, sizes: Sequence[Size]) -> Value:
+    """A value in another shape, of sizes some of which a run decides."""
+    shape = x.shape_as()
+    if shape is not None and tuple(sizes) == shape:
+        return x
+    if len(sizes) == 2 and shape is not None and len(shape) > 2 and sizes[0] == shape[0] and _is_rest(sizes[1], shape):
+        return node.make("torch.flatten", x, start_dim=1, end_dim=-1)
+    known = [size if isinstance(size, int) else None for size in sizes]
+    if known.count(None) == 1 and -1 not in known and 0 not in known:
+        known = [-1 if size is None else size for size in known]
+    if None not in known:
+        return node.make("Tensor.reshape", x, shape=tuple(size for size in known if size is not None))
+    return node.make("Tensor.reshape", x, node.sizes(sizes))
+
+
+def _is_rest(size: Size, shape: Sequence[Size]) -> bool:
+    """Whether it is the size of all axes but the first, as one."""
+    rest = product([each if isinstance(each, int) else None for each in shape[1:]])
+    return size == -1 and shape[0] != 0 or (rest is not None and size == rest)
+
+
+@translates("Reshape", since=5)
+def reshape(node: Node) -> Value | list[Value]:
+    """Tensor.reshape, where the file says the sizes or how they come about."""
+    x, wanted = node.input(0), node.input(1)
+    own = x.shape_as()
+    if wanted.sizes is None or (node.number("allowzero", 0) and 0 in wanted.sizes):
+        return node.same()
+    sizes = list(wanted.sizes)
+    for k, size in enumerate(sizes):
+        if size == 0:
+            if own is None or k >= len(own):
+                return node.same()
+            sizes[k] = own[k]
+    if -1 in sizes and own is not None and None not in (x.tensor.shape if x.tensor else (None,)):
+        rest = product([size for size in sizes if isinstance(size, int) and size != -1])
+        whole = product(x.tensor.shape) if x.tensor else None
+        if rest and whole is not None and all(isinstance(size, int) for size in sizes) and whole % rest == 0:
+            sizes[sizes.index(-1)] = whole // rest
+    return reshaped(node, x, sizes)
+
+
+@translates("Reshape")
+def reshape_by_attribute(node: Node) -> list[Value]:
+    """Before opset 5 the sizes are an attribute."""
+    return node.same(consumed_inputs=None)
+
+
+@translates("Flatten")
+def flatten(node: Node) -> Value | list[Value]:
+    """torch.flatten where the first axis stays as it is, or none."""
+    rank, axis = node.input(0).rank, node.number("axis", 1)
+    if rank is None or rank < 2 or axis not in (1, 1 - rank):
+        return node.same()
+    return node.input(0) if rank == 2 else node.make("torch.flatten", node.input(0), start_dim=1, end_dim=-1)
+
+
+@translates("Transpose")
+def transpose(node: Node) -> Value:
+    """torch.permute."""
+    rank = node.rank()
+    order = node.numbers("perm") or tuple(range(rank))[::-1]
+    if rank < 2 and order == tuple(range(rank)):
+        return node.input(0)
+    return node.make("torch.permute", node.input(0), dims=order)
+
+
+@translates("Squeeze")
+def squeeze(node: Node) -> Value | list[Value]:
+    """torch.squeeze of axes the file names."""
+    x, axes = node.input(0), node.integers(1, "axes")
+    if x.constant is None and x.sizes is not None and len(x.sizes) == 1 and x.rank == 1:
+        result = node.make("torch.squeeze", x, dim=(0,))
+        result.sizes = x.sizes
+        return result
+    if axes is None or x.tensor is None:
+        return node.same()
+    shape = x.tensor.shape
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape) or shape[axis] not in (None, 1):
+            return node.same()
+    return node.make("torch.squeeze", x, dim=axes)
+
+
+@translates("Unsqueeze")
+def unsqueeze(node: Node) -> Value | list[Value]:
+    """torch.unsqueeze of axes the file names."""
+    x, axes = node.input(0), node.integers(1, "axes")
+    if axes is None or x.rank is None:
+        return node.same()
+    rank = x.rank + len(axes)
+    places = sorted(axis + rank if axis < 0 else axis for axis in axes)
+    if len(set(places)) != len(places) or (places and not 0 <= places[0] <= places[-1] < rank):
+        raise ShapeError("axes do not fit", found=list(axes), expected=f"different ones of {rank} axes")
+    result = x
+    for place in places:
+        result = node.make("torch.unsqueeze", result, dim=place)
+    if result.constant is None and x.sizes is not None and rank == 1:
+        result.sizes = x.sizes
+    return result
+
+
+@translates("Shape")
+def shape_of(node: Node) -> Value | list[Value]:
+    """The sizes, as numbers where they are known."""
+    sizes = node.input(0).shape_as()
+    if sizes is None:
+        return node.same()
+    begin, end = node.number("start", 0), node.number("end", len(sizes))
+    rank = len(sizes)
+    bounds = [min(max(each + rank if each < 0 else each, 0), rank) for each in (begin, end)]
+    sizes = sizes[bounds[0] : bounds[1]]
+    if all(isinstance(size, int) for size in sizes):
+        return constant(np.array(sizes, np.int64))
+    (result,) = node.same()
+    result.sizes = sizes
+    return result
+
+
+@translates("Size")
+def size_of(node: Node) -> Value | list[Value]:
+    """How many elements there are."""
+    spec = node.input(0).tensor
+    count = None if spec is None else spec.size
+    return node.same() if count is None else constant(np.array(count, np.int64))
+
+
+@translates("Cast", "CastLike")
+def cast(node: Node) -> Value | list[Value]:
+    """Tensor.to; nothing where it is that already."""
+    x = node.input(0)
+    to = node.dtype(1) if node.type == "CastLike" else DTYPES.get(node.number("to", 0))
+    if to is None or (to not in CODES) or (x.dtype is not None and x.dtype not in CODES):
+        return node.same()
+    if x.dtype == to:
+        return x
+    if x.dtype is None or x.dtype.kind == "c":
+        return node.same()
+    result = node.make("Tensor.to", x, dtype=_TORCH_NAMES[CODES[to]])
+    if result.constant is None and to.kind == "i":
+        result.sizes = x.sizes
+    return result
+
+
+@translates("Expand", since=8)
+def expand(node: Node) -> Value | list[Value]:
+    """Tensor.expand to sizes that the file says, or how they come about."""
+    x, wanted = node.input(0), node.input(1)
+    own = x.shape_as()
+    if own is None or wanted.sizes is None:
+        return node.same()
+    rank = max(len(own), len(wanted.sizes))
+    lefts: list[Size] = [1] * (rank - len(own)) + list(own)
+    rights: list[Size] = [1] * (rank - len(wanted.sizes)) + list(wanted.sizes)
+    sizes = []
+    for a, b in zip(lefts, rights, strict=True):
+        if not isinstance(a, int) and b != 1 and a != b:
+            return node.same()  # an open size that may be 1
+        sizes.append(a if b == 1 or a == b else b if a == 1 else None)
+    if None in sizes:
+        return node.same()
+    if tuple(sizes) == own:
+        return x
+    if all(isinstance(size, int) for size in sizes):
+        return node.make("Tensor.expand", x, sizes=tuple(size for size in sizes if isinstance(size, int)))
+    return node.make("Tensor.expand", x, node.sizes([size for size in sizes if size is not None]))
+
+
+@translates("Tile", since=6)
+def tile(node: Node) -> Value | list[Value]:
+    """torch.tile."""
+    repeats = node.integers(1, "repeats")
+    x = node.input(0)
+    if repeats is None or x.rank is None or len(repeats) != x.rank:
+        return node.same()
+    return x if set(repeats) <= {1} else node.make("torch.tile", x, dims=repeats)
+
+
+@translates("ConstantOfShape", since=9)
+def constant_of_shape(node: Node) -> Value | list[Value]:
+    """A constant where the sizes are known and few; torch.full where a run decides."""
+    value = node.attributes.get("value")
+    filler = np.zeros(1, np.float32) if value is None else value
+    if not isinstance(filler, np.ndarray) or filler.size != 1:
+        return node.same()
+    wanted = node.input(0)
+    if wanted.sizes is None or filler.dtype not in CODES or filler.dtype.kind == "c":
+        return _of_any_shape(node, filler)
+    number = filler.reshape(()).item()
+    if wanted.constant is not None and (count := product([s for s in wanted.sizes if isinstance(s, int)])) is not None:
+        sizes = tuple(s for s in wanted.sizes if isinstance(s, int))
+        if min(sizes, default=0) < 0:
+            raise ShapeError("not a shape", found=list(sizes), expected="sizes of 0 and more")
+        if count <= 64:
+            return constant(np.full(sizes, filler.reshape(())))
+        return node.make("torch.full", size=sizes, fill_value=number, dtype=_TORCH_NAMES[CODES[filler.dtype]])
+    sizes_list = node.sizes(wanted.sizes)
+    return node.builder.add(
+        "torch.full",
+        node.name,
+        [sizes_list],
+        outputs=(node.outputs[0],),
+        params={"fill_value": number, "dtype": _TORCH_NAMES[CODES[filler.dtype]]},
+        labels=("size",),
+    )
+
+
+def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
+    """ONNX's own: its dtype is that of what the file says of the result."""
+    if filler.dtype not in CODES or filler.dtype.kind == "c":
+        return node.same()
+    zeros = node.builder.add(
+        "ConstantOfShape",
+        node.name,
+        [node.input(0)],
+        params={"value": filler.reshape(()).item()},
+        declared=[TensorSpec(_open(node), filler.dtype)],
+    )
+    return zeros
+
+
+def _open(node: Node) -> tuple[None, ...]:
+    spec = node.input(0).tensor
+    count = spec.shape[0] if spec is not None and spec.rank == 1 else None
+    return (None,) * (count or 0)
+
+
+@translates("Range", since=11)
+@translates("EyeLike", since=9)
+@translates("Trilu", since=14)
+@translates("CenterCropPad", since=18)
+@translates("Col2Im", since=18)
+@translates("BitCast", since=26)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+@translates("Constant")
+def stored(node: Node) -> Value | None:
+    """A constant of the file."""
+    for key, value in node.attributes.items():
+        if key == "value" and isinstance(value, np.ndarray):
+            return constant(value)
+        if key in ("value_float", "value_floats"):
+            return constant(np.array(value, np.float32))
+        if key in ("value_int", "value_ints"):
+            return constant(np.array(value, np.int64))
+        if key in ("value_string", "value_strings"):
+            return constant(np.array(value, np.object_))
+    return None
+
+
+def axis_of(value: Value, axis: int) -> Size:
+    """The size of an axis of a value."""
+    spec = value.tensor
+    size = None if spec is None else spec.shape[axis]
+    return Axis(value, axis) if size is None else size
