@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.blocks import is_mapped, move_to_disk
 from engine.compiler.blueprint import Blueprint, NotYetMadeError
@@ -21,6 +21,7 @@ from engine.compiler.measuring.record import this_host
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
 from engine.compiler.weights import Weights, with_own_weights
+from engine.compiler.widening import NotWidenedError, is_narrow, wide_specs, widened
 from engine.errors import CompileError
 from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
@@ -66,6 +67,7 @@ class Builder:
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
         self._digest: bytes | None = None
         self._optimised: RuntimeGraph | None = None
+        self._is_wide = is_narrow(graph)
         self._passes: list[PassReport] = []
         self.is_open = static_specs(graph.inputs) is None
         self.known_s = 0.0
@@ -98,6 +100,8 @@ class Builder:
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         program = self._loaded(replace(blueprint, constants=self._placed(blueprint)), specs, progress)
         release(self._graph)
+        if self._is_wide and not self.is_open and not blueprint.needs_graph:
+            self._optimised = None  # its weights take memory of their own
         object_code.settle()
         time_s = time.perf_counter() - start
         METER.made(time_s, is_cached=is_cached)
@@ -109,7 +113,7 @@ class Builder:
         if blueprint.needs_graph:
             graph = self._optimise(progress)
             operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
-            known = _known(graph, specs)
+            known = _known(graph, self._wide_specs(specs))
         code = object_code.Code(blueprint.code, self.host)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known)
 
@@ -221,7 +225,7 @@ class Builder:
         refused: dict[str, str] = {}
         for _ in range(ATTEMPTS):
             try:
-                blueprint = self._generate(specs, alone, refused, progress, cores, choose, weights, is_known=is_known)
+                blueprint = self._generated(specs, alone, refused, progress, cores, choose, weights, is_known=is_known)
                 return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
@@ -229,6 +233,16 @@ class Builder:
                 refused |= {name: why for name, why in error.reasons.items() if name in alone}
                 alone |= error.reasons.keys()
         raise CompileError("its kernels cannot be made", found=_first(refused))
+
+    def _generated(self, *arguments: Any, is_known: bool) -> Blueprint:
+        """What _generate() makes, of 16-bit floats where they cannot be taken for float32."""
+        from engine.compiler.lowering.narrow import NotNarrowedError
+
+        try:
+            return self._generate(*arguments, is_known=is_known)
+        except (NotWidenedError, NotNarrowedError):
+            self._is_wide, self._optimised = False, None
+            return self._generate(*arguments, is_known=is_known)
 
     def _generate(
         self,
@@ -245,14 +259,19 @@ class Builder:
         """Lower the graph, with some operators fused with nothing or left to the reference, and make what runs it."""
         from engine.compiler.assembly.generation import make_blueprint
         from engine.compiler.lowering import Lowering, lower
+        from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
 
         graph = self._optimise(progress)
+        outputs = laid_flat(graph.operators, _returned(graph))
+        before = laid_flat(self._graph.operators, _returned(self._graph))
+        if self._is_wide and len(before) != len(outputs):
+            raise NotWidenedError("its outputs are others")
         lowering = Lowering(
             graph.operators,
-            graph.infer(specs),
+            graph.infer(self._wide_specs(specs)),
             [port.operand for port in graph.inputs],
-            laid_flat(graph.operators, [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]),
+            outputs,
             self.host,
             self._options,
             alone,
@@ -260,6 +279,7 @@ class Builder:
             choose,
             self.is_open,
             weights,
+            narrow_of(self._graph, graph, specs, before) if self._is_wide else Narrow(),
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [
@@ -278,8 +298,17 @@ class Builder:
     def _optimise(self, progress: Progress) -> RuntimeGraph:
         if self._optimised is None:
             off = self._options.passes_off - set(LOWERING_PASSES)
-            self._optimised, self._passes = optimise(self._graph, off, lambda: progress("passes", 0, 1))
+            graph = widened(self._graph) if self._is_wide else self._graph
+            self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
+
+    def _wide_specs(self, specs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
+        """Inputs as the graph that is lowered has them."""
+        return wide_specs(specs) if self._is_wide else specs
+
+
+def _returned(graph: RuntimeGraph) -> list[str]:
+    return [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
 
 
 def _weights_bytes(graph: RuntimeGraph) -> int:

@@ -16,7 +16,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
-from engine.compiler.kernels.functions import math, typed
+from engine.compiler.kernels.functions import half, math, typed
 from engine.compiler.kernels.functions.truth import Truth
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop
@@ -33,6 +33,8 @@ TYPES = {
     "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
 }  # fmt: skip
 """What elements of a dtype are in memory: their type, and bytes."""
+_STORED = {**TYPES, **{name: ("i16", size) for name, size in half.SIZES.items()}}
+"""The same with those that nothing computes with."""
 _FLOATS = ("float", "double")
 
 
@@ -51,7 +53,7 @@ class Elements(Map):
     @cached_property
     def blocking(self) -> tuple[int, int]:
         """Rows, and elements of a row, that make a chunk."""
-        wanted = max(1, self.host.chunk_bytes // sum(TYPES[each][1] for each in self.dtypes))
+        wanted = max(1, self.host.chunk_bytes // sum(_STORED[each][1] for each in self.dtypes))
         length = self.sizes[-1]
         if length > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
@@ -65,7 +67,7 @@ class Elements(Map):
             places = self._indices(f, each.index)
             pairs = self._strided(addresses[0], addresses[1:])
             at = [
-                f.at(base, self._offset(f, places, strides), TYPES[dtype][1])
+                f.at(base, self._offset(f, places, strides), _STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
             self._emit_elements(f, at, *block_of(f, piece, length, self.sizes[-1]))
@@ -92,11 +94,11 @@ class Elements(Map):
         ]
         type_ = vector(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
-        self._store(f, _cut(f, result, dtype), target, index, count, dtype)
+        self._store(f, self._cut(f, result, dtype), target, index, count, dtype)
 
     def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
         """Some lanes as they lie in memory; nothing beside them is read."""
-        element, size = TYPES[dtype]
+        element, size = _STORED[dtype]
         if stride == 0:
             return f.splat(f.load(element, base, size), self.lanes)
         address = f.at(base, f.mul(index, stride), size)
@@ -110,7 +112,7 @@ class Elements(Map):
         return value
 
     def _store(self, f: Function, value: Value, base: Value, index: Index, count: int, dtype: str) -> None:
-        element, size = TYPES[dtype]
+        element, size = _STORED[dtype]
         stride = self.target[-1]
         address = f.at(base, f.mul(index, stride), size)
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
@@ -126,6 +128,9 @@ class Elements(Map):
         if dtype == "bool":
             mask = f.compare("ne", value, constant(0, value.type))
             return _as_number(f, mask, type_)
+        if dtype in half.SIZES:
+            single = half.from_half(f, value, dtype, self.host)
+            return f.convert("fpext", single, type_) if self.domain == "double" else single
         if dtype.startswith("float"):
             name = {("float32", "double"): "fpext", ("float64", "float"): "fptrunc"}.get((dtype, self.domain))
             return value if name is None else f.convert(name, value, type_)
@@ -133,6 +138,10 @@ class Elements(Map):
         if self.domain in _FLOATS:
             return f.convert("sitofp" if is_signed else "uitofp", value, type_)
         return value if dtype == "int64" else f.convert("sext" if is_signed else "zext", value, type_)
+
+    def _cut(self, f: Function, value: Value, dtype: str) -> Value:
+        """What was computed, as the target holds it."""
+        return half.to_half(f, value, dtype, self.host) if dtype in half.SIZES else _cut(f, value, dtype)
 
 
 def _as_number(f: Function, mask: Value, type_: str) -> Truth:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map, merge_loops
@@ -24,6 +25,13 @@ def copy(source: View, target: View, operators: Sequence[str], host: Host) -> Ke
         views = target, source
         kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), host)
     return kernel_step(kernel, views, operators)
+
+
+def convert(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
+    """The step that copies a view of floats to another of its shape, each rounded to the nearest there is."""
+    dtypes = [view.dtype.name for view in (target, source)]
+    kernel = make_elements(source.shape, [target.strides, source.strides], dtypes, Operand(0), "float", host)
+    return kernel_step(kernel, (target, source), operators)
 
 
 def as_words(view: View) -> View:

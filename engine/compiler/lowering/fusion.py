@@ -7,19 +7,22 @@ already: of two kernels whose results are added, the later one adds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Expr, Number, Operand, is_moderate, substitute
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
 from engine.tensor import Array
 
+# Functions of one number that give it, its opposite, or zero.
+_KEEPING = ("relu", "neg", "abs")
 ImageOf = Callable[[Array], Array]
 """Shows an array of a result's shape as (n, c, h, w), as the kernel that makes it counts."""
 
@@ -49,6 +52,7 @@ def alone(op: RuntimeOperator, index: int = 0) -> Fused:
 
 def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
     """The result with the element-wise operators after it, as far as one kernel can hold them."""
+    fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.alone else _with_next(lowering, fused, as_image)
     while following is not None:
         fused, following = following, _with_next(lowering, following, as_image)
@@ -99,11 +103,34 @@ def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], view
         if argument is None:
             return False
         arguments.append(argument)
-    tree = substitute(term.tree, arguments)
+    tree = substitute(_rounded_within(lowering, op, term.tree), arguments)
     if not is_moderate(tree):
         return False
-    known[op.outputs[0].name] = tree
+    known[op.outputs[0].name] = _rounded(lowering, op.outputs[0], tree)
     return True
+
+
+def _rounded_within(lowering: Lowering, op: RuntimeOperator, tree: Expr) -> Expr:
+    """An expression is many operators to PyTorch: what each of them computes is kept."""
+    if not isinstance(op.definition, Expression) or not isinstance(tree, Apply):
+        return tree
+    arguments = (_rounded_within(lowering, op, each) for each in tree.arguments)
+    return _rounded(lowering, op.outputs[0], Apply(tree.name, tuple(arguments)))
+
+
+def _rounded(lowering: Lowering, operand: RuntimeOperand, tree: Expr) -> Expr:
+    """A result as PyTorch keeps it, where that is in 16 bits."""
+    name = lowering.narrow.rounded.get(operand.name)
+    if name is None or _is_rounded(tree, name):
+        return tree
+    return apply(name, tree)
+
+
+def _is_rounded(tree: Expr, name: str) -> bool:
+    """Whether an expression gives what a function has rounded, as it is or with another sign."""
+    while isinstance(tree, Apply) and tree.name in _KEEPING:
+        tree = tree.arguments[0]
+    return isinstance(tree, Apply) and tree.name == name
 
 
 def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import Step
@@ -50,6 +51,7 @@ class Lowering:
         choose: takes one of several kernels for a result.
         is_open: whether inputs come in many shapes, so that one of few kernels is better than the best of many.
         weights: of all programs of the graph; None where each has its own.
+        narrow: what of it is 16-bit floats.
 
     Attributes:
         placement: where results shall lie.
@@ -76,6 +78,7 @@ class Lowering:
     choose: Choose = take_first
     is_open: bool = False
     weights: Packs | None = None
+    narrow: Narrow = field(default_factory=Narrow)
     placement: Placement = field(init=False)
     chains: Mapping[str, Chain] = field(init=False)
     alarm: View = field(default_factory=alarm)
@@ -91,7 +94,8 @@ class Lowering:
 
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
-        self.placement = look_ahead(self.operators, self.outputs, self.spec, self.term, joins)
+        written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
+        self.placement = look_ahead(self.operators, written, self.spec, self.term, joins)
         chains = () if ATTENTION in self.options.passes_off else find_chains(self)
         self.chains = {chain.last.name: chain for chain in chains}
 

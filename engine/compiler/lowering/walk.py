@@ -15,8 +15,9 @@ import numpy as np
 from engine.compiler.blueprint import Home
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import copy
+from engine.compiler.lowering.copying import convert, copy
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
 from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError
@@ -31,7 +32,7 @@ from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.passes import STRIPS
-from engine.tensor import UNKNOWN, dtype_name, is_known, known_value
+from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
 # Bytes of elements that kernels copy.
 WORDS = (4, 8, 16)
@@ -100,7 +101,17 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
     spec = lowering.spec(operand)
     if spec is not None:
         port = lowering.inputs.index(operand.name)
-        lowering.views[operand.name] = row_major(spec.sizes, spec.dtype, Home.INPUT, port)
+        given = lowering.narrow.given(port)
+        view = row_major(spec.sizes, given or spec.dtype, Home.INPUT, port)
+        lowering.views[operand.name] = view if given is None else _widened(lowering, op, view)
+
+
+def _widened(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
+    """An input of 16-bit floats as float32."""
+    wide = row_major(given.shape, FLOAT32)
+    if given.phantom.size:
+        lowering.steps.append(convert(given, wide, [op.name], lowering.host))
+    return wide
 
 
 def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
@@ -186,6 +197,8 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
     view, data = lowering.views.get(name), lowering.constants.get(name)
     if view is None and data is not None and data.dtype.itemsize in WORDS:
         view = lowering.stored(data)
+    if (returned := lowering.narrow.returned(port)) is not None:
+        return _narrowed(lowering, port, name, view, returned)
     if view is None or view.phantom.size == 0 or (view.dtype != FLOAT32 and not _is_for_kernels(lowering, view)):
         return name
     is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
@@ -193,4 +206,17 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
         return view
     result = row_major(view.shape, view.dtype, Home.OUTPUT, port)
     lowering.steps.append(copy(view, result, [name], lowering.host))
+    return result
+
+
+def _narrowed(lowering: Lowering, port: int, name: str, view: View | None, dtype: DType) -> View:
+    """An output of float32, rounded to 16-bit floats.
+
+    Raises:
+        NotNarrowedError: it is kept by name.
+    """
+    if view is None or view.phantom.size == 0:
+        raise NotNarrowedError(name)
+    result = row_major(view.shape, dtype, Home.OUTPUT, port)
+    lowering.steps.append(convert(view, result, [name], lowering.host))
     return result

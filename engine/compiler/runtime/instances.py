@@ -287,4 +287,4 @@ def _specs(key: Key) -> list[TensorSpec]:
 
 
 def _key(specs: Sequence[TensorSpec]) -> Key:
-    return tuple([(tuple([dim or 0 for dim in spec.shape]), spec.dtype.str) for spec in specs])
+    return tuple([(tuple([dim or 0 for dim in spec.shape]), spec.dtype.name) for spec in specs])

@@ -14,6 +14,7 @@ from engine.compiler.kernels.functions import (
     activation,
     arithmetic,
     exponential,
+    half,
     hyperbolic,
     logarithm,
     pieces,
@@ -40,6 +41,7 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     trigonometric.atan, trigonometric.atan2,
     hyperbolic.sinh, hyperbolic.cosh, hyperbolic.asinh, hyperbolic.acosh, hyperbolic.atanh,
     activation.sigmoid, activation.silu, activation.tanh, activation.erf, activation.gelu, activation.gelu_tanh,
+    half.round_float16, half.round_bfloat16,
     activation.mish, activation.elu, activation.celu, activation.selu, activation.softsign, activation.tanhshrink,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -80,4 +82,5 @@ COSTS = {
     "sin": 43, "cos": 41, "tan": 50, "asin": 27, "acos": 29, "atan": 29, "atan2": 36, "sinh": 34, "cosh": 24,
     "asinh": 58, "acosh": 52, "atanh": 45, "sigmoid": 21, "silu": 22, "tanh": 26, "erf": 29, "gelu": 25,
     "gelu_tanh": 26, "mish": 27, "elu": 20, "celu": 26, "selu": 21, "softsign": 8, "tanhshrink": 27,
+    "round_float16": 13, "round_bfloat16": 7,
 }  # fmt: skip

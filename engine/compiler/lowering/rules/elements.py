@@ -13,6 +13,7 @@ from engine.compiler.kernels.elements import FUNCTIONS, TYPES, Domain, make_elem
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
 from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.copying import convert
 from engine.compiler.lowering.rules.map import lower_map
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
@@ -24,7 +25,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import comparison, functions, logical
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.indexing.masking import MaskedFill, Where
-from engine.promotion import cast, result_type
+from engine.promotion import cast, is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
 
 _PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not")
@@ -104,6 +105,8 @@ def lower_cast(context: Context) -> Made:
     """A tensor in another dtype; fractions are cut, and integers outside of their dtype wrapped, by the reference."""
     if _is_map(context):
         return lower_map(context)
+    if (made := _narrow_cast(context)) is not None:
+        return made
     (x,), result = _operands(context, 1), _result(context)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is a number")
@@ -114,6 +117,18 @@ def lower_cast(context: Context) -> Made:
     source = x.dtype if result.dtype.kind == "b" else result.dtype
     domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else _domain(source)
     return _made(context, Operand(0), [x], domain)
+
+
+def _narrow_cast(context: Context) -> Made | None:
+    """The cast between float32 and a 16-bit float; None where it is another one."""
+    x, spec = context.argument(0), context.lowering.spec(context.op.outputs[0])
+    if not isinstance(x, View) or spec is None or not spec.size:
+        return None
+    dtypes = (x.dtype, spec.dtype)
+    if FLOAT32 not in dtypes or not any(map(is_reduced, dtypes)):
+        return None
+    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    return context.made(target, convert(x, target, [context.op.name], context.host))
 
 
 def _has_kernel(name: str) -> bool:

@@ -75,4 +75,6 @@ def _run_open(
             argument[...] = content
     _run(code, call.function, host, [*table, *call.numbers], chunks)
     for argument, content in zip(arguments, after, strict=True):
-        np.testing.assert_array_equal(argument, content)
+        # numpy's tests do not know that a bfloat16 may be NaN.
+        dtype = np.uint16 if argument.dtype.kind == "V" else argument.dtype
+        np.testing.assert_array_equal(argument.view(dtype), content.view(dtype))

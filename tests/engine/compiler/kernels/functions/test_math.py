@@ -23,7 +23,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import registry
 from engine.layers.elementwise import activation, piecewise, ternary
 from engine.special import erf
-from engine.tensor import Array
+from engine.tensor import BFLOAT16, Array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
 INF, NAN = float("inf"), float("nan")
@@ -133,6 +133,8 @@ EXACT = (
     *(Row(name, truth(f"torch.{name}"), operands=2) for name in ("logical_and", "logical_or", "logical_xor")),
     *(Row(name, truth(f"torch.{name}")) for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf")),
     *(Row(name, truth(f"torch.{name}")) for name in ("logical_not", "signbit")),
+    Row("round_float16", lambda x: x.astype(np.float16).astype(np.float32)),
+    Row("round_bfloat16", lambda x: x.astype(BFLOAT16).astype(np.float32)),
     Row("relu", forward(piecewise.ReLU())),
     Row("relu6", forward(piecewise.Hardtanh(min_val=0.0, max_val=6.0))),
     Row("clip", forward(piecewise.Hardtanh(min_val=-0.75, max_val=2.0)), (-0.75, 2.0)),

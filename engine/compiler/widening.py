@@ -1,0 +1,142 @@
+"""Graphs of 16-bit floats, computed as float32: what a caller gives and gets stays float16 or bfloat16, and so do the
+weights in the file. Kernels compute with float32, as PyTorch does; where they store a result in passing, they round it
+as PyTorch does, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from engine import pnnx
+from engine.errors import EngineError
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.layers.elementwise.activation import Tanhshrink
+from engine.layers.elementwise.comparison import Comparison, IsClose
+from engine.layers.elementwise.mathematics import NanToNum
+from engine.promotion import is_reduced
+from engine.tensor import DType, TensorSpec, dtype_name
+
+_FLOAT32: Final = np.dtype(np.float32)
+_NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
+_WIDE: Final = "torch.float"
+# Their answer jumps, or they ask their operand's dtype for its limits, or they round on the way.
+_SENSITIVE: Final = (Comparison, IsClose, NanToNum, Tanhshrink)
+_CODES: Final = ("f16", "bf16")
+
+
+class NotWidenedError(Exception):
+    """The graph means something else in float32, or returns what cannot be rounded in the end."""
+
+
+def is_narrow(graph: RuntimeGraph) -> bool:
+    """Whether a built graph has 16-bit floats in it."""
+    attributes = (each for op in graph.operators for each in op.attributes.values())
+    specs = (operand.spec for operand in graph.operands.values())
+    return any(each is not None and is_reduced(each.dtype) for each in (*attributes, *specs))
+
+
+def widened(graph: RuntimeGraph) -> RuntimeGraph:
+    """The graph in float32, with the same names; what means something else there is left among casts.
+
+    Raises:
+        NotWidenedError: its operands would be other than those of the graph, but for their dtype.
+    """
+    source = graph.source
+    known = {op.name: op for op in graph.operators}
+    operators = [each for op in source.operators for each in _operators(op, known.get(op.name))]
+    annotations = {name: _spec(spec) for name, spec in source.annotations.items()}
+    try:
+        wide = graph.rebuilt(replace(source, operators=operators, annotations=annotations))
+    except EngineError as error:
+        raise NotWidenedError(str(error)) from error
+    for name, operand in graph.operands.items():
+        if not _is_alike(operand.value, wide.operands[name].value):
+            raise NotWidenedError(f"operand '{name}' is another in float32")
+    return wide
+
+
+def wide_specs(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Specs with float32 in the place of 16-bit floats."""
+    return list(map(_spec, specs))
+
+
+def _spec(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec(spec.shape, _FLOAT32) if is_reduced(spec.dtype) else spec
+
+
+def _operators(op: pnnx.Operator, known: RuntimeOperator | None) -> list[pnnx.Operator]:
+    """What takes the place of an operator: itself, its weights widened, or itself among casts."""
+    if known is not None and known.layer is not None and _is_sensitive(known):
+        return _among_casts(op, known)
+    params = {name: _parameter(value) for name, value in op.params.items()}
+    attributes = {name: _attribute(each) for name, each in op.attributes.items()}
+    if all(a is b for a, b in zip((*params.values(), *attributes.values()), _contents(op), strict=True)):
+        return [op]
+    return [replace(op, params=params, attributes=attributes)]
+
+
+def _is_sensitive(op: RuntimeOperator) -> bool:
+    """Whether an operator of 16-bit floats gives something else in float32, by more than how it rounds."""
+    return isinstance(op.definition, _SENSITIVE) and any(map(_dtype_of, (*op.inputs, *op.outputs)))
+
+
+def _among_casts(op: pnnx.Operator, known: RuntimeOperator) -> list[pnnx.Operator]:
+    before = [
+        _cast(op, each.name, f"{each.name}.{op.name}.{k}", dtype_name(dtype))
+        for k, each in enumerate(known.inputs)
+        if (dtype := _dtype_of(each)) is not None
+    ]
+    after = [_cast(op, f"{each.name}.{op.name}", each.name, "float32") for each in known.outputs if _dtype_of(each)]
+    inputs = [
+        name if _dtype_of(each) is None else f"{each.name}.{op.name}.{k}"
+        for k, (name, each) in enumerate(zip(op.inputs, known.inputs, strict=True))
+    ]
+    outputs = [each.name if _dtype_of(each) is None else f"{each.name}.{op.name}" for each in known.outputs]
+    return [*before, replace(op, inputs=tuple(inputs), outputs=tuple(outputs)), *after]
+
+
+def _cast(op: pnnx.Operator, source: str, target: str, dtype: str) -> pnnx.Operator:
+    params: dict[str, pnnx.Parameter] = {"copy": False, "dtype": f"torch.{dtype}"}
+    return pnnx.Operator("Tensor.to", f"{op.name}.{target}.cast", (source,), (target,), params)
+
+
+def _dtype_of(operand: RuntimeOperand) -> DType | None:
+    """The dtype of an operand of 16-bit floats."""
+    spec = operand.spec
+    return spec.dtype if spec is not None and is_reduced(spec.dtype) else None
+
+
+def _contents(op: pnnx.Operator) -> Sequence[object]:
+    return *op.params.values(), *op.attributes.values()
+
+
+def _attribute(attribute: pnnx.Attribute) -> pnnx.Attribute:
+    if not is_reduced(attribute.dtype):
+        return attribute
+    data = attribute.data.astype(_FLOAT32)
+    data.flags.writeable = False
+    return pnnx.Attribute(attribute.shape, _FLOAT32, data)
+
+
+def _parameter(value: pnnx.Parameter) -> pnnx.Parameter:
+    """A dtype, or an expression that names some, with float32 in the place of 16-bit floats."""
+    if not isinstance(value, str):
+        return value
+    if value in _NAMES or value in _CODES:
+        return _WIDE if value in _NAMES else "f32"
+    for name in _NAMES:
+        value = value.replace(f"{name}(", f"{_WIDE}(") if f"{name}(" in value else value
+    return value
+
+
+def _is_alike(value: object, wide: object) -> bool:
+    """Whether what is known of an operand differs in 16-bit floats alone."""
+    if isinstance(value, TensorSpec):
+        return _spec(value) == wide
+    if isinstance(value, tuple | list) and isinstance(wide, tuple | list):
+        return len(value) == len(wide) and all(map(_is_alike, value, wide))
+    return isinstance(wide, float) or value == wide
