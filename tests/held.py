@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-PATIENCE_S = 120.0
+from tests.patience import PATIENCE_S
 
 
 def held() -> tuple[int, int]:

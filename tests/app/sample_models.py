@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 import engine
 from tests.engine.pnnx.build import pair
+from tests.patience import PATIENCE_S
 
 F32 = np.float32
-# No test waits this long, unless what it waits for never comes.
-PATIENCE_S = 120.0
 
 
 class Turnstile:

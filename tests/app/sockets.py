@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 
 from app.process.server import Server, build
 from app.settings import Settings
+from tests.patience import PATIENCE_S, until
 
 HOST = b"host: x\r\n"
 LIVE = b"GET /health/live HTTP/1.1\r\n" + HOST + b"\r\n"
-# No test waits this long, unless what it waits for never comes.
-PATIENCE_S = 120.0
 
 
 class Front:
@@ -102,11 +100,3 @@ def listening(store: Path, **settings: Any) -> Iterator[Front]:
             server.should_exit = server.force_exit = True
             thread.join(PATIENCE_S)
             gc.unfreeze()  # what the server set aside belongs to other tests as well
-
-
-def until(condition: Any) -> None:
-    """Waits for what another thread does."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from app.memory.budget import MemoryBudget
 from app.models.lane import Lane
 from app.settings import Settings
 from app.signature import Signature
+from tests.patience import until
 
 SIGNATURE = Signature(
     inputs=(engine.Port(name="in0", operand="0", spec=engine.TensorSpec((None, None), np.dtype(np.float32))),),
@@ -45,14 +45,6 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return Spy(monkeypatch)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
 
 
 def test_what_is_dropped_is_freed_by_a_thread_and_charged_until_then(spy: Spy) -> None:

@@ -10,10 +10,10 @@ import grpc
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.app.sockets import Front
+from tests.patience import PATIENCE_S
 
 SERVICE = "/inference.GRPCInferenceService/"
 # No call takes as long, unless what it waits for never comes.
-PATIENCE_S = 120.0
 # A channel shares no connection with another.
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 

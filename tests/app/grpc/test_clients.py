@@ -16,8 +16,9 @@ import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException, shared_memory
 
 from tests.app.grpc.conftest import calling
-from tests.app.sockets import PATIENCE_S, Front, listening
+from tests.app.sockets import Front, listening
 from tests.app.v2_models import write_simple
+from tests.patience import PATIENCE_S
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 

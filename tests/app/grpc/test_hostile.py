@@ -20,7 +20,8 @@ from tritonclient.utils import InferenceServerException
 
 from tests.app.grpc.raw import SERVICE, call, channel, refused, request, tensor
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
-from tests.app.sockets import Front, listening, until
+from tests.app.sockets import Front, listening
+from tests.patience import until
 
 X = np.zeros((1, 2), np.float32)
 GOOD = request("one", [bytes(8)], inputs=[tensor("in0", "FP32", (1, 2))])

@@ -19,7 +19,8 @@ from app.http.door import Limits, _group
 from app.settings import Settings
 from tests.app.pictures import npy
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
-from tests.app.sockets import HOST, LIVE, Front, answers, drain, listening, send, until
+from tests.app.sockets import HOST, LIVE, Front, answers, drain, listening, send
+from tests.patience import until
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ from app.serving.arrivals import Arrivals
 from app.settings import Settings
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
-from tests.app.sockets import HOST, LIVE, Front, answers, listening, until
+from tests.app.sockets import HOST, LIVE, Front, answers, listening
+from tests.patience import until
 
 GOOD = npy(np.zeros((1, 3), np.float32))
 V2 = b'{"inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'

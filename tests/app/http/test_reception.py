@@ -18,7 +18,8 @@ import pytest
 from app.memory.blank import unwritten
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
-from tests.app.sockets import HOST, LIVE, Front, answers, listening, send, until
+from tests.app.sockets import HOST, LIVE, Front, answers, listening, send
+from tests.patience import until
 
 pytestmark = pytest.mark.slow
 

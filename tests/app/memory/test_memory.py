@@ -21,8 +21,9 @@ from app.memory.machine import budget_bytes
 from engine.limits import check_size
 from tests.app.client import Client, serving
 from tests.app.pictures import encoded, gradient, npy, npz
-from tests.app.sample_models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
+from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
 from tests.engine.pnnx.build import members, param
+from tests.patience import PATIENCE_S
 
 MB = 2**20
 

@@ -20,9 +20,10 @@ from app.models.batcher import Batcher
 from app.models.sizing import Trial, settle
 from app.scheduling.config import BatchingConfig
 from tests.app.client import Client, serving
-from tests.app.sample_models import PATIENCE_S, write_model
+from tests.app.sample_models import write_model
 from tests.app.scheduling.tasks import Order, Task, soon, until
 from tests.engine.pnnx.build import pair
+from tests.patience import PATIENCE_S
 
 RANDOM = np.random.default_rng(7)
 WEIGHTS = {"op.bias": RANDOM.standard_normal(5), "op.weight": RANDOM.standard_normal((5, 3))}

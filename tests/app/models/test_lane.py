@@ -13,7 +13,7 @@ import pytest
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.log import request_id
 from app.models.lane import Lane, Ticket
-from tests.app.sample_models import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 LATER = 60.0
 

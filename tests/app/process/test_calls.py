@@ -20,9 +20,10 @@ import pytest
 import tritonclient.grpc as triton
 
 from app.settings import Settings, SettingsError
-from tests.app.process.test_server import PATIENCE_S, ROOT, SERVE, Process, children, process, write_slow_model
+from tests.app.process.test_server import ROOT, SERVE, Process, children, process, write_slow_model
 from tests.app.process.test_tls import Files
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,7 @@ from app.cli import serve
 from app.errors import ModelNotReadyError
 from app.process.porch import Porch, answer, porch
 from app.settings import Settings, SettingsError
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture

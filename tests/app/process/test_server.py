@@ -25,11 +25,11 @@ import pytest
 
 from tests.app.pictures import npy, png
 from tests.app.sample_models import elementwise, through, write_classifier, write_detector, write_model
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 120.0
 SERVE = (sys.executable, "-m", "app", "serve")
 
 

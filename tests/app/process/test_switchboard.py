@@ -15,7 +15,7 @@ from app.process.messages import receive_first
 from app.process.switchboard import Switchboard
 from app.process.team import Team, as_error, as_json
 from app.serving.commands import Arguments, Command, Commands, Deed
-from tests.app.sockets import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 
 class Worker:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.process.test_server import PATIENCE_S, WHO, Process, children, process
+from tests.app.process.test_server import WHO, Process, children, process
 from tests.app.sample_models import elementwise, through, write_model
 from tests.engine.pnnx.build import param
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -85,13 +86,6 @@ def replace_worker(server: Process) -> None:
     before = set(of_each(server, "/health/live"))
     os.kill(children(server)[1], signal.SIGKILL)
     until(lambda: set(of_each(server, "/health/live")) != before)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_model_is_loaded_and_unloaded_in_all_workers_and_in_those_that_come_later(

@@ -11,7 +11,7 @@ from typing import Any
 from app.log import request_id
 from app.scheduling.job import Batches, Demand
 from app.scheduling.scheduler import Scheduler
-from tests.app.sample_models import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 
 def soon() -> float:

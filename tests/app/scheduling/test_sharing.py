@@ -7,8 +7,8 @@ import asyncio
 from app.scheduling.job import Demand
 from app.scheduling.scheduler import Scheduler
 from app.scheduling.share import parts
-from tests.app.sample_models import PATIENCE_S
 from tests.app.scheduling.tasks import Order, Task, group, hold, queue_up, run, soon, until
+from tests.patience import PATIENCE_S
 
 
 def test_those_of_a_group_that_wait_share_a_run_as_far_as_there_is_code_for_it() -> None:

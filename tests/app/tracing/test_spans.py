@@ -22,9 +22,10 @@ from app.settings import Settings, SettingsError
 from app.tracing import spans
 from app.tracing.otel import OtelSpans, exporters
 from tests.app.grpc.raw import call, channel, refused, request, tensor
-from tests.app.process.test_server import PATIENCE_S, ROOT, process
+from tests.app.process.test_server import ROOT, process
 from tests.app.sample_models import elementwise, through, write_model
-from tests.app.sockets import Front, listening, until
+from tests.app.sockets import Front, listening
+from tests.patience import PATIENCE_S, until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

@@ -17,8 +17,9 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
-from tests.app.sockets import PATIENCE_S, listening
+from tests.app.sockets import listening
 from tests.app.v2_models import write_simple
+from tests.patience import PATIENCE_S
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 RECORDED = Path(__file__).parents[5] / "shared" / "spec" / "oip-recorded"

@@ -20,8 +20,8 @@ from app.errors import ModelNotFoundError
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import refused
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
-from tests.app.sockets import PATIENCE_S, until
 from tests.engine.pnnx.build import param
+from tests.patience import PATIENCE_S, until
 
 SHAPE = "(?,2)f32"
 

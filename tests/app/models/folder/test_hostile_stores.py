@@ -16,9 +16,9 @@ from app.models.folder.repository import scan
 from app.serving import dataplane
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
+from tests.patience import PATIENCE_S
 
 ADD = elementwise("add(@0,1)", "(?,2)f32")
-PATIENCE_S = 120.0
 
 
 def text(content: str | bytes) -> Callable[[Path], None]:

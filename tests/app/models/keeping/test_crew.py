@@ -11,8 +11,7 @@ import pytest
 
 from app.models.keeping import crew
 from app.models.keeping.crew import Crew, Job, LoadingStoppedError, Stop
-
-PATIENCE_S = 120.0
+from tests.patience import PATIENCE_S
 
 
 class Work:

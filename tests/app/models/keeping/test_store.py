@@ -11,8 +11,9 @@ import pytest
 from app.models.folder.repository import find_models, scan
 from app.models.model import Model
 from tests.app.client import serving
-from tests.app.sample_models import PATIENCE_S, elementwise, through, write_classifier, write_model
+from tests.app.sample_models import elementwise, through, write_classifier, write_model
 from tests.engine.pnnx.build import pair
+from tests.patience import PATIENCE_S
 
 ADD = elementwise("add(@0,1)", "(?,2)f32")
 

@@ -17,10 +17,10 @@ import pytest
 
 import engine
 from tests.app.client import Client, serving
-from tests.app.sample_models import PATIENCE_S, TURNSTILE, elementwise, through, write_model
-from tests.app.sockets import until
+from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
 from tests.engine.pnnx.build import members, pair, param
 from tests.held import assert_no_more, held
+from tests.patience import PATIENCE_S, until
 
 SHAPE = "(?,2)f32"
 LINES = [

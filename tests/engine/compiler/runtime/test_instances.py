@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from engine.options import Options
 from engine.pnnx import Graph, Operator
 from engine.tensor import Array, TensorSpec
 from tests.held import assert_no_more, held
+from tests.patience import PATIENCE_S, until
 
 F32 = np.dtype(np.float32)
-PATIENCE_S = 120.0
 
 
 def network(*shape: int | None) -> RuntimeGraph:
@@ -46,13 +46,6 @@ def ramp(size: int) -> Array:
     return np.linspace(-1, 1, size, dtype=F32)[None]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def compiled() -> CompiledGraph:
     return CompiledGraph(network(1, None), Options(threads=1))
@@ -66,7 +59,7 @@ def test_the_reference_answers_until_code_is_made() -> None:
         session.run([ramp(5)])
         return session._executor.holds(session.graph, specs(5))
 
-    wait_for(is_compiled)
+    until(is_compiled)
     np.testing.assert_array_equal(session.run([ramp(5)])[0], np.maximum(ramp(5), 0))
 
 
@@ -85,7 +78,7 @@ def test_known_shapes_run_while_others_are_made(compiled: CompiledGraph) -> None
     assert made.get(specs(5)) is known
     assert made.program(specs(7)) is None
     may_go_on.set()
-    wait_for(lambda: made.program(specs(7)) is not None)
+    until(lambda: made.program(specs(7)) is not None)
 
 
 def test_many_who_ask_at_once_get_one_instance(compiled: CompiledGraph) -> None:
@@ -117,10 +110,10 @@ def test_what_cannot_be_made_is_tried_once_and_said(caplog: pytest.LogCaptureFix
     failing = Instances(make, 1)
     for _ in range(2):
         failing.begin(specs(5))
-    wait_for(lambda: "mystery: no kernel" in caplog.text)
+    until(lambda: "mystery: no kernel" in caplog.text)
     for _ in range(20):
         failing.begin(specs(5))
-    wait_for(lambda: not background.BACKGROUND.is_busy)
+    until(lambda: not background.BACKGROUND.is_busy)
     assert len(tries) == 1
     with pytest.raises(CompileError):
         failing.get(specs(5))
@@ -159,7 +152,7 @@ class Kitchen:
 
 
 def settle(own: Background) -> None:
-    wait_for(lambda: not own.is_busy)
+    until(lambda: not own.is_busy)
 
 
 @pytest.mark.parametrize("shapes", [12, 40])
@@ -311,9 +304,9 @@ def test_three_hundred_sizes_of_a_session_leave_its_threads_and_memory_as_they_w
             assert threading.active_count() <= before + parking.MAX_PARKED + 10
         settle(alone)
     assert all(np.array_equal(session.run([ramp(size)])[0], np.maximum(ramp(size), 0)) for size in range(1, 41))
-    wait_for(lambda: threading.active_count() <= before + parking.MAX_PARKED)
+    until(lambda: threading.active_count() <= before + parking.MAX_PARKED)
     session.close()
-    wait_for(lambda: threading.active_count() <= before)
+    until(lambda: threading.active_count() <= before)
     np.testing.assert_array_equal(session.run([ramp(3)])[0], np.maximum(ramp(3), 0))
 
 

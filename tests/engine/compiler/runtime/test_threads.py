@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import engine
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "model_store" / "digits" / "1" / "model.pnnx.param"
 RANDOM = np.random.default_rng(4)
-PATIENCE_S = 60.0
 
 
 def session(threads: int) -> engine.Session:
