@@ -16,7 +16,7 @@ BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),PYTHONDONTWRITEBYTECODE= PYTHONPYCAC
 COVERAGE_FLOOR := 90
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test pytest nightly fuzz schema lint type fmt bench image clean
+.PHONY: help install serve test pytest nightly fuzz schema scale lint type fmt bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -40,6 +40,9 @@ fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, dat
 
 schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis
 	$(ONE_THREAD) $(BIN)/python -m tests.schema
+
+scale: $(VENV)/.installed-scale ## the tests that need large packages: stores in S3
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadfile --timeout=900 tests/app/remote
 
 lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -80,6 +83,10 @@ $(VENV)/.installed-test: $(VENV)/.made pyproject.toml
 	@echo "installing into $(VENV), with the test extra: some 200 MB the first time, which may take minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-scale: $(VENV)/.installed-test pyproject.toml
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[scale]'
+	@touch $@
 
 $(VENV)/.installed-schema: $(VENV)/.installed-test pyproject.toml
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[schema]'

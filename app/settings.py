@@ -10,10 +10,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
+from app.location import Remote, locate, stores_folder
 from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
 
 __all__ = ["PREFIX", "SECRETS", "Settings", "SettingsError", "variable"]
@@ -28,7 +38,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Path = _row(Path("model_store"), "folder", "Folder of the models to serve.")
+    store: Annotated[Path | Remote, BeforeValidator(locate)] = _row(
+        Path("model_store"),
+        "folder",
+        "Folder of the models to serve, or s3://, gs://, https:// for one elsewhere; that needs the extra [remote].",
+    )
+    store_poll_s: float = _row(
+        60.0, "seconds", "How often a store elsewhere is asked whether it has changed; 0: never.", ge=0
+    )
+    store_dir: Path | None = _row(
+        None, "folder", "Where files of such a store are kept; unset: stores in the folder of the compile cache."
+    )
+    store_max_bytes: int = _row(64 * 2**30, "bytes", "Largest store that is fetched from elsewhere, unpacked.", ge=1)
     host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
     grpc_port: int | None = _row(
@@ -186,6 +207,13 @@ class Settings(BaseModel):
         return names
 
     @property
+    def store_folder(self) -> Path:
+        """The folder of the models, also where they are fetched into it."""
+        if isinstance(self.store, Remote):
+            return stores_folder(self.store_dir, self.cache_dir) / self.store.key / "current"
+        return self.store
+
+    @property
     def has_keys(self) -> bool:
         """Whether requests need a key."""
         return self.keys is not None or self.keys_file is not None
@@ -218,5 +246,7 @@ def _check_flags(stored: Mapping[str, Any], cls: type[BaseModel]) -> None:
 
 def _problem(error: Any, stored: Mapping[str, Any]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "settings"
-    found = "" if name in SECRETS else f", found {error['input']!r}"
+    # An address may hold a password.
+    is_secret = name in SECRETS or (name == "store" and "://" in str(error["input"]))
+    found = "" if is_secret else f", found {error['input']!r}"
     return f"{name} ({CONFIG if name in stored else variable(name)}): {error['msg']}{found}"

@@ -12,6 +12,7 @@ import engine
 import exporter
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
+from app.location import Remote
 from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 from app.settings import Settings
@@ -56,7 +57,7 @@ def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
         graph.save(folder / PARAM, folder / BIN)
         again = engine.load(folder / PARAM, folder / BIN)
         if args.output is None:
-            folder = exporter.place(folder, settings.store, args.name or exporter.model_name(args.source), again)
+            folder = exporter.place(folder, _store(settings), args.name or exporter.model_name(args.source), again)
     lines = [f"{folder}: {len(again.operators)} operators"]
     lines += [f"{port.name} {port.spec}" for port in (*again.inputs, *again.outputs)]
     sys.stdout.write("\n".join([*map(printable, lines), ""]))
@@ -74,7 +75,14 @@ def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Set
     if args.output is not None:
         return exported.folder
     name = args.name or exporter.model_name(args.source)
-    return exporter.place(exported.folder, settings.store, name, exported.graph)
+    return exporter.place(exported.folder, _store(settings), name, exported.graph)
+
+
+def _store(settings: Settings) -> Path:
+    """The store that is written to, which must be here."""
+    if isinstance(settings.store, Remote):
+        raise UsageError(f"the store {settings.store} is elsewhere: expected --output, or --store with a folder")
+    return settings.store
 
 
 def _report(exported: exporter.Exported, folder: Path, source: str) -> str:

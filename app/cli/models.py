@@ -6,13 +6,14 @@ import argparse
 import sys
 
 from app.models.folder.repository import ModelFiles, scan
+from app.remote.opening import fetched
 from app.render.columns import aligned
 from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """A row for each model; one that cannot be read has its reason. Whether they can be served says ``check``."""
-    found = scan(settings.store)
+    found = scan(fetched(settings))
     rows = [("MODEL", "VERSIONS", "TAGS", "TASK", ""), *map(_row, found)]
     lines = aligned(rows) if found else [f"no models in '{settings.store}'"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

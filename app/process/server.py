@@ -42,6 +42,7 @@ from app.process.switchboard import Switchboard
 from app.process.team import Team
 from app.process.tls import tls_context
 from app.process.workers import detach, supervise
+from app.remote.opening import open_store
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
 from app.tracing.spans import check_spans
@@ -224,7 +225,8 @@ def serve(settings: Settings, porch: Porch) -> int:
         ConfigError: there is no such store.
         SettingsError: keys or certificates cannot be read; the address for gRPC cannot be listened on.
     """
-    find_models(settings.store)
+    if open_store(settings) is None:
+        find_models(settings.store_folder)
     configure_logging(settings.log_level, settings.log_format)
     raise_file_limit()
     # What is wrong with their files is told once, and not by every worker.

@@ -28,6 +28,7 @@ from app.models.keeping.version import State, Version
 from app.models.keeping.watch import Watcher
 from app.models.lane import Lane
 from app.models.model import InferRequest, InferResult, Model
+from app.remote.opening import open_store
 from app.scheduling.ticket import Ticket
 from app.serving.arrivals import Arrivals
 from app.serving.commands import Commands
@@ -68,8 +69,9 @@ class DataPlane:
             on_large_return=Trimmer(),
         )
         self.store = Store(settings, self.budget.threads)
+        self.remote = open_store(settings)
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
-        self.watcher = Watcher(self.store, Roster(self.store, settings.store), interval_s)
+        self.watcher = Watcher(self.store, Roster(self.store, settings.store_folder), interval_s)
         self.commands = Commands()
         self.arrivals = Arrivals()
         self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)
@@ -97,6 +99,8 @@ class DataPlane:
     async def close(self) -> None:
         """Stop loading, drop what waits, let what runs end."""
         self.is_draining = self.control.is_closed = True
+        if self.remote is not None:
+            self.remote.close()
         self.watcher.close()
         self.store.close()
         self._desk.close()
@@ -124,7 +128,8 @@ class DataPlane:
         if self.store.problem is not None:
             return self.store.problem
         if not self.store.is_loaded:
-            return self._loading()
+            problem = None if self.remote is None or self.store.is_begun.is_set() else self.remote.problem
+            return self._loading() if problem is None else problem
         failed = [entry.name for entry in self.store.entries if entry.state is State.FAILED and not entry.is_late]
         if failed:
             return f"failed to load: {', '.join(failed)}"
@@ -217,7 +222,10 @@ class DataPlane:
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            self.store.load()
+            if self.remote is not None:
+                self.remote.begin()
+            if not self.is_draining:
+                self.store.load()
         except Exception:  # a fault of ours must not leave the server waiting for its models for ever
             log.exception("loading the store")
             self.store.problem = "internal error while loading the store; the server's log says more"

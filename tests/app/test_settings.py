@@ -27,6 +27,7 @@ from tests.app.http import test_access, test_connection
 from tests.app.http.v2 import test_repository
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls
+from tests.app.remote import test_mirror
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_classifier, write_model
 from tests.app.tracing import test_spans
 
@@ -496,6 +497,7 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
         test_calls,
         test_connection,
         test_hostile,
+        test_mirror,
         test_repository,
         test_server,
         test_spans,

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
+    "app.location",
     "app.reading",
     "app.schema",
     "app.settings",
@@ -79,8 +80,9 @@ ALLOWED: dict[str, set[str]] = {
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"},
-    "app.serving": BASICS | {"app.memory", "app.models", "app.scheduling", "app.threads"},
     "app.console": BASICS | {"app.memory", "app.models", "app.render", "app.serving"},
+    "app.remote": BASICS | {"app.models.folder.layout"},
+    "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
@@ -122,6 +124,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.memory",
         "app.metrics",
         "app.models",
+        "app.remote",
         "app.render",
         "app.serving",
         "app.signature",
@@ -141,6 +144,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
     "prometheus_client": ("app.metrics.exposition",),
+    "fsspec": ("app.remote.source",),
+    "aiohttp": ("app.remote.source",),
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),

@@ -13,6 +13,7 @@ from app.models.folder.layout import is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
 from app.models.model import Model
 from app.models.sessions import read_graph
+from app.remote.opening import fetched
 from app.settings import Settings
 from app.threads import thread_budget
 from app.wording import did_you_mean, quoted
@@ -36,7 +37,7 @@ def find(model: str, settings: Settings) -> ModelFiles:
         return _at_path(Path(model))
     inside = _in_folder(Path(model))
     try:
-        known = {files.name: files for files in scan(settings.store)}
+        known = {files.name: files for files in scan(fetched(settings))}
     except ConfigError:
         if inside is not None:
             return inside

@@ -83,13 +83,13 @@ class Store:
     def load(self) -> None:
         """Look through the folder and load every version of every model. Blocks: belongs in a thread."""
         try:
-            found = find_models(self._settings.store)
+            found = find_models(self._settings.store_folder)
         except ConfigError as exc:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
         wanted = {each.name: each for each in found if self._is_wanted(each)}
         entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
-        entries |= {name: _missing(self._settings.store, name) for name in self._missing_names(entries)}
+        entries |= {name: _missing(self._settings.store_folder, name) for name in self._missing_names(entries)}
         entries |= {each.name: unloaded_entry(entries[each.name]) for each in found if each.name not in wanted}
         self._entries = dict(sorted(entries.items()))
         for each in wanted.values():

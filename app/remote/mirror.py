@@ -1,0 +1,188 @@
+"""One look at a remote store, and whatever has to be fetched of it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.location import Remote
+from app.remote.archive import Archive, placed
+from app.remote.errors import SourceError
+from app.remote.names import check_all
+from app.remote.shelf import Index, Kept, Shelf
+from app.remote.source import DeniedError, Object, Source
+from app.remote.sums import BESIDE, MAX_BYTES, SUMS, parse_digest, parse_sums
+
+_SMALL: Final = 64 * 1024
+
+
+class Mirror:
+    """Keeps a folder what a remote store is.
+
+    Args:
+        folder: for all remote stores.
+        limit: bytes that the store may take.
+
+    Raises:
+        SettingsError: the extra is not installed.
+        SourceError: the folder is of no use.
+    """
+
+    def __init__(self, remote: Remote, folder: Path, limit: int) -> None:
+        self._remote = remote
+        self._limit = limit
+        self._source = Source(remote)
+        self.shelf = Shelf(folder / remote.key)
+
+    def refresh(self, max_age_s: float = 0.0, is_given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Fetch what has changed, if anything has. Whether it has.
+
+        Args:
+            max_age_s: how long ago somebody may have looked for that to count as a look.
+
+        Raises:
+            SourceError: it cannot be had, or is not what it should be; what was there before is still.
+        """
+        with self.shelf.locked(is_given_up):
+            index = self.shelf.index()
+            if index is not None and 0 <= time.time() - index.checked < max_age_s and self._is_pinned_to(index):
+                return False
+            try:
+                return self._refresh(index, is_given_up)
+            finally:
+                self.shelf.tidy()
+
+    def _is_pinned_to(self, index: Index) -> bool:
+        return self._remote.digest is None or index.stamp == f"sha256 {self._remote.digest}"
+
+    def _refresh(self, index: Index | None, is_given_up: Callable[[], bool]) -> bool:
+        stamp = self._stamp(index)
+        if index is not None and index.stamp == stamp:
+            self.shelf.write_index(replace(index, checked=time.time()))
+            return False
+        files = dict(self._files(stamp, index, is_given_up))
+        if not stamp.startswith("sha256 ") and self._stamp(index) != stamp:
+            raise SourceError(f"{self._remote} was changed while it was read; what was there before serves on")
+        self.shelf.publish(stamp, files)
+        return True
+
+    def _stamp(self, index: Index | None) -> str:
+        """What stands for all of the store: a digest where there is one, else what its source says of each file."""
+        if self._remote.digest is not None:
+            return f"sha256 {self._remote.digest}"
+        listed = self._listed()
+        if listed is not None:
+            return f"sha256 {listed}"
+        if index is not None and index.stamp.startswith("sha256 ") and index.files:
+            what = BESIDE if self._remote.is_archive else SUMS
+            raise SourceError(f"{self._remote} had a {what} and has none: nothing says any more that it is complete")
+        if self._remote.is_archive:
+            tag = self._source.look().tag
+            if not tag:
+                raise SourceError(
+                    f"{self._remote} comes without an ETag or a time: expected a {BESIDE} file beside it, or #sha256="
+                )
+            return tag
+        found = self._source.list()
+        return "listed " + hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+
+    def _listed(self) -> str | None:
+        """The digest that the source itself gives for the whole; None where it gives none."""
+        if not self._remote.is_archive:
+            sums = self._source.read_small(SUMS, MAX_BYTES)
+            return None if sums is None else hashlib.sha256(sums).hexdigest()
+        if urlsplit(self._remote.url).query:  # a signature is good for one file
+            return None
+        try:
+            beside = self._source.read_small(BESIDE, _SMALL)
+        except DeniedError:  # what some say of a file that is not there
+            return None
+        return None if beside is None else parse_digest(beside)
+
+    def _files(
+        self, stamp: str, index: Index | None, is_given_up: Callable[[], bool]
+    ) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+        digest = stamp.removeprefix("sha256 ") if stamp.startswith("sha256 ") else None
+        if self._remote.is_archive:
+            yield from self._unpacked(digest, is_given_up)
+        elif digest is not None:
+            yield from self._named(digest, index, is_given_up)
+        else:
+            yield from self._found(index, is_given_up)
+
+    def _unpacked(self, digest: str | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+        path, kept = self.shelf.take(_heeding(self._source.chunks(), is_given_up), self._limit)
+        self._check("the archive", kept.digest, digest)
+        files = {
+            name: self.shelf.take(_heeding(piece, is_given_up), self._limit) for name, piece in self._members(path)
+        }
+        if not files:
+            raise SourceError(f"{self._remote}: the archive holds no file")
+        folder = placed(list(files), self._remote.name)
+        yield from ((f"{folder}{name}", each) for name, each in files.items())
+
+    def _members(self, path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+        try:
+            yield from Archive(path, self._limit).files()
+        except SourceError as exc:
+            raise SourceError(f"{self._remote}: {exc}") from None
+
+    def _named(
+        self, digest: str, index: Index | None, is_given_up: Callable[[], bool]
+    ) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+        """Files that SHA256SUMS names; of those that are there already none is fetched."""
+        sums = self._source.read_small(SUMS, MAX_BYTES)
+        if sums is None:
+            raise SourceError(f"{self._remote} has no {SUMS}")
+        self._check(SUMS, hashlib.sha256(sums).hexdigest(), digest)
+        wanted, total = parse_sums(sums), 0
+        if not wanted:
+            raise SourceError(f"{self._remote}: {SUMS} names no file")
+        for path, expected in wanted.items():
+            held = self.shelf.held(path, index, expected)
+            if held is not None and index is not None:
+                each = held, index.files[path]
+            else:
+                each = self.shelf.take(_heeding(self._source.chunks(path), is_given_up), self._limit - total)
+                self._check(f"'{path}'", each[1].digest, expected)
+            total += each[1].size
+            yield path, each
+
+    def _found(self, index: Index | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+        """Files that are there; of those whose tag is known none is fetched."""
+        found, total = self._source.list(), 0
+        check_all(list(found))
+        for path, there in found.items():
+            each = self._held(path, there, index)
+            if each is None:
+                taken, kept = self.shelf.take(_heeding(self._source.chunks(path), is_given_up), self._limit - total)
+                if there.size not in (None, kept.size):
+                    raise SourceError(f"'{path}' of {self._remote}: found {kept.size} bytes, expected {there.size}")
+                each = taken, replace(kept, tag=there.tag)
+            total += each[1].size
+            yield path, each
+
+    def _held(self, path: str, there: Object, index: Index | None) -> tuple[Path, Kept] | None:
+        kept: Mapping[str, Kept] = {} if index is None else index.files
+        if path not in kept or not there.tag or kept[path].tag != there.tag:
+            return None
+        held = self.shelf.held(path, index, kept[path].digest)
+        return None if held is None else (held, kept[path])
+
+    def _check(self, what: str, found: str, expected: str | None) -> None:
+        if expected is not None and found != expected:
+            raise SourceError(
+                f"{what} of {self._remote} is not what it should be: found sha256 {found}, expected {expected}"
+            )
+
+
+def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterator[bytes]:
+    for chunk in chunks:
+        if is_given_up():
+            raise SourceError("the server stops")
+        yield chunk

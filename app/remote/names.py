@@ -1,0 +1,51 @@
+"""Which names of files a store from elsewhere may have: none that leads out of its folder, or that nobody can show."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.remote.errors import SourceError
+from app.wording import told
+
+MAX_FILES: Final = 20_000
+_MAX_DEPTH: Final = 8
+_MAX_PART: Final = 200
+_MAX_PATH: Final = 1000
+
+
+def check_name(path: str) -> str:
+    """The path, which may stand for a file of a store: relative, with ``/``, without ``..``.
+
+    Raises:
+        SourceError: it may not.
+    """
+    parts = path.split("/")
+    is_long = len(path.encode("utf-8", "surrogateescape")) > _MAX_PATH or len(parts) > _MAX_DEPTH
+    if is_long or "\\" in path or not path.isprintable() or not all(map(_is_part, parts)):
+        raise SourceError(f"the file name '{told(path, 100)}' is none that a store may have")
+    return path
+
+
+def check_all(paths: list[str]) -> None:
+    """See that they can all be files of one folder.
+
+    Raises:
+        SourceError: they are too many, one is there twice, or is the folder of another.
+    """
+    if len(paths) > MAX_FILES:
+        raise SourceError(f"found {len(paths):,} files, expected at most {MAX_FILES:,}")
+    seen: set[str] = set()
+    for path in paths:
+        if check_name(path) in seen:
+            raise SourceError(f"the file '{told(path, 100)}' is there twice")
+        seen.add(path)
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder:
+            if folder in seen:
+                raise SourceError(f"'{told(folder, 100)}' is a file, and the folder of others")
+            folder = folder.rpartition("/")[0]
+
+
+def _is_part(part: str) -> bool:
+    return part not in ("", ".", "..") and len(part.encode("utf-8", "surrogateescape")) <= _MAX_PART

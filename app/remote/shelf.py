@@ -1,0 +1,239 @@
+"""Where files of a remote store are kept: by what is in them, and put together to a store that changes as a whole.
+
+    lock                one process at a time fetches; whoever waits finds what it has fetched
+    index.json          what is served: its files with digests and tags, and when that was last found to be current
+    trees/DIGEST        a model's folder, or a file of the store's own; never written to again
+    stores/DIGEST/NAME  links to those: one state of the store
+    current             link to the state that is served; replaced by another in one step
+
+A model of which nothing has changed keeps its very files, so nobody loads it anew when another one changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from app.remote.errors import SourceError
+
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file that is there.
+
+    Args:
+        digest: SHA-256 of its bytes.
+        tag: what its source said of it.
+    """
+
+    digest: str
+    size: int
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """The state of a store.
+
+    Args:
+        stamp: what stands for all of it at its source.
+        files: by path.
+        state: the folder that holds it.
+        checked: when it was last found to be current, on time.time()'s clock.
+    """
+
+    stamp: str
+    state: str
+    files: Mapping[str, Kept] = field(default_factory=dict)
+    checked: float = 0.0
+
+
+class Shelf:
+    """The folder of one remote store.
+
+    Raises:
+        SourceError: it cannot be made, or others may write to it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "current"
+        self._incoming = folder / "incoming"
+        self._trees = folder / "trees"
+        self._stores = folder / "stores"
+        try:
+            for path in (folder.parent, folder, self._incoming, self._trees, self._stores):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+        except OSError as exc:
+            raise SourceError(f"the folder for stores cannot be made ({exc.strerror}); see store_dir") from None
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+            raise SourceError("others may write to the folder for stores, and so to the models; see store_dir")
+
+    @contextmanager
+    def locked(self, is_given_up: Callable[[], bool]) -> Iterator[None]:
+        """Be the only one of all processes here.
+
+        Raises:
+            SourceError: whoever waits has given up.
+        """
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _lock(descriptor):
+                if is_given_up():
+                    raise SourceError("another process was fetching the store, and did not come to an end")
+                time.sleep(_LOOK_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def index(self) -> Index | None:
+        """What is served; None where nothing is."""
+        try:
+            data: dict[str, Any] = json.loads((self.folder / "index.json").read_bytes())
+            files = {path: Kept(**kept) for path, kept in data.pop("files").items()}
+            found = Index(**data, files=files)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        # An index of another state would take files for others.
+        return found if self.store.is_dir() and self.store.resolve().name == found.state else None
+
+    def write_index(self, index: Index) -> None:
+        """Keep what is known of what is served."""
+        text = json.dumps(asdict(index)).encode()
+        _replace(self.folder / "index.json", text)
+
+    def take(self, chunks: Iterable[bytes], limit: int) -> tuple[Path, Kept]:
+        """Write what comes to a file, which nobody serves yet.
+
+        Raises:
+            SourceError: it is more than the limit, or there is no room.
+        """
+        path = self._incoming / secrets.token_hex(8)
+        digest, size = hashlib.sha256(), 0
+        try:
+            with path.open("xb") as file:
+                for chunk in chunks:
+                    size += len(chunk)
+                    if size > limit:
+                        raise SourceError(f"the store is larger than {limit:,} bytes allow (store_max_bytes)")
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as exc:
+            raise SourceError(f"what is fetched cannot be kept: {exc.strerror}; see store_dir") from None
+        return path, Kept(digest=digest.hexdigest(), size=size)
+
+    def held(self, path: str, index: Index | None, digest: str) -> Path | None:
+        """The file of a store that is served, if it is still what the index says."""
+        kept = None if index is None else index.files.get(path)
+        there = self.store / path
+        is_it = kept is not None and kept.digest == digest and there.is_file() and there.stat().st_size == kept.size
+        return there if is_it else None
+
+    def publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
+        """Serve these files, all of them, from now on.
+
+        Args:
+            files: where each is now, by its path in the store. Those of ``take`` are moved, others copied.
+
+        Raises:
+            SourceError: there is no room.
+        """
+        try:
+            self._publish(stamp, files)
+        except OSError as exc:
+            raise SourceError(f"what was fetched cannot be kept: {exc.strerror}; see store_dir") from None
+
+    def _publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
+        models: dict[str, dict[str, tuple[Path, Kept]]] = {}
+        for path, each in sorted(files.items()):
+            name, _, rest = path.partition("/")
+            models.setdefault(name, {})[rest] = each
+        trees = {name: self._tree(inside) for name, inside in models.items()}
+        state = self._stores / _digest(trees.items())
+        if not state.is_dir():
+            made = self._incoming / secrets.token_hex(8)
+            made.mkdir()
+            for name, tree in trees.items():
+                (made / name).symlink_to(os.path.relpath(tree, self._stores / "x"))
+            made.rename(state)
+        link = self._incoming / secrets.token_hex(8)
+        link.symlink_to(state.relative_to(self.folder))
+        previous = self.store.resolve() if self.store.is_dir() else None
+        link.rename(self.store)
+        kept = {path: each for path, (_, each) in files.items()}
+        self.write_index(Index(stamp=stamp, state=state.name, files=kept, checked=time.time()))
+        self._sweep({state.name, *([] if previous is None else [previous.name])})
+
+    def _tree(self, inside: Mapping[str, tuple[Path, Kept]]) -> Path:
+        """A model's folder of these files; of a file that lies in the store itself, the file."""
+        tree = self._trees / _digest((rest, kept.digest) for rest, (_, kept) in inside.items())
+        if tree.exists():
+            return tree
+        made = self._incoming / secrets.token_hex(8)
+        for rest, (path, _) in inside.items():
+            target = made / rest if rest else made
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target) if path.parent != self._incoming else _moved(path, target)
+        made.rename(tree)
+        return tree
+
+    def _sweep(self, kept: set[str]) -> None:
+        """Drop what belongs to no state that is served, or was until now."""
+        for state in self._stores.iterdir():
+            if state.name not in kept:
+                shutil.rmtree(state, ignore_errors=True)
+        used = {path.resolve().name for state in self._stores.iterdir() for path in state.iterdir()}
+        for tree in self._trees.iterdir():
+            if tree.name not in used:
+                _remove(tree)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Drop what was fetched and not served."""
+        for path in self._incoming.iterdir():
+            _remove(path)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _digest(pairs: Iterable[tuple[str, object]]) -> str:
+    return hashlib.sha256(repr(sorted((key, str(value)) for key, value in pairs)).encode()).hexdigest()[:40]
+
+
+def _moved(path: Path, target: Path) -> None:
+    # The same bytes may be there under two names.
+    os.link(path, target)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    unfinished.write_bytes(data)
+    unfinished.rename(path)

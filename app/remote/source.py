@@ -1,0 +1,223 @@
+"""What is read from elsewhere, with fsspec: the only module that knows of it (extra ``[remote]``).
+
+Of what a library says when something fails, only what kind of failure it was is told: its text may hold the address
+with a signature, or a header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from app.location import BUCKETS, Remote
+from app.remote.errors import SourceError
+from app.settings import SettingsError
+
+CHUNK: Final = 2**20
+_BLOCK: Final = 8 * 2**20
+_CONNECT_S: Final = 10.0
+_SILENCE_S: Final = 30.0
+# What tells one state of a file from another, in this order; of the last two both the time and the size.
+_TAGS: Final = ("ETag", "etag", "generation", "Content-MD5", "Last-Modified", "LastModified")
+# What these say has addresses and headers in it, and of a failure more than is told here.
+_TALKATIVE: Final = ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore", "aiohttp", "google.auth")
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A file that is elsewhere.
+
+    Args:
+        size: in bytes; None where nobody says.
+        tag: another one when the file is another; empty where nobody says.
+    """
+
+    size: int | None
+    tag: str
+
+
+class Source:
+    """Reads what lies at an address.
+
+    Raises:
+        SettingsError: the extra is not installed.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._is_bucket = remote.scheme in BUCKETS
+        self._fs = _open(remote.scheme)
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    def list(self) -> dict[str, Object]:
+        """The files of a folder by their paths in it.
+
+        Raises:
+            SourceError: it cannot be listed, or there are none.
+        """
+        if not self._is_bucket:
+            raise SourceError("a web server lists no files: expected SHA256SUMS among them, or an archive")
+        root = self._address("").removeprefix(f"{self._remote.scheme}://").rstrip("/")
+        with self._telling("listed"):
+            found: Mapping[str, Any] = self._fs.find(root, detail=True)
+        files = {
+            path.removeprefix(root).removeprefix("/"): _object(info)
+            for path, info in found.items()
+            if info.get("type") == "file" and not path.endswith("/")
+        }
+        files.pop("", None)
+        if not files:
+            raise SourceError(f"{self._remote} holds no file: expected the folder of a store")
+        return files
+
+    def look(self, path: str = "") -> Object:
+        """What is known of a file; of the address itself without a path.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        with self._telling("read", path):
+            return _object(self._fs.info(self._address(path)))
+
+    def read_small(self, path: str, limit: int) -> bytes | None:
+        """A file that is no larger than this many bytes; None where there is none.
+
+        Raises:
+            SourceError: it is larger, or cannot be read.
+        """
+        data = bytearray()
+        try:
+            for chunk in self.chunks(path):
+                data += chunk
+                if len(data) > limit:
+                    raise SourceError(f"'{path}' of {self._remote}: found more than {limit:,} bytes")
+        except MissingError:
+            return None
+        return bytes(data)
+
+    def chunks(self, path: str = "") -> Iterator[bytes]:
+        """The bytes of a file, as they come.
+
+        Raises:
+            SourceError: they stop coming.
+        """
+        with self._telling("read", path):
+            # Of a web server in one answer, which is of one file; a bucket's pieces are asked for by their ETag.
+            more = {"cache_type": "readahead", "block_size": _BLOCK} if self._is_bucket else {"block_size": 0}
+            with self._fs.open(self._address(path), "rb", **more) as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+
+    def _address(self, path: str) -> str:
+        """Of a file in the folder; what is put behind the address of an archive has no folder of its own."""
+        if not path:
+            return self._remote.url
+        parts = urlsplit(self._remote.url)
+        # Of a bucket's name nothing is to be quoted.
+        name = path if self._is_bucket else quote(path, errors="surrogateescape")
+        base = parts.path if self._remote.is_archive else f"{parts.path.rstrip('/')}/"
+        return urlunsplit((parts.scheme, parts.netloc, f"{base}{name}", parts.query, ""))
+
+    @contextmanager
+    def _telling(self, what: str, path: str = "") -> Iterator[None]:
+        try:
+            yield
+        except SourceError:
+            raise
+        except Exception as exc:
+            where = f"'{path}' of {self._remote}" if path else str(self._remote)
+            # Whatever fails over HTTP is told as a file that is not there, with the failure behind it.
+            cause = exc if self._is_bucket or exc.__cause__ is None else exc.__cause__
+            raise _kind(cause)(f"{where} cannot be {what}: {_reason(cause)}") from None
+
+
+class MissingError(SourceError):
+    """There is no such file."""
+
+
+class DeniedError(SourceError):
+    """It may not be read, or some servers say so of what is not there."""
+
+
+def _open(scheme: str) -> Any:
+    try:
+        import fsspec
+        from fsspec.config import conf
+
+        more = _options(scheme)
+        for key, value in dict(conf.get(scheme, {})).items():  # what FSSPEC_* variables say is added to, not replaced
+            more[key] = {**more[key], **value} if isinstance(value, dict) and key in more else value
+        return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **more)
+    except ImportError as exc:
+        # Of an extra that is there in part fsspec says itself what is missing, and has the reason behind it.
+        missing = getattr(exc.__cause__, "name", None) or exc.name or "fsspec"
+        raise SettingsError(
+            f"a store at {scheme}:// needs an extra that is not installed ({missing}): pip install 'pnnx-serve[remote]'"
+        ) from None
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Nothing is waited for without end."""
+    if scheme == "s3":
+        retries = {"max_attempts": 3, "mode": "standard"}
+        return {"config_kwargs": {"connect_timeout": _CONNECT_S, "read_timeout": _SILENCE_S, "retries": retries}}
+    if scheme == "gs":
+        return {"requests_timeout": _SILENCE_S}
+    from aiohttp import ClientTimeout
+
+    timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
+    return {"client_kwargs": {"timeout": timeout}}
+
+
+def _object(info: Mapping[str, Any]) -> Object:
+    size = info.get("size")
+    key = next((key for key in _TAGS if info.get(key)), None)
+    return Object(size if isinstance(size, int) else None, "" if key is None else f"{info[key]} {size}")
+
+
+def _is_missing(exc: BaseException) -> bool:
+    return isinstance(exc, FileNotFoundError) or _status(exc) == 404
+
+
+def _is_denied(exc: BaseException) -> bool:
+    return isinstance(exc, PermissionError) or _status(exc) in (401, 403) or _code(exc) in ("403", "AccessDenied")
+
+
+def _kind(exc: BaseException) -> type[SourceError]:
+    return MissingError if _is_missing(exc) else DeniedError if _is_denied(exc) else SourceError
+
+
+def _code(exc: BaseException) -> str:
+    """The code of an answer of S3, as botocore has it."""
+    with contextlib.suppress(Exception):
+        return str(exc.response["Error"]["Code"])  # type: ignore[attr-defined]
+    return ""
+
+
+def _status(exc: BaseException) -> int | None:
+    for name in ("status", "code"):  # of aiohttp, of gcsfs
+        if isinstance(value := getattr(exc, name, None), int):
+            return value
+    return None
+
+
+def _reason(exc: BaseException) -> str:
+    """What kind of failure it was, and what may help."""
+    if _is_missing(exc):
+        return "there is nothing of that name"
+    if _is_denied(exc):
+        return "access is denied; see that the credentials in the environment are those of somebody who may read it"
+    kind = type(exc).__name__
+    if "Credentials" in kind:
+        return f"there are no credentials in the environment ({kind})"
+    if isinstance(exc, TimeoutError) or "Timeout" in kind:
+        return f"it does not answer in time ({kind})"
+    if isinstance(exc, OSError) and exc.errno is not None or "Connect" in kind:
+        return f"it cannot be reached ({kind}); see that the address is right, and that the network leads there"
+    return " ".join(filter(None, (kind, _code(exc), str(_status(exc) or ""))))

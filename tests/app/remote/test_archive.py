@@ -1,0 +1,139 @@
+"""Archives of people one does not know: nothing leaves the folder, fills the disk or takes the memory."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.remote import archive as room
+from app.remote.archive import Archive, placed
+from app.remote.errors import SourceError
+from tests.app.remote.web import tar_of
+
+LIMIT = 2**20
+
+
+def info(name: str = "evil", **fields: object) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(made, key, value)
+    return made
+
+
+def unpacked(path: Path, data: bytes, limit: int = LIMIT) -> dict[str, bytes]:
+    path.write_bytes(data)
+    return {name: b"".join(pieces) for name, pieces in Archive(path, limit).files()}
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_files_come_as_they_were_put_in(mode: str, tmp_path: Path) -> None:
+    files = {"a/1/model.pnnx.param": b"param", "a/config.toml": b"", "b.bin": bytes(range(256)) * 1000}
+    folder = info("a", type=tarfile.DIRTYPE)
+    data = tar_of([(folder, b""), *((f"./{name}", data) for name, data in files.items())], mode)
+    assert unpacked(tmp_path / "x", data) == files
+
+
+@pytest.mark.parametrize(
+    "member, why",
+    [
+        (info("/etc/passwd"), "is none that a store may have"),
+        (info("../up"), "is none that a store may have"),
+        (info("a/../../up"), "is none that a store may have"),
+        (info("a//b"), "is none that a store may have"),
+        (info("a\\b"), "is none that a store may have"),
+        (info("a\nb"), "is none that a store may have"),
+        (info("a/" * 9 + "b"), "is none that a store may have"),
+        (info("a" * 300), "is none that a store may have"),
+        (info("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is a link, a device or a file with holes"),
+        (info("link", type=tarfile.LNKTYPE, linkname="other"), "is a link, a device or a file with holes"),
+        (info("null", type=tarfile.CHRTYPE, devmajor=1, devminor=3), "is a link, a device or a file with holes"),
+        (info("disk", type=tarfile.BLKTYPE), "is a link, a device or a file with holes"),
+        (info("pipe", type=tarfile.FIFOTYPE), "is a link, a device or a file with holes"),
+        (info("holes", type=tarfile.GNUTYPE_SPARSE), "is a link, a device or a file with holes"),
+    ],
+)
+def test_hostile_members_refuse_the_whole_archive(member: tarfile.TarInfo, why: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=why):
+        unpacked(tmp_path / "x", tar_of([("good", b"good"), (member, b"")]))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_file_may_be_there_once_and_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there twice"):
+        unpacked(tmp_path / "x", tar_of([("a", b"1"), ("./a", b"2")]))
+    with pytest.raises(SourceError, match="is a file, and the folder of others"):
+        unpacked(tmp_path / "x", tar_of([("a", b"1"), ("a/b", b"2")]))
+
+
+def test_what_unpacks_to_more_than_the_limit_is_refused_before_it_is(tmp_path: Path) -> None:
+    bomb = gzip.compress(tar_of([("zeros", bytes(64 * 2**20))]))
+    assert len(bomb) < 100_000
+    with pytest.raises(SourceError, match="unpacks to more than 1,048,576 bytes"):
+        unpacked(tmp_path / "x", bomb)
+    two = tar_of([("a", bytes(600_000)), ("b", bytes(600_000))])
+    with pytest.raises(SourceError, match="unpacks to more than"):
+        unpacked(tmp_path / "x", two)
+
+
+def header(size: bytes, type: bytes = b"x") -> bytes:
+    """A header with a size as it stands in the file, and its right checksum."""
+    block = bytearray(info("name", type=type).tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = size.ljust(12, b"\0")
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+HUGE = b"\x80" + (2**50).to_bytes(11, "big")
+NEGATIVE = b"\xff" * 11 + b"\x00"
+
+
+@pytest.mark.parametrize("type", [b"x", b"g", b"L", b"K", b"0", b"S"])
+@pytest.mark.parametrize("size", [HUGE, NEGATIVE, b"77777777777"])
+def test_a_lie_about_a_size_takes_neither_memory_nor_time(type: bytes, size: bytes, tmp_path: Path) -> None:
+    for pack in (bytes, gzip.compress):
+        with pytest.raises(SourceError):
+            unpacked(tmp_path / "x", pack(header(size, type) + bytes(4096)))
+
+
+def broken() -> dict[str, Callable[[bytes], bytes]]:
+    return {
+        "empty": lambda data: b"",
+        "no archive": lambda data: b"{}" * 1000,
+        "cut in a header": lambda data: data[:700],
+        "cut in a file": lambda data: data[:3000],
+        "cut gzip": lambda data: gzip.compress(data)[:-20],
+        "gzip with another checksum": lambda data: gzip.compress(data)[:-8] + bytes(8),
+        "gzip of nothing": lambda data: b"\x1f\x8b" + bytes(20),
+    }
+
+
+@pytest.mark.parametrize("kind", broken())
+def test_a_damaged_archive_is_told_as_one(kind: str, tmp_path: Path) -> None:
+    data = tar_of([("a", bytes(1000)), ("b", bytes(5000))])
+    with pytest.raises(SourceError, match="archive|gzip"):
+        unpacked(tmp_path / "x", broken()[kind](data))
+
+
+def test_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MAX_FILES", 3)
+    with pytest.raises(SourceError, match="more than 3 files"):
+        unpacked(tmp_path / "x", tar_of([(f"f{number}", b"") for number in range(4)]))
+
+
+@pytest.mark.parametrize(
+    "names, folder",
+    [
+        (["digits/1/model.pnnx.param", "digits/1/model.pnnx.bin"], ""),
+        (["model.pnnx.param", "model.pnnx.bin"], ""),
+        (["1/model.pnnx.param", "1/model.pnnx.bin"], "seven/"),
+        (["config.toml", "1/model.pnnx.param"], "seven/"),
+        (["manifest.json", "model.pnnx.param"], "seven/"),
+    ],
+)
+def test_an_archive_of_one_model_is_a_store_of_that_model(names: list[str], folder: str) -> None:
+    assert {placed(names, f"seven{ending}") for ending in (".tar", ".tar.gz", ".tgz")} == {folder}
