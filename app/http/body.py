@@ -108,11 +108,7 @@ async def read_body(
     reception: Reception | None = request.scope.get(RECEPTION)
     try:
         if reception is not None and (whole := reception.whole()) is not None:
-            if len(whole) > limit:
-                raise _too_large(len(whole), limit)
-            with _unread():
-                allowance.charge(len(whole), arriving=True)
-            allowance.arrived()
+            charge_whole(whole, limit, allowance)
             return whole
         async with asyncio.timeout(deadline - time.monotonic()):
             with _unread():
@@ -127,6 +123,19 @@ async def read_body(
         raise InvalidRequestError("the body ends early: the client broke off") from None
     except TimeoutError:
         raise BodyTooLateError("the body did not arrive within the request's time") from None
+
+
+def charge_whole(body: bytearray, limit: int, allowance: Allowance) -> None:
+    """Count a body that is there.
+
+    Raises:
+        BodyTooLargeError, BodyNotNowError: as ``read_body`` says.
+    """
+    if len(body) > limit:
+        raise _too_large(len(body), limit)
+    with _unread():
+        allowance.charge(len(body), arriving=True)
+    allowance.arrived()
 
 
 async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httptools
 from uvicorn.config import Config
@@ -33,6 +33,10 @@ from app.http.gate import Gate, Repeats, TurnedAway, Visit
 from app.http.head import header_fault, protocol_fault, size_fault, too_long
 from app.http.raw import json_answer
 from app.http.reception import RECEPTION, Funnel, Reception
+from app.http.wire.known import END_OF_HEAD
+from app.http.wire.shortcut import Shortcut
+from app.http.wire.standin import StandIn
+from app.http.wire.way import ShortWay
 
 log = logging.getLogger(__name__)
 
@@ -48,33 +52,6 @@ _FRAMING: Final = 16
 _TRAILERS: Final = 16 * 1024
 # Of longer pieces the parser gets the head by itself.
 _LONG_PIECE: Final = 32 * 1024
-_END_OF_HEAD: Final = b"\r\n\r\n"
-
-
-class _Nothing:
-    """In place of a body that is dropped as it comes."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __iadd__(self, _: bytes) -> Self:
-        return self
-
-
-_NOTHING: Final = _Nothing()
-
-
-class _Refused:
-    """In place of a request's cycle, of one that is answered without: uvicorn's protocol looks at these."""
-
-    __slots__ = ("body", "disconnected", "keep_alive", "more_body", "response_complete", "waiting_for_100_continue")
-    response_started = False
-    message_event = asyncio.Event()  # nobody waits for it
-
-    def __init__(self) -> None:
-        self.body = _NOTHING
-        self.disconnected = self.response_complete = self.waiting_for_100_continue = False
-        self.keep_alive = self.more_body = True
 
 
 class Connection(HttpToolsProtocol):
@@ -89,14 +66,17 @@ class Connection(HttpToolsProtocol):
         *,
         door: Door,
         gate: Gate | None = None,
+        way: ShortWay | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer: str | None = None
         self._door = door
         self._limits = door.limits
         self._gate = gate
-        # The piece at hand, which of the requests in it is being read, and what that is for, as far as its head says.
-        self._piece, self._begun = b"", 0
+        self._short = None if way is None or config.root_path else Shortcut(self, way)
+        # The piece at hand, how much of it the parser has, which of the requests in it is being read, and what that is
+        # for, as far as its head says.
+        self._piece, self._fed, self._begun = b"", 0, 0
         self._visit: Visit | None = None
         self._last_word: bytes | None = None
         self._repeats: Repeats | None = None
@@ -141,8 +121,12 @@ class Connection(HttpToolsProtocol):
         self._door.forget(self)
         if self._funnel is not None:
             self._funnel.stop()
+        if self._short is not None:
+            self._short.forget()
         super().connection_lost(exc)
-        if self._active is not None:  # another one than the last that came, where requests were sent ahead
+        if isinstance(self._active, StandIn):
+            self._active.drop()
+        elif self._active is not None:  # another one than the last that came, where requests were sent ahead
             self._active.disconnected = True
             self._active.message_event.set()
         self._unset_keepalive_if_required()
@@ -156,16 +140,23 @@ class Connection(HttpToolsProtocol):
             if self._raw > _LINGER_BYTES:
                 self.cut_off()
             return
-        if self._repeats is not None and self._is_refused_again(data):
+        is_apart = self._short is not None and self._short.is_waiting
+        if self._repeats is not None and not is_apart and self._is_refused_again(data):
             return
+        if self._is_between and self._short is not None and self._short.take(data):
+            return
+        self.parse(data)
+
+    def parse(self, data: bytes) -> None:
+        """Give a piece to the parser."""
         while data and self._in_head:
             if not self._head_bytes:
                 self._since = self.loop.time()
             whole, rest = data, memoryview(b"")
             room = self._limits.head_bytes - self._head_bytes
             if len(data) > min(room, _LONG_PIECE):
-                end = data.find(_END_OF_HEAD, 0, room)
-                cut = room if end < 0 else end + len(_END_OF_HEAD)
+                end = data.find(END_OF_HEAD, 0, room)
+                cut = room if end < 0 else end + len(END_OF_HEAD)
                 data, rest = data[:cut], memoryview(data)[cut:]
             self._head_bytes += len(data)
             self._feed(data, whole)
@@ -201,6 +192,12 @@ class Connection(HttpToolsProtocol):
             self.flow.resume_reading()
             self._feed(ahead)
 
+    def shutdown(self) -> None:
+        """The server stops: what has begun to come is answered."""
+        if self._short is not None:
+            self._short.let_go()
+        super().shutdown()
+
     def pause_writing(self) -> None:
         """The client takes its answer more slowly than it is made."""
         super().pause_writing()
@@ -228,13 +225,13 @@ class Connection(HttpToolsProtocol):
             raise ValueError  # the parser stops; whoever fed it looks at the error
         turned_away = self._at_the_gate()
         if turned_away is None:
+            self._learn()
             super().on_headers_complete()
         else:
             if turned_away.is_last:
                 self._last_word = turned_away.text
                 raise ValueError
-            self._repeats = turned_away.repeats
-            self._refuse_gently(turned_away.text)
+            self.refuse_gently(StandIn(more_body=True), turned_away)
         self._in_head = False
         self._head_bytes = self._raw = self._payload = self._pieces = 0
         self._since = self.loop.time()
@@ -307,6 +304,46 @@ class Connection(HttpToolsProtocol):
     def is_taking_its_answer(self) -> bool:
         """Whether there are bytes for the client on their way."""
         return self.transport.get_write_buffer_size() > 0
+
+    # What the short way calls
+
+    def takes(self, cycle: StandIn) -> None:
+        """A request has come, and is being answered."""
+        self.cycle = self._active = cycle  # type: ignore[assignment]  # it has what is looked at
+        self._slow_since = 0.0
+        self._door.works(self)
+
+    def took(self) -> None:
+        """It is answered, all at once: nothing was stopped meanwhile that would have to go on."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self._wait()
+
+    def refuse_gently(self, cycle: StandIn, away: TurnedAway) -> None:
+        """It is answered with the next round; the connection goes on."""
+        assert self._gate is not None  # it is who refuses
+        self._repeats = away.repeats
+        self.cycle = cycle  # type: ignore[assignment]  # it has what is looked at
+        self._gate.rounds.join(partial(self._end_refused, cycle, away.text))
+        if not cycle.response_complete:
+            self._door.works(self)
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether what comes is the beginning of a request, and nothing else is under way."""
+        return (
+            self._in_head
+            and not self._head_bytes
+            and (self.cycle is None or self.cycle.response_complete)
+            and self._pass is Pass.WELCOME
+        )
+
+    def _learn(self) -> None:
+        """Have a good head remembered, where all of it is at hand."""
+        if self._short is None or self._visit is None or (text := self._text()) is None:
+            return
+        if self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive():
+            self._short.learn(text[0][: text[1]], self._visit, self.parser.get_method(), self.url, self.headers)
 
     # What the reception of a body calls
 
@@ -394,19 +431,10 @@ class Connection(HttpToolsProtocol):
         if not self.cycle.response_complete or (text := self._gate.again(self._repeats, data)) is None:
             return False
         self._since = self.loop.time()
-        self._refuse_gently(text)
-        if not self.cycle.response_complete:
-            self._door.works(self)
+        self.refuse_gently(StandIn(more_body=True), TurnedAway(text, is_last=False, repeats=self._repeats))
         return True
 
-    def _refuse_gently(self, text: bytes) -> None:
-        """Answer a request that was not made, with the next round; the connection goes on."""
-        assert self._gate is not None  # it is who refuses
-        refused = _Refused()
-        self.cycle = refused  # type: ignore[assignment]  # it has what is looked at
-        self._gate.rounds.join(partial(self._end_refused, refused, text))
-
-    def _end_refused(self, refused: _Refused, text: bytes) -> None:
+    def _end_refused(self, refused: StandIn, text: bytes) -> None:
         if refused.disconnected or self.transport.is_closing():
             return
         refused.response_complete = True
@@ -417,12 +445,12 @@ class Connection(HttpToolsProtocol):
 
     def _text(self) -> tuple[bytes, int] | None:
         """The piece that the head at hand ends in, and where; None where there may be several."""
-        is_first = self._begun == 1 and self._head_bytes == len(self._piece)  # and the piece begins with it
-        at = self._piece.find(_END_OF_HEAD) if is_first else -1
-        return None if at < 0 else (self._piece, at + len(_END_OF_HEAD))
+        is_first = self._begun == 1 and self._head_bytes == self._fed  # and the piece begins with it
+        at = self._piece.find(END_OF_HEAD) if is_first else -1
+        return None if at < 0 else (self._piece, at + len(END_OF_HEAD))
 
     def _feed(self, data: bytes | memoryview, whole: bytes = b"") -> None:
-        self._piece, self._begun = whole, 0
+        self._piece, self._fed, self._begun = whole, len(data), 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:

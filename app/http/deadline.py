@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from starlette.requests import Request
-
 from app.errors import InvalidRequestError
-from app.http.body import first_headers
 from app.wording import cut
 
 HEADER: Final = "X-Request-Timeout-Ms"
@@ -16,13 +14,13 @@ _NAME: Final = HEADER.lower().encode()
 _NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,6})?")
 
 
-def read_limit(request: Request) -> float | None:
-    """Seconds, from the header; None where it says nothing.
+def read_limit(headers: Mapping[bytes, bytes]) -> float | None:
+    """Seconds, from the first header of each name; None where it says nothing.
 
     Raises:
         InvalidRequestError: it is no number of milliseconds, or none that is left.
     """
-    given = first_headers(request).get(_NAME)
+    given = headers.get(_NAME)
     return None if given is None else limit_of(given)
 
 

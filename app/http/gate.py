@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -63,6 +63,7 @@ class Target:
     path: str
     model: str
     version: int | str | None
+    is_named_by_path: bool = True
 
     @property
     def is_v2(self) -> bool:
@@ -90,6 +91,10 @@ class TurnedAway:
     text: bytes
     is_last: bool
     repeats: Repeats | None = None
+
+    def once(self) -> TurnedAway:
+        """The same, of a request by which no other one can be recognised."""
+        return replace(self, repeats=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +299,7 @@ def _target(method: bytes, url: bytes) -> Target | None:
     if name is None or len(said) + len(names) != len(told) or ("name" in told and "model" in told):
         return None
     try:
-        return Target(method.decode("latin-1"), path, name, read_version(told.get("version")))
+        return Target(method.decode("latin-1"), path, name, read_version(told.get("version")), "name" in names)
     except InvalidRequestError:
         return None
 

@@ -36,12 +36,7 @@ class ChargedResponse(Response):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.status_code, self.media_type, self.background, self.body = 200, media_type, None, b""
-        # What Response makes of them, which takes it several times as long.
-        self.raw_headers = [
-            *((name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()),
-            (b"content-length", b"%d" % sum(map(len, pieces))),
-            (b"content-type", media_type.encode("latin-1")),
-        ]
+        self.raw_headers = good_headers(pieces, media_type, headers or {})
         self._pieces = pieces
         self._allowance = allowance
 
@@ -55,6 +50,15 @@ class ChargedResponse(Response):
             await send({"type": "http.response.body", "body": last})
         finally:
             self._allowance.close()
+
+
+def good_headers(pieces: Sequence[bytes], media_type: str, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """What Response makes of them, which takes it several times as long."""
+    return [
+        *[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        (b"content-length", b"%d" % sum(map(len, pieces))),
+        (b"content-type", media_type.encode("latin-1")),
+    ]
 
 
 def _cut(pieces: Sequence[bytes]) -> Iterator[bytes | memoryview]:

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
+from starlette.datastructures import State
 
 import engine
 from app.access.keys import open_keys
@@ -26,6 +27,8 @@ from app.http.connection import Connection
 from app.http.door import Door, Limits
 from app.http.gate import Gate
 from app.http.main import create_app
+from app.http.wire.request import Means
+from app.http.wire.way import ShortWay
 from app.log import configure_logging
 from app.memory.collector import set_aside, set_aside_when_due
 from app.memory.machine import keep_heap
@@ -321,7 +324,7 @@ def build(
         peers.join(plane, meter)
     config = uvicorn.Config(
         app,
-        http=partial(Connection, door=door, gate=gate),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        http=partial(Connection, door=door, gate=gate, way=_short_way(settings, app.state, gate)),  # type: ignore[arg-type]  # made by calling it, as a class would be
         backlog=door.limits.backlog,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,
@@ -334,6 +337,15 @@ def build(
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
+
+
+def _short_way(settings: Settings, state: State, gate: Gate) -> ShortWay | None:
+    """None where answers have headers that are known on the long way only, or somebody wants to be told of each."""
+    if settings.cors_origins or state.spans is not None:
+        return None
+    means = Means(state.dataplane, state.regions, state.changing.trace)
+    statuses, access_log = state.meter.statuses, settings.access_log
+    return ShortWay(means, gate, keys=state.keys, statuses=statuses, access_log=access_log)
 
 
 def _work(

@@ -6,6 +6,7 @@ request takes, and none of it is seen by the model's queue.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,14 +31,17 @@ class Arrivals:
         # From one that is begun to the next, where that one was there already.
         self._turn_s = Average()
         self._begun_at: float | None = None
+        # Since when requests of this turn of the loop are answered as they come.
+        self._at_once_since: float | None = None
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def wait_s(self) -> float:
-        """How long it takes until all of them are begun, about."""
-        return self._count * (self._turn_s.value or 0.0)
+        """How long who comes now waits until it is begun, about: for those before it, in this turn of the loop too."""
+        waited_s = 0.0 if self._at_once_since is None else self._clock() - self._at_once_since
+        return waited_s + self._count * (self._turn_s.value or 0.0)
 
     def comes(self, lane: Scheduler | None) -> None:
         """One is there, for this model or for something else."""
@@ -57,6 +61,15 @@ class Arrivals:
             if not self._of[lane]:
                 del self._of[lane]
 
+    def begins_at_once(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One is begun as it comes: those that came with it, in the same turn of the loop, wait for it."""
+        if self._at_once_since is None:
+            self._at_once_since = self._clock()
+            loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._at_once_since = None
+
     def refusal(self, version: Version, deadline: float) -> ServiceError | None:
         """What a request that comes now is refused with, when nothing is known of it but its model."""
         lane = version.lane
@@ -64,4 +77,4 @@ class Arrivals:
 
     def is_clear(self, version: Version) -> bool:
         """Whether nobody else is on the way, or there: such a request is always taken."""
-        return not self._count and version.lane.is_empty
+        return not self._count and self._at_once_since is None and version.lane.is_empty

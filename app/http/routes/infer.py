@@ -6,8 +6,9 @@ The body is read raw: what it is, its Content-Type says, and no framework parses
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -25,6 +26,7 @@ from app.http.accept import choose
 from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
 from app.http.deadline import read_limit
 from app.http.openapi.inference import infer_documentation
+from app.http.order import Order, Reply
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
@@ -80,28 +82,70 @@ ROUTES: Final = [Route(path, run, methods=[*METHODS], include_in_schema=False) f
 async def _answer(request: Request, name: str | None) -> Response:
     plane = dataplane(request)
     with plane.memory.answering() as allowance:
-        content, media_type = await _content(request, plane, name, allowance)
-    return ChargedResponse(content, allowance, media_type)
+        reply = await _reply(request, plane, name, allowance)
+    return ChargedResponse(reply.pieces, allowance, reply.media_type, reply.headers)
 
 
-async def _content(
-    request: Request, plane: DataPlane, name: str | None, allowance: Allowance
-) -> tuple[list[bytes], str]:
-    deadline = plane.deadline(read_limit(request))
-    head = first_headers(request)
-    accept = head.get(b"accept", b"").decode("latin-1")
-    media_type = choose(accept, _OFFERED)
-    query = _query(request)
+async def _reply(request: Request, plane: DataPlane, name: str | None, allowance: Allowance) -> Reply:
+    head = InferHead.of(first_headers(request), request.query_params if request.scope["query_string"] else {}, name)
+    deadline = plane.deadline(head.limit_s)
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
-    content_type = head.get(b"content-type", b"").decode("latin-1")
-    message = await _parse(plane, body, content_type, deadline, name or query.get("model"))
-    asked = _Asked(message, query, name)
-    media_type = _possible(plane, asked, media_type, accept)
-    if media_type in (NPZ, NPY) and asked.outputs is None:
-        asked.outputs = True
-    decode = message.decode
+    message = await _parse(plane, body, head, deadline)
+    order = order_of(plane, head, message, body, deadline)
+    reply = plane.answer_now(*order)
+    if reply is None:
+        reply = await until_disconnect(request, plane.infer_version(*order))
+    return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferHead:
+    """What the head of a request says of it.
+
+    Args:
+        name: of the model, as the path has it.
+        media_type: the answer's, as far as it does not depend on the model.
+        limit_s: how long the client waits.
+    """
+
+    name: str | None
+    query: Mapping[str, str]
+    accept: str
+    media_type: str
+    content_type: str
+    limit_s: float | None
+
+    @classmethod
+    def of(cls, headers: Mapping[bytes, bytes], query: Mapping[str, str], name: str | None) -> Self:
+        """Of the first header of each name.
+
+        Raises:
+            ServiceError: it asks for what there is not.
+        """
+        limit_s, accept = read_limit(headers), headers.get(b"accept", b"").decode("latin-1")
+        media_type = choose(accept, _OFFERED)
+        _check_query(query)
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        return cls(
+            name=name, query=query, accept=accept, media_type=media_type, content_type=content_type, limit_s=limit_s
+        )
+
+
+def order_of(plane: DataPlane, head: InferHead, message: Message, body: bytes | bytearray, deadline: float) -> Order:
+    """What is to be done for a request whose body is there.
+
+    Raises:
+        ServiceError: head and body do not agree, or want what the model has not.
+    """
+    asked = _Asked(message, head.query, head.name)
+    media_type = head.media_type
+    if media_type != JSON:
+        media_type = _possible(plane, asked, media_type, head.accept)
+        if media_type in (NPZ, NPY) and asked.outputs is None:
+            asked.outputs = True
+    version, decode = plane.store.version(asked.model, asked.version), message.decode
     if message.is_long_text:
-        decode = advised(decode, plane.store.version(asked.model, asked.version).name)
+        decode = advised(decode, version.name)
     work = InferRequest(
         decode=decode,
         outputs=asked.outputs,
@@ -110,11 +154,7 @@ async def _content(
         is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
         is_binary=media_type == NPY,
     )
-    version, encode = plane.store.version(asked.model, asked.version), _ENCODERS[media_type]
-    answer = plane.answer_now(version, work, encode, deadline)
-    if answer is None:
-        answer = await until_disconnect(request, plane.infer_version(version, work, encode, deadline))
-    return answer, media_type
+    return Order(version, work, _ENCODERS[media_type], deadline)
 
 
 class _Asked:
@@ -145,24 +185,22 @@ def _possible(plane: DataPlane, asked: _Asked, media_type: str, accept: str) -> 
     return media_type if media_type in offered else choose(accept, offered)
 
 
-async def _parse(plane: DataPlane, body: bytearray, content_type: str, deadline: float, name: str | None) -> Message:
-    work = partial(parse, body, content_type, plane.settings)
-    is_short = len(body) <= INLINE_BYTES or not reads_all(body, content_type)
+async def _parse(plane: DataPlane, body: bytearray, head: InferHead, deadline: float) -> Message:
+    work = partial(parse, body, head.content_type, plane.settings)
+    is_short = len(body) <= INLINE_BYTES or not reads_all(body, head.content_type)
     if is_short:
         return work()
+    name = head.name or head.query.get("model")
     if name is not None:
         plane.admit(plane.store.version(name), deadline)
     return await plane.offload(work, deadline)
 
 
-def _query(request: Request) -> Mapping[str, str]:
-    if not request.scope["query_string"]:
-        return {}
-    for key in request.query_params:
+def _check_query(query: Mapping[str, str]) -> None:
+    for key in query:
         if key not in _QUERY and key not in parameter_names():
             near = did_you_mean(key, (*_QUERY, *parameter_names()))
             raise InvalidRequestError(f"unknown query parameter '{cut(key)}'{near}")
-    return request.query_params
 
 
 def _agreed(what: str, *said: Any) -> Any:
@@ -173,7 +211,7 @@ def _agreed(what: str, *said: Any) -> Any:
     return values[0] if values else None
 
 
-def _as_json(answer: Answer) -> list[bytes]:
+def _as_json(answer: Answer) -> Reply:
     result = answer.result
     body: dict[str, Any] = {"model": answer.model, "version": answer.version}
     if result.predictions is not None:
@@ -182,23 +220,23 @@ def _as_json(answer: Answer) -> list[bytes]:
         body["outputs"] = json_tensors(result.outputs)
     body["timing"] = result.timing.as_ms()
     is_short = all(array.size <= SLAB for array in result.outputs.values())
-    return [dump_json(body)] if is_short else dump_pieces(body)
+    return Reply([dump_json(body)] if is_short else dump_pieces(body), JSON)
 
 
-def _as_npz(answer: Answer) -> list[bytes]:
-    return [write_npz(answer.result.outputs)]
+def _as_npz(answer: Answer) -> Reply:
+    return Reply([write_npz(answer.result.outputs)], NPZ)
 
 
-def _as_npy(answer: Answer) -> list[bytes]:
+def _as_npy(answer: Answer) -> Reply:
     (array,) = answer.result.outputs.values()
-    return write_npy(array)
+    return Reply(write_npy(array), NPY)
 
 
-def _as_png(answer: Answer) -> list[bytes]:
+def _as_png(answer: Answer) -> Reply:
     assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
-    return [answer.result.drawing]
+    return Reply([answer.result.drawing], PNG)
 
 
-_ENCODERS: Final[dict[str, Callable[[Answer], list[bytes]]]] = {
+_ENCODERS: Final[dict[str, Callable[[Answer], Reply]]] = {
     JSON: _as_json, NPZ: _as_npz, NPY: _as_npy, PNG: _as_png,
 }  # fmt: skip

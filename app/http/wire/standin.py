@@ -1,0 +1,45 @@
+"""In place of uvicorn's own note of a request, of those that its app never sees."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Self
+
+
+class _Nothing:
+    """In place of a body that is dropped as it comes."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iadd__(self, _: bytes) -> Self:
+        return self
+
+
+_NOTHING: Final = _Nothing()
+
+
+class StandIn:
+    """In place of a request's cycle, of one that is answered without: uvicorn's protocol looks at these.
+
+    Attributes:
+        task: what makes the answer, where that takes time.
+    """
+
+    __slots__ = (
+        "body", "disconnected", "keep_alive", "more_body", "response_complete", "response_started", "task",
+        "waiting_for_100_continue",
+    )  # fmt: skip
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self, *, more_body: bool) -> None:
+        self.body: Any = _NOTHING
+        self.disconnected = self.response_complete = self.response_started = self.waiting_for_100_continue = False
+        self.keep_alive, self.more_body = True, more_body
+        self.task: asyncio.Task[None] | None = None
+
+    def drop(self) -> None:
+        """The client is gone: nobody waits for the answer."""
+        self.disconnected = True
+        if self.task is not None:
+            self.task.cancel()

@@ -1,0 +1,326 @@
+"""Requests that their connection answers get what the routes answer, to the byte; all others go to the routes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.http.wire import known
+from app.http.wire.request import ShortRequest
+from app.process.server import Server
+from tests.app.pictures import npy
+from tests.app.sample_models import elementwise, write_model
+from tests.app.sockets import HOST, LIVE, Front, answers, listening, until
+
+ONES = npy(np.ones((1, 3), np.float32))
+V2 = b'{"id":"7","inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'
+RAW = b'{"inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","parameters":{"binary_data_size":12}}],'
+RAW += b'"parameters":{"binary_data_output":true}}'
+LENGTH = b"inference-header-content-length: %d\r\n" % len(RAW)
+JSON = b"content-type: application/json\r\n"
+TRACE = b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
+# A head that has one goes to the routes, whatever came before.
+OURS = b"x-request-id: ours\r\n"
+
+
+def post(body: bytes, path: str = "/models/one/infer", headers: bytes = b"", method: bytes = b"POST") -> bytes:
+    first = b"%b %b HTTP/1.1\r\n%bcontent-length: %d\r\n" % (method, path.encode(), HOST, len(body))
+    return first + headers + b"\r\n" + body
+
+
+GOOD = {
+    "json": post(b'{"inputs": [[1, 2, 3]]}', headers=JSON),
+    "two items": post(b'{"inputs": [[1, 2, 3], [4, 5, 6]], "version": 1}', headers=JSON),
+    "query": post(b'{"inputs": [[1, 2, 3]]}', "/infer?model=one&version=1&outputs=out0", JSON),
+    "put": post(ONES, method=b"PUT"),
+    "npy": post(ONES, headers=b"content-type: application/x-npy\r\naccept: application/x-npy\r\n"),
+    "npz": post(ONES, headers=b"accept: application/x-npz\r\n"),
+    "limit": post(ONES, headers=b"x-request-timeout-ms: 100000\r\n"),
+    "not finite": post(npy(np.array([[np.nan, np.inf, 1]], np.float32))),
+    "v2": post(V2, "/v2/models/one/infer", JSON),
+    "v2 version": post(V2, "/v2/models/one/versions/1/infer"),
+    "v2 binary": post(RAW + bytes(12), "/v2/models/one/infer", LENGTH),
+    "kept": post(ONES, "/models/kept/infer"),
+    "slow": post(ONES, "/models/slow/infer"),
+    "long": post(b'{"inputs": [[1, 2, 3]]}' + b" " * 60_000, headers=JSON),
+}
+BAD = {
+    "no json": post(b"{nope", headers=JSON),
+    "shape": post(b'{"inputs": [[1, 2]]}', headers=JSON),
+    "other model": post(b'{"inputs": [[1, 2, 3]], "model": "two"}', headers=JSON),
+    "no such version": post(b'{"inputs": [[1, 2, 3]], "version": 9}', headers=JSON),
+    "type": post(b"x", headers=b"content-type: text/html\r\n"),
+    "v2 text": post(b"[]", "/v2/models/one/infer"),
+    "v2 shape": post(V2.replace(b"[1,3]", b"[2,2]"), "/v2/models/one/infer"),
+    "v2 length": post(V2, "/v2/models/one/infer", b"inference-header-content-length: 9999\r\n"),
+    "v2 nan": post(b'{"inputs":[{"name":"in0","shape":[1],"datatype":"FP32","data":[1]}]}', "/v2/models/one/infer"),
+}
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp("short")
+    for name in ("one", "kept", "slow"):
+        write_model(folder, name, elementwise("add(@0,1)", "(?,3)f32"))
+    (folder / "kept" / "config.toml").write_text("[response_cache]\nmax_bytes = 100000\n")
+    with listening(folder, backend="reference", access_log=True) as made:
+        made.server.plane.store.version("slow").model._rest_s = None  # type: ignore[union-attr]  # it is never quick
+        yield made
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[ShortRequest]:
+    """Requests that went the short way, from now on."""
+    seen: list[ShortRequest] = []
+    now = ShortRequest.now
+
+    def noted(self: ShortRequest) -> Any:
+        seen.append(self)
+        return now(self)
+
+    monkeypatch.setattr(ShortRequest, "now", noted)
+    return seen
+
+
+def asked(connection: socket.socket, *pieces: bytes) -> bytes:
+    """The bytes of one answer to what is sent, piece by piece."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for piece in pieces:
+        connection.sendall(piece)
+    data = b""
+    while True:
+        head, end, rest = data.partition(b"\r\n\r\n")
+        if end and len(rest) >= int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]):
+            return data
+        piece = connection.recv(1 << 16)
+        assert piece, "the connection ended"
+        data += piece
+
+
+def plain(answer: bytes) -> bytes:
+    """An answer without what differs from one to the next."""
+    answer = re.sub(rb"x-request-id: \S+", b"x-request-id: ?", re.sub(rb"date: [^\r]+", b"date: ?", answer))
+    answer = re.sub(rb"dur=[0-9.]+", b"dur=?", re.sub(rb'_ms":[0-9.e-]+', b'_ms":?', answer))
+    return re.sub(rb"content-length: \d+", b"content-length: ?", answer) if b'"timing"' in answer else answer
+
+
+def with_header(request: bytes, header: bytes) -> bytes:
+    return request.replace(b"\r\n\r\n", b"\r\n" + header + b"\r\n", 1)
+
+
+@contextmanager
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The log's lines of the requests, without what differs."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "app.access"):
+        yield lambda: [
+            {"text": each.getMessage(), **{key: value for key, value in each.__dict__.items() if key in
+             ("bytes_in", "bytes_out", "model", "version", "items", "trace_id")}}
+            for each in caplog.records if each.name == "app.access"
+        ]  # fmt: skip
+
+
+def figures(server: Server, model: str) -> tuple[Any, ...]:
+    told = server.plane.store.version(model).statistics
+    return (
+        told.requests, told.items, told.runs, sum(told.failures.values()), dict(told.failures),
+        sum(told.buckets.total), sum(told.buckets.items), told.hits.count,
+        dict(server.config.http.keywords["gate"]._statuses),  # type: ignore[union-attr]
+    )  # fmt: skip
+
+
+def grown(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[Any]:
+    """What was counted in between."""
+    return [
+        {key: count - old.get(key, 0) for key, count in new.items() if count != old.get(key, 0)}
+        if isinstance(new, dict)
+        else new - old
+        for old, new in zip(before, after, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", [*GOOD, *BAD])
+def test_both_ways_answer_count_and_log_the_same(
+    front: Front, short: list[ShortRequest], caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    request = (GOOD | BAD)[name]
+    model = re.search(rb"kept|slow", request.partition(b"\r\n")[0])
+    counted = model[0].decode() if model else "one"
+    cut = request.index(b"\r\n\r\n") + 4
+    seen = []
+    with front.connect() as connection:
+        asked(connection, request)  # what is the first of its kind is now known, and kept where answers are kept
+        for pieces in ((with_header(request, OURS),), (request,), (request[:cut], request[cut:])):
+            before = figures(front.server, counted)
+            with lines(caplog) as told:
+                answer = asked(connection, *pieces)
+                until(lambda: len(told()) == 1)  # it is called here
+                told_ = [{**each, "bytes_out": 0} if b'"timing"' in answer else each for each in told()]
+            seen.append((plain(answer), told_, grown(before, figures(front.server, counted))))
+    assert len(short) == 2 or name == "long"  # which may come in pieces
+    assert seen[0] == seen[1] == seen[2]
+    assert (b" 200 OK" in seen[0][0]) == (name in GOOD)
+
+
+def test_a_trace_is_taken_by_the_routes(front: Front, short: list[ShortRequest]) -> None:
+    with front.connect() as connection:
+        assert all(b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-" in asked(connection, request)
+                   for request in [with_header(GOOD["json"], TRACE)] * 3)  # fmt: skip
+    assert not short
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        with_header(GOOD["json"], b"connection: close\r\n"),
+        with_header(GOOD["json"], b"accept-encoding: gzip\r\n").replace(b"/models", b"/v2/models"),
+        with_header(GOOD["json"], b"accept: text/html\r\n"),
+        with_header(GOOD["json"], b"x-a: 1\r\nx-a: 2\r\n"),
+        GOOD["json"].replace(b"HTTP/1.1", b"HTTP/1.0"),
+        GOOD["json"].replace(b"/models/one", b""),
+        GOOD["json"].replace(b"/one/", b"/none/"),
+        b"\r\n" + GOOD["json"],
+    ],
+    ids=["close", "gzip", "accept", "twice", "1.0", "unnamed", "unknown", "blank"],
+)
+def test_what_others_have_to_look_at_is_left_to_them(front: Front, short: list[ShortRequest], request_: bytes) -> None:
+    for _ in range(2):
+        with front.connect() as connection:
+            asked(connection, request_)
+    assert not short
+
+
+def test_what_does_not_come_as_it_came_before_is_parsed(front: Front, short: list[ShortRequest]) -> None:
+    request = GOOD["json"]
+    cut = request.index(b"\r\n\r\n") + 4
+    with front.connect() as connection:
+        expected = plain(asked(connection, request))
+        short.clear()
+        for pieces in (
+            (request[:10], request[10:]),
+            (request[: cut + 5], request[cut + 5 :]),
+            (request[:cut], request[cut : cut + 5], request[cut + 5 :]),
+        ):
+            for piece in pieces[:-1]:
+                connection.sendall(piece)
+                asked_live(front)  # by now the piece was read by itself
+            assert plain(asked(connection, pieces[-1])) == expected
+        assert not short
+        # Two at once: the second one waits for its turn.
+        connection.sendall(request + request + LIVE)
+        received = b""
+        while received.count(b"HTTP/1.1 200") < 3 or not received.endswith(b"}"):
+            received += connection.recv(1 << 16)
+        assert [status for status, _, _ in answers(received)] == [200, 200, 200]
+
+
+def asked_live(front: Front) -> None:
+    with front.connect() as connection:
+        asked(connection, LIVE)
+
+
+def test_a_body_that_never_comes_is_waited_for_by_the_parser(front: Front, short: list[ShortRequest]) -> None:
+    request = GOOD["json"]
+    cut = request.index(b"\r\n\r\n") + 4
+    with front.connect() as connection:
+        asked(connection, request)
+        connection.sendall(request[:cut])
+        arrivals = front.server.plane.arrivals
+        (own,) = [each for each in front.server.server_state.connections if each.cycle is not None]
+        until(lambda: own._head_bytes == 0 and not own._in_head)  # type: ignore[union-attr]
+        assert b" 200 OK" in asked(connection, request[cut:])
+        assert b" 200 OK" in asked(connection, request[:cut], request[cut:])
+    until(lambda: not len(arrivals))
+
+
+def test_a_body_that_looks_like_a_request_is_a_body(front: Front) -> None:
+    inner = GOOD["json"]
+    outer = post(inner, headers=b"content-type: application/json\r\nx-outer: 1\r\n")
+    cut = outer.index(b"\r\n\r\n") + 4
+    with front.connect() as connection:
+        asked(connection, inner)
+        for pieces in ((outer,), (outer,), (outer[:cut], outer[cut:])):
+            assert b" 400 Bad Request" in asked(connection, *pieces)
+        assert b" 200 OK" in asked(connection, inner)
+
+
+def test_who_goes_away_is_not_answered_and_frees_its_place(
+    front: Front, short: list[ShortRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = front.server.plane.store.version("slow")
+    began, goes_on = threading.Event(), threading.Event()
+    run = version.model.run  # type: ignore[union-attr]
+
+    def held(*args: Any) -> Any:
+        began.set()
+        assert goes_on.wait(60)
+        return run(*args)
+
+    before = version.statistics.failures["cancelled"]
+    with front.connect() as connection:
+        asked(connection, GOOD["slow"])
+        short.clear()
+        monkeypatch.setattr(version.model, "run", held)
+        connection.sendall(GOOD["slow"])
+        assert began.wait(60)
+    until(lambda: version.statistics.failures["cancelled"] == before + 1)
+    goes_on.set()
+    until(lambda: version.lane.is_empty and not front.server.plane.memory.used)
+    assert len(short) == 1
+
+
+def test_a_fault_nobody_foresaw_is_told_as_ever(
+    front: Front, short: list[ShortRequest], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with front.connect() as connection:
+        asked(connection, GOOD["npy"])
+        monkeypatch.setattr("app.http.wire.request.parse", lambda *_: 1 // 0)
+        answer = asked(connection, GOOD["npy"])
+        monkeypatch.undo()
+        assert b" 500 Internal Server Error" in answer and b"under request id" in answer
+        assert "ZeroDivisionError" in caplog.text and "Traceback" not in answer.decode()
+        assert b" 200 OK" in asked(connection, GOOD["npy"])
+    assert not front.server.plane.memory.used
+
+
+def test_where_pages_of_browsers_may_ask_nothing_goes_this_way(tmp_path: Path, short: list[ShortRequest]) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    settings: dict[str, Any] = {"backend": "reference", "cors_origins": ("https://good.example",)}
+    with listening(tmp_path, **settings) as front, front.connect() as connection:
+        for _ in range(2):
+            assert b"vary: Origin" in asked(connection, GOOD["json"])
+    assert not short
+
+
+def test_heads_that_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch, front: Front) -> None:
+    monkeypatch.setattr(known, "_MAX_HEADS", 3)
+    heads = front.server.config.http.keywords["way"]._heads  # type: ignore[union-attr]
+    with front.connect() as connection:
+        for number in range(10):
+            asked(connection, with_header(GOOD["json"], b"x-number: %d\r\n" % number))
+            assert len(heads._known) <= 20
+    assert len(heads._known) <= 3
+
+
+def test_keys_are_asked_for_each_time(tmp_path: Path, short: list[ShortRequest]) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    key = "k" * 40
+    with listening(tmp_path, backend="reference", warmup=False, keys=f"infer: {key}") as front:
+        good = with_header(GOOD["json"], b"authorization: Bearer %b\r\n" % key.encode())
+        with front.connect() as connection:
+            for _ in range(2):
+                assert b" 200 OK" in asked(connection, good)
+                assert b" 401 Unauthorized" in asked(connection, GOOD["json"])
+            ring = front.server.config.http.keywords["way"]._keys.ring  # type: ignore[union-attr]
+            front.server.config.http.keywords["way"]._keys.ring = type(ring)({})  # type: ignore[union-attr]
+            assert b" 401 Unauthorized" in asked(connection, good)
+    assert short
