@@ -50,6 +50,9 @@ class Settings(BaseModel):
         None, "folder", "Where files of such a store are kept; unset: stores in the folder of the compile cache."
     )
     store_max_bytes: int = _row(64 * 2**30, "bytes", "Largest store that is fetched from elsewhere, unpacked.", ge=1)
+    model_name: str | None = _row(
+        None, "name", "The store's folder is one model by itself, and is served under this name."
+    )
     host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
     grpc_port: int | None = _row(

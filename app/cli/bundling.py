@@ -12,7 +12,6 @@ import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.arguments.shapes import example_specs
-from app.models.folder.identity import is_pair
 from app.models.folder.layout import CONFIG
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
@@ -81,7 +80,7 @@ def _name(files: ModelFiles) -> str:
 
 def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
     """The config of a model of the store and its labels."""
-    if is_pair(files, version):
+    if files.is_pair:
         return {}
     names = [CONFIG, *([files.config.labels] if isinstance(files.config.labels, str) else [])]
     return {name: engine.read_file(files.folder / name, _MAX_BYTES) for name in names if (files.folder / name).exists()}

@@ -30,10 +30,13 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--oci and --target are of a bundle: found no --bundle")
     if args.tune and args.target:
         raise UsageError("--tune and --target: what is measured here says nothing of other machines")
-    if args.bundle is not None and len(args.model) > 1:
-        raise UsageError(f"--bundle: found {len(args.model)} models, expected one")
+    if args.all == bool(args.model):
+        raise UsageError("MODEL or --all: found " + ("both" if args.all else "neither") + ", expected one of them")
+    names = models.all_names(settings) if args.all else args.model
+    if args.bundle is not None and len(names) > 1:
+        raise UsageError(f"--bundle: found {len(names)} models, expected one")
     failed = False
-    for name in args.model:
+    for name in names:
         try:
             if args.bundle is not None:
                 for line in bundling.write(name, args, settings):

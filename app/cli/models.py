@@ -13,7 +13,7 @@ from app.settings import Settings
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """A row for each model; one that cannot be read has its reason. Whether they can be served says ``check``."""
-    found = scan(fetched(settings))
+    found = scan(fetched(settings), settings.model_name)
     rows = [("MODEL", "VERSIONS", "TAGS", "TASK", ""), *map(_row, found)]
     lines = aligned(rows) if found else [f"no models in '{settings.store}'"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -132,7 +132,8 @@ def _bench(parser: ArgumentParser) -> None:
 
 
 def _compile(parser: ArgumentParser) -> None:
-    parser.add_argument("model", nargs="+", metavar="MODEL", help=_MODEL)
+    parser.add_argument("model", nargs="*", metavar="MODEL", help=_MODEL)
+    parser.add_argument("--all", action="store_true", help="every model of the store")
     parser.add_argument(
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
@@ -267,7 +268,7 @@ convolutions count the operations they save, so theirs may exceed 100 %.
   pnnx-serve compile resnet18.pnnx.param --batch 1 8
   pnnx-serve compile superres --shape 1,1,64,64
   pnnx-serve compile resnet18 --tune
-  pnnx-serve compile digits shapes --cache-dir /var/cache/pnnx-serve
+  pnnx-serve compile --all --store /models --cache-dir /var/cache/pnnx-serve
   pnnx-serve compile digits --bundle digits.bundle && pnnx-serve run digits.bundle --image seven.png
   pnnx-serve compile digits --batch 1 8 --bundle oci:digits.oci --target avx2
 

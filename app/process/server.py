@@ -229,7 +229,7 @@ def serve(settings: Settings, porch: Porch) -> int:
         SettingsError: keys or certificates cannot be read; the address for gRPC cannot be listened on.
     """
     if open_store(settings) is None:
-        find_models(settings.store_folder)
+        find_models(settings.store_folder, settings.model_name)
     configure_logging(settings.log_level, settings.log_format)
     raise_file_limit()
     # What is wrong with their files is told once, and not by every worker.

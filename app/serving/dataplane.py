@@ -71,7 +71,7 @@ class DataPlane:
         self.store = Store(settings, self.budget.threads)
         self.remote = open_store(settings)
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
-        self.watcher = Watcher(self.store, Roster(self.store, settings.store_folder), interval_s)
+        self.watcher = Watcher(self.store, Roster(self.store, settings.store_folder, settings.model_name), interval_s)
         self.commands = Commands()
         self.arrivals = Arrivals()
         self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)

@@ -8,9 +8,8 @@ from pathlib import Path
 import engine
 from app.cli.arguments.wrong_files import advice
 from app.errors import ConfigError, ModelNotFoundError
-from app.models.folder.config import ModelConfig
 from app.models.folder.layout import is_version
-from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, read_model, scan
+from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, find_models, read_model, scan
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.remote.opening import fetched
@@ -37,7 +36,7 @@ def find(model: str, settings: Settings) -> ModelFiles:
         return _at_path(Path(model))
     inside = _in_folder(Path(model))
     try:
-        known = {files.name: files for files in scan(fetched(settings))}
+        known = {files.name: files for files in scan(fetched(settings), settings.model_name)}
     except ConfigError:
         if inside is not None:
             return inside
@@ -52,6 +51,18 @@ def find(model: str, settings: Settings) -> ModelFiles:
         hint = did_you_mean(model, known)
         raise ModelNotFoundError(f"no model '{model}'{hint}: the store '{settings.store}' has {quoted(known)}")
     return known[model]
+
+
+def all_names(settings: Settings) -> list[str]:
+    """Every model of the store.
+
+    Raises:
+        ConfigError: the store cannot be read, or is empty.
+    """
+    found = [each.name for each in find_models(fetched(settings), settings.model_name)]
+    if not found:
+        raise ConfigError(f"the store '{settings.store}' is empty: found no model")
+    return found
 
 
 def newest(files: ModelFiles) -> VersionFiles:
@@ -101,10 +112,10 @@ def _at_path(param: Path) -> ModelFiles:
         return inside
     if param.name.endswith(_ONNX) and param.is_file():
         version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name}.data"))
-        return ModelFiles(name=str(param), folder=param.parent, config=ModelConfig(), versions=(version,))
+        return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)
     if not param.name.endswith(_PARAM) or not param.is_file():
         if said := advice(param):
             raise ModelNotFoundError(said)
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
-    return ModelFiles(name=str(param), folder=param.parent, config=ModelConfig(), versions=(version,))
+    return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, MANIFEST, ONNX, ONNX_DATA, PARAM, is_version
-from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles
+from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, FLAT_PARAM, MANIFEST, ONNX, ONNX_DATA, PARAM, is_version
+from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, pairs_in
 
 _FILES: Final = (PARAM, BIN, ONNX, ONNX_DATA, MANIFEST)
 
@@ -23,14 +23,9 @@ def identify(files: ModelFiles, version: VersionFiles) -> Identity:
     return tuple(identity_of(path) for path in _paths(files, version))
 
 
-def is_pair(files: ModelFiles, version: VersionFiles) -> bool:
-    """Whether it is a pair that lies in the store itself, without a folder of its own."""
-    return version.param.parent == files.folder and version.bundle is None
-
-
 def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
     yield from (version.param, version.bin)
-    if not is_pair(files, version):
+    if not files.is_pair:
         yield version.param.parent / MANIFEST
         yield files.folder / CONFIG
         if isinstance(files.config.labels, str):
@@ -64,7 +59,8 @@ def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
     except OSError:
         return
     if not numbers:
-        for name in _FILES:
+        pairs = (f"{pair}{end}" for pair in pairs_in(found.path) for end in (FLAT_PARAM, FLAT_BIN))
+        for name in dict.fromkeys((*_FILES, *pairs)):
             yield name, identity_of(found.path / name)
     for number in numbers:
         for name in _FILES:

@@ -4,6 +4,7 @@ model_store/NAME/config.toml              every key optional, the file as well
 model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
 model_store/NAME/VERSION/model.onnx       instead of a pair; model.onnx.data beside it, where its tensors lie apart
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
+model_store/NAME/ANY.pnnx.param and .bin  a pair without a folder of its version is version 1, and so is model.onnx
 model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and config; or NAME/VERSION/ is one
 """
 

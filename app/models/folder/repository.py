@@ -27,7 +27,7 @@ from app.models.folder.layout import (
     is_model_name,
     is_version,
 )
-from app.wording import told
+from app.wording import quoted, told
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,11 @@ class VersionFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """A model as the folder has it: versions that are to be served, in ascending order."""
+    """A model as the folder has it: versions that are to be served, in ascending order.
+
+    Args:
+        is_pair: whether it is a pair that lies in the store itself, without a folder of its own.
+    """
 
     name: str
     folder: Path
@@ -57,6 +61,7 @@ class ModelFiles:
     labels: tuple[str, ...] | None = None
     versions: tuple[VersionFiles, ...] = ()
     problem: str | None = None
+    is_pair: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,25 +80,34 @@ class FoundModel:
     problem: str | None = None
 
 
-def scan(store: Path) -> list[ModelFiles]:
+def scan(store: Path, only: str | None = None) -> list[ModelFiles]:
     """Every model of the folder, by name.
 
+    Args:
+        only: the folder is one model by itself, and is called so.
+
     Raises:
-        ConfigError: the folder is missing or cannot be read.
+        ConfigError: the folder is missing or cannot be read; the name is none.
     """
-    return [read_model(found) for found in find_models(store)]
+    return [read_model(found) for found in find_models(store, only)]
 
 
-def find_models(store: Path) -> list[FoundModel]:
+def find_models(store: Path, only: str | None = None) -> list[FoundModel]:
     """What there is to read, by name.
 
+    Args:
+        only: the folder is one model by itself, and is called so.
+
     Raises:
-        ConfigError: the folder is missing or cannot be read.
+        ConfigError: the folder is missing or cannot be read; the name is none.
     """
     try:
         paths = sorted(path for path in store.iterdir() if not path.name.startswith("."))
     except OSError as exc:
         raise ConfigError(f"the store '{told(store.name)}' cannot be read: {exc.strerror}") from None
+    if only is not None:
+        _check_name(only)
+        return [FoundModel(name=only, path=store)]
     models: dict[str, FoundModel] = {}
     for found in filter(None, map(_found, paths)):
         problem = f"found both {found.name}/ and {found.name}{FLAT_PARAM}" if found.name in models else found.problem
@@ -101,10 +115,16 @@ def find_models(store: Path) -> list[FoundModel]:
     return [models[name] for name in sorted(models)]
 
 
-def find_model(store: Path, name: str) -> FoundModel | None:
-    """The model of a name; None where there is none, whatever else the name leads to."""
+def find_model(store: Path, name: str, only: str | None = None) -> FoundModel | None:
+    """The model of a name; None where there is none, whatever else the name leads to.
+
+    Args:
+        only: the folder is one model by itself, and is called so.
+    """
     if not is_model_name(name):
         return None
+    if only is not None:
+        return FoundModel(name=only, path=store) if name == only else None
     paths = [path for path in (store / name, store / f"{name}{FLAT_PARAM}") if os.path.lexists(path)]
     models = [found for found in map(_found, paths) if found is not None and found.name == name]
     problem = f"found both {name}/ and {name}{FLAT_PARAM}" if len(models) > 1 else None
@@ -162,7 +182,7 @@ def _read_flat(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
         raise ConfigError("a pair without a folder of its own takes no config")
     param = found.path
     files = VersionFiles(number=1, param=param, bin=param.with_name(f"{found.name}{FLAT_BIN}"))
-    return ModelFiles(name=found.name, folder=param.parent, versions=(files,))
+    return ModelFiles(name=found.name, folder=param.parent, versions=(files,), is_pair=True)
 
 
 def _check_name(name: str) -> None:
@@ -175,13 +195,34 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
     if not there and engine.is_bundle(folder):
         yield _version(1, folder)
         return
+    if not there and (pairs := pairs_in(folder)):
+        if len(pairs) > 1:
+            raise ConfigError(f"found {len(pairs)} pairs, expected one: {quoted(pairs)}")
+        (name,) = pairs
+        yield VersionFiles(number=1, param=folder / f"{name}{FLAT_PARAM}", bin=folder / f"{name}{FLAT_BIN}")
+        return
+    if not there and (folder / ONNX).exists():
+        yield _version(1, folder)
+        return
     if not there:
-        raise ConfigError(f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}")
+        raise ConfigError(
+            f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}, or a pair"
+        )
     chosen = _chosen(there, config)
     if len(chosen) > MAX_VERSIONS:
         raise ConfigError(f"versions: found {len(chosen)}, expected at most {MAX_VERSIONS}")
     for number in chosen:
         yield _version(number, folder / str(number))
+
+
+def pairs_in(folder: Path) -> list[str]:
+    """What the pairs of a folder are called, in order: the part of their names that both files of one have.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(name.removesuffix(FLAT_PARAM) for name in found if name.endswith(FLAT_PARAM))
 
 
 def _version(number: int, folder: Path) -> VersionFiles:

@@ -77,7 +77,7 @@ class Demand:
             ModelNotReadyError: the server is stopping.
             ModelLoadError: the config is none.
         """
-        found = find_model(self._settings.store_folder, name)
+        found = find_model(self._settings.store_folder, name, self._settings.model_name)
         if found is None:
             raise ModelNotFoundError(f"failed to load '{told(name, 100)}': it is not in the store", found=cut(name))
         override = None if config is None else _override(name, config)
@@ -113,7 +113,7 @@ class Demand:
                 version.forget()
             for lane in lanes:
                 lane.retire()
-            self._watcher.settle(name, find_model(self._settings.store_folder, name))
+            self._watcher.settle(name, find_model(self._settings.store_folder, name, self._settings.model_name))
         del entry
         log.info("model '%s' is unloaded", name)
         end = time.monotonic() + self._settings.request_timeout_s
@@ -129,13 +129,13 @@ class Demand:
 
     def mark(self, name: str) -> str:
         """What lies in a model's folder now, in short."""
-        found = find_model(self._settings.store_folder, name)
+        found = find_model(self._settings.store_folder, name, self._settings.model_name)
         return "" if found is None else mark_of(found)
 
     def look(self) -> None:
         """See which models there are to load, where nobody else looks at the folder."""
         try:
-            found = find_models(self._settings.store_folder)
+            found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError:
             return
         with self._store.changing:

@@ -39,17 +39,22 @@ class _Known:
 
 
 class Roster:
-    """Keeps the models of a store those of its folder."""
+    """Keeps the models of a store those of its folder.
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    Args:
+        only: the folder is one model by itself, and is called so.
+    """
+
+    def __init__(self, store: Store, folder: Path, only: str | None = None) -> None:
         self._store = store
         self._folder = folder
+        self._only = only
         self._known: dict[str, _Known] = {}
 
     def look(self) -> None:
         """Look once."""
         try:
-            found = {each.name: each for each in find_models(self._folder)}
+            found = {each.name: each for each in find_models(self._folder, self._only)}
         except ConfigError:
             return
         names = {entry.name for entry in self._store.entries}

@@ -83,7 +83,7 @@ class Store:
     def load(self) -> None:
         """Look through the folder and load every version of every model. Blocks: belongs in a thread."""
         try:
-            found = find_models(self._settings.store_folder)
+            found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError as exc:
             found, self.problem = [], str(exc)
             log.error("%s", exc)

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 
 from app.memory.collector import collect, set_aside_when_due
-from app.models.folder.identity import Identity, identify, is_pair
+from app.models.folder.identity import Identity, identify
 from app.models.folder.repository import FoundModel, ModelFiles, read_model
 from app.models.keeping.roster import Roster
 from app.models.keeping.store import Store
@@ -112,7 +112,7 @@ class Watcher:
     def _begin(self, entry: Entry, version: Version, watched: _Watched) -> None:
         """Have the files that are there now loaded."""
         old = entry.files
-        alone = is_pair(old, version.files)
+        alone = old.is_pair
         files = read_model(FoundModel(name=old.name, path=version.files.param if alone else old.folder, is_pair=alone))
         chosen = [each for each in files.versions if each.number == version.number]
         if files.problem is not None or not chosen:

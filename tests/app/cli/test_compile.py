@@ -197,3 +197,21 @@ def test_tuning_compiles_anew_and_says_what_came_of_it(
         status, (line,), _ = compiled("linear", "--tune", capsys=capsys)
         assert status == 0
         assert re.search(r"linear · compiled in .* · 1 operator tuned, [01] otherwise than the model has it$", line)
+
+
+def test_all_models_of_the_store_are_compiled(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines, error = compiled("--all", capsys=capsys)
+    assert {line.split(" · ")[0] for line in lines} <= {path.name for path in store.iterdir()}
+    assert (status, error) == (0, "") and len(lines) > 1
+
+
+@pytest.mark.parametrize("words", [[], ["--all", "linear"]])
+def test_models_are_named_or_all_of_them(words: list[str], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = compiled(*words, capsys=capsys)
+    assert status == 2 and "MODEL or --all: found" in error
+
+
+def test_an_empty_store_is_told(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    status, _, error = compiled("--all", "--store", str(tmp_path / "empty"), capsys=capsys)
+    assert status != 0 and "is empty: found no model" in error

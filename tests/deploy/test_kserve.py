@@ -1,0 +1,154 @@
+"""deploy/kserve: objects that KServe's own definitions allow, and the layout it mounts, served as it asks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import numpy as np
+import pytest
+
+from app.metrics.families import FAMILIES
+from app.settings import Settings
+from tests.app.process.test_server import Process, process
+from tests.deploy.kustomize import Object, documents
+from tests.deploy.test_kubernetes import SPARE_S, environment, seconds
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "deploy/kserve"
+SCHEMAS = json.loads((ROOT / "tests/data/kserve/schemas.json").read_text())
+DIGITS = ROOT / "model_store/digits"
+
+
+def strict(schema: Any) -> Any:
+    """A definition that refuses what it does not name, as a cluster does where nothing says otherwise."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: strict(value) for key, value in schema.items()}
+    if "properties" in found and "type" in found and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-int-or-string"):
+        found.pop("type", None)
+    return found
+
+
+def validator(plural: str) -> jsonschema.Draft202012Validator:
+    schema = strict(SCHEMAS["schemas"][plural])
+    schema["properties"]["metadata"] = {"type": "object"}
+    return jsonschema.Draft202012Validator(schema)
+
+
+def of(name: str) -> Object:
+    (found,) = documents(FOLDER / f"{name}.yaml")
+    return found
+
+
+@pytest.mark.parametrize("name", ["clusterservingruntime", "inferenceservice"])
+def test_kserve_takes_the_object(name: str) -> None:
+    validator(f"{name}s").validate(of(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("clusterservingruntime", ["spec", "containers", 0, "comand"]),
+        ("inferenceservice", ["spec", "predictor", "model", "storageURI"]),
+        ("inferenceservice", ["spec", "predictor", "autoScaling", "metrics", 0, "external", "metric", "adress"]),
+    ],
+)
+def test_the_definitions_notice_a_slip(name: str, path: list[Any]) -> None:
+    found = of(name)
+    *parents, last = path
+    place: Any = found
+    for key in parents:
+        place = place[key]
+    place[last] = "x"
+    with pytest.raises(jsonschema.ValidationError):
+        validator(f"{name}s").validate(found)
+
+
+def test_the_definitions_say_whose_they_are() -> None:
+    assert re.fullmatch(r"https://github.com/kserve/kserve/tree/[0-9a-f]{40}/config/crd/full", SCHEMAS["source"])
+    assert SCHEMAS["licence"] == "Apache-2.0"
+
+
+def test_the_service_asks_for_a_format_of_the_runtime_in_a_protocol_it_speaks() -> None:
+    model, runtime = of("inferenceservice")["spec"]["predictor"]["model"], of("clusterservingruntime")["spec"]
+    assert model["modelFormat"]["name"] in {each["name"] for each in runtime["supportedModelFormats"]}
+    assert model["protocolVersion"] in runtime["protocolVersions"]
+
+
+def test_the_runtime_ends_within_the_grace_of_the_service() -> None:
+    (container,) = of("clusterservingruntime")["spec"]["containers"]
+    grace_s = of("inferenceservice")["spec"]["predictor"]["terminationGracePeriodSeconds"]
+    assert seconds(container) + SPARE_S <= grace_s
+
+
+def test_keda_asks_for_metrics_there_are_and_kserve_hands_its_threshold_on() -> None:
+    service = of("inferenceservice")
+    (metric,) = service["spec"]["predictor"]["autoScaling"]["metrics"]
+    query, name = metric["external"]["metric"]["query"], service["metadata"]["name"]
+    named = re.findall(r"\b(pnnx_serve_\w+)\{(\w+)=\"(\w+)\"\}", query)
+    assert {each for each, _, _ in named} == {"pnnx_serve_running_requests", "pnnx_serve_queued_requests"}
+    assert all(label in FAMILIES[each].labels and value == name for each, label, value in named)
+    # getKedaMetrics in KServe's keda_reconciler.go reads Target.Value alone; any other target is a threshold of 0.
+    assert metric["external"]["target"].keys() == {"type", "value"}
+
+
+def test_prometheus_is_sent_where_the_runtime_listens() -> None:
+    spec = of("clusterservingruntime")["spec"]
+    (container,) = spec["containers"]
+    assert spec["annotations"]["prometheus.kserve.io/path"] == "/metrics"
+    port = spec["annotations"]["prometheus.kserve.io/port"]
+    assert f"--port={port}" in container["args"] and container["ports"][0]["containerPort"] == int(port)
+
+
+def runtime(mounted: Path, name: str, tmp_path: Path) -> Any:
+    """The server as the runtime starts it, with what KServe puts into its arguments."""
+    (container,) = of("clusterservingruntime")["spec"]["containers"]
+    words = [word.replace("{{.Name}}", name) for word in container["args"][1:]]
+    flags = dict(word.removeprefix("--").split("=") for word in words)
+    assert flags.pop("store") == "/mnt/models" and flags.pop("port") == "8080"
+    own = {f"{key.replace('-', '_')}": value for key, value in flags.items()}
+    set_by_pod = Settings.from_env(environment(container))
+    assert set_by_pod.request_timeout_s == 20
+    return process(mounted, **{**own, "host": "127.0.0.1", "cache_dir": tmp_path / "cache", "threads": 1})
+
+
+def ask(server: Process, path: str, body: object | None = None) -> tuple[int, Any]:
+    with httpx.Client(trust_env=False, timeout=120) as http:
+        answer = http.get(server.url + path) if body is None else http.post(server.url + path, json=body)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.slow
+def test_a_bare_pair_in_the_mounted_folder_is_served_under_the_services_name(tmp_path: Path) -> None:
+    mounted = tmp_path / "mnt"
+    mounted.mkdir()
+    for end in ("param", "bin"):
+        shutil.copy(DIGITS / f"1/model.pnnx.{end}", mounted / f"digits_v7.pnnx.{end}")
+    shutil.copy(DIGITS / "config.toml", mounted)
+    labels = re.findall(r'^labels = "(\S+)"', (DIGITS / "config.toml").read_text(), re.M)
+    for name in labels:
+        shutil.copy(DIGITS / name, mounted)
+    zeros = np.zeros((1, 1, 16, 16), np.float32)
+    with runtime(mounted, "my-digits", tmp_path) as server:
+        for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/my-digits/ready", "/health/ready"):
+            assert ask(server, path)[0] == 200, path
+        status, metadata = ask(server, "/v2/models/my-digits")
+        assert (status, metadata["name"], metadata["versions"]) == (200, "my-digits", ["1"])
+        tensor = {"name": "in0", "shape": list(zeros.shape), "datatype": "FP32", "data": zeros.ravel().tolist()}
+        status, answer = ask(server, "/v2/models/my-digits/infer", {"inputs": [tensor]})
+        assert status == 200 and answer["outputs"][0]["shape"] == [1, 10]
+        status, plain = ask(server, "/infer", {"inputs": zeros.tolist()})
+        assert status == 200 and plain["model"] == "my-digits" and len(plain["predictions"]) > 0
+        assert ask(server, "/v2/models/digits_v7")[0] == 404
+    assert os.listdir(tmp_path / "cache")

@@ -1,0 +1,292 @@
+"""deploy/kubernetes: manifests that a cluster takes, that fit the image and the server, and that add up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from app.metrics.families import FAMILIES
+from app.settings import Settings, variable
+from tests.deploy.kustomize import Object, containers, documents, render
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "deploy/kubernetes"
+PLANS = [FOLDER / "base", *sorted((FOLDER / "overlays").iterdir())]
+VERSION = kubernetes_validate.latest_version()
+# What a pod is given besides what its settings ask for.
+SPARE_S = 5
+
+every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.name)
+
+
+@cache
+def rendered(plan: Path) -> list[Object]:
+    return render(plan)
+
+
+def one(plan: Path, kind: str) -> Object:
+    (found,) = (each for each in rendered(plan) if each["kind"] == kind)
+    return found
+
+
+def pod(plan: Path) -> Object:
+    spec: Object = one(plan, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def server(plan: Path) -> Object:
+    (found,) = pod(plan)["containers"]
+    assert found["name"] == "server"
+    return dict(found)
+
+
+def environment(container: Object) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+def settings(container: Object) -> Settings:
+    """As the server would read them."""
+    return Settings.from_env(environment(container))
+
+
+def seconds(container: Object) -> float:
+    """From the decision to end a pod to when its server has ended by itself, at most."""
+    own = settings(container)
+    stop = container.get("lifecycle", {}).get("preStop", {"sleep": {"seconds": 0}})
+    return float(stop["sleep"]["seconds"]) + own.drain_delay_s + own.shutdown_timeout_s
+
+
+def quantity(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)(Mi|Gi)?", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"Mi": 2**20, "Gi": 2**30, None: 1}[unit]
+
+
+@every_plan
+def test_a_cluster_of_the_newest_version_takes_every_object(plan: Path) -> None:
+    for found in rendered(plan):
+        kubernetes_validate.validate(found, VERSION, strict=True)
+
+
+def test_the_validator_notices_a_slip() -> None:
+    (service,) = documents(FOLDER / "base/service.yaml")
+    service["spec"]["port"] = 80
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(service, VERSION, strict=True)
+
+
+@pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="needs kubectl; what the tests render by themselves is tested"
+)
+@every_plan
+def test_kubectl_renders_what_these_tests_look_at(plan: Path) -> None:
+    done = subprocess.run(["kubectl", "kustomize", str(plan)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [each for each in yaml.safe_load_all(done.stdout) if each is not None]
+    assert by_name(found) == by_name(rendered(plan))
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+
+@every_plan
+def test_pods_are_those_of_the_restricted_standard(plan: Path) -> None:
+    spec = pod(plan)
+    assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for each in containers(one(plan, "Deployment")):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@every_plan
+def test_a_pod_is_guaranteed_and_its_server_has_whole_cores(plan: Path) -> None:
+    for each in containers(one(plan, "Deployment")):
+        assert each["resources"]["requests"] == each["resources"]["limits"]
+        assert each["resources"]["limits"].keys() >= {"cpu", "memory"}
+    assert server(plan)["resources"]["limits"]["cpu"].isdigit()
+
+
+@every_plan
+def test_what_the_image_says_and_what_the_manifests_say_is_one(plan: Path) -> None:
+    stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
+    said = dict(re.findall(r"^ {4}(\w+)=(\S+)(?: \\)?$", stage, re.M))
+    user, group = re.findall(r"^USER (\d+):(\d+)$", stage, re.M)[0]
+    context, own = pod(plan)["securityContext"], server(plan)
+    assert [context[key] for key in ("runAsUser", "runAsGroup", "fsGroup")] == [int(user), int(group), int(group)]
+    assert own["ports"] == [{"name": "http", "containerPort": int(said["PNNX_SERVE_PORT"]), "protocol": "TCP"}]
+    mounts = {each["mountPath"] for each in own["volumeMounts"]}
+    # What must be writable is a volume: the root is not.
+    assert {said["HOME"], said["PNNX_SERVE_CACHE_DIR"]} <= mounts
+    assert environment(own)["PNNX_SERVE_STORE"] == "/models" and " /models\n" in stage
+    assert "command" not in own and 'ENTRYPOINT ["pnnx-serve"]' in stage
+
+
+@every_plan
+def test_settings_of_the_containers_are_settings(plan: Path) -> None:
+    for each in containers(one(plan, "Deployment")):
+        if each["image"].startswith("registry.example/pnnx-serve:"):
+            settings(each)
+
+
+@every_plan
+def test_a_pod_ends_by_itself_before_it_is_killed(plan: Path) -> None:
+    own = settings(server(plan))
+    assert seconds(server(plan)) + SPARE_S <= pod(plan)["terminationGracePeriodSeconds"]
+    assert own.request_timeout_s <= own.shutdown_timeout_s
+
+
+@every_plan
+def test_start_up_has_time_to_compile_and_liveness_begins_after_it(plan: Path) -> None:
+    own = server(plan)
+    start, alive, ready = own["startupProbe"], own["livenessProbe"], own["readinessProbe"]
+    paths = [each["httpGet"]["path"] for each in (start, alive, ready)]
+    assert paths == ["/health/ready", "/health/live", "/health/ready"]
+    patience_s = start["periodSeconds"] * start["failureThreshold"]
+    assert settings(own).load_timeout_s < patience_s < one(plan, "Deployment")["spec"]["progressDeadlineSeconds"]
+    # Whoever asks for readiness has heard of the end before the port closes.
+    assert ready["periodSeconds"] * ready["failureThreshold"] < settings(own).drain_delay_s
+
+
+@every_plan
+def test_the_cache_is_filled_with_what_the_server_will_look_for(plan: Path) -> None:
+    fills = pod(plan)["initContainers"][-1]
+    own = server(plan)
+    assert fills["args"] == ["compile", "--all"] and fills["image"] == own["image"]
+    assert environment(fills).items() <= environment(own).items()
+    assert fills["volumeMounts"] == own["volumeMounts"] and fills["resources"] == own["resources"]
+
+
+@every_plan
+def test_the_cache_fits_its_volume(plan: Path) -> None:
+    (volume,) = (each for each in pod(plan)["volumes"] if each["name"] == "cache")
+    if "emptyDir" in volume:
+        size = volume["emptyDir"]["sizeLimit"]
+    else:
+        claims = {each["metadata"]["name"]: each for each in rendered(plan) if each["kind"] == "PersistentVolumeClaim"}
+        claim = claims[volume["persistentVolumeClaim"]["claimName"]]
+        size = claim["spec"]["resources"]["requests"]["storage"]
+    assert settings(server(plan)).cache_max_bytes < quantity(size)
+
+
+@every_plan
+def test_everything_that_selects_pods_selects_these(plan: Path) -> None:
+    deployment = one(plan, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        one(plan, "Service")["spec"]["selector"],
+        one(plan, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        one(plan, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        *(each["labelSelector"]["matchLabels"] for each in pod(plan)["topologySpreadConstraints"]),
+    ]
+    assert all(each.items() <= labels for each in selectors)
+    (port,) = one(plan, "Service")["spec"]["ports"]
+    assert port["targetPort"] == server(plan)["ports"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    "plan", [each for each in PLANS if each.name.startswith(("hpa", "production"))], ids=lambda p: p.name
+)
+def test_nobody_but_the_autoscaler_says_how_many_replicas_there_are(plan: Path) -> None:
+    assert "replicas" not in one(plan, "Deployment")["spec"]
+    target = one(plan, "HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", one(plan, "Deployment")["metadata"]["name"])
+
+
+def test_the_autoscaler_asks_for_what_the_adapter_makes_of_metrics_there_are() -> None:
+    (values,) = documents(FOLDER / "components/hpa-inflight/prometheus-adapter.yaml")
+    (rule,) = values["rules"]["custom"]
+    (metric,) = one(FOLDER / "overlays/hpa-inflight", "HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == rule["name"]["as"]
+    named = set(re.findall(r"\bpnnx_serve_\w+", rule["seriesQuery"] + rule["metricsQuery"]))
+    assert named == {"pnnx_serve_running_requests", "pnnx_serve_queued_requests"} <= FAMILIES.keys()
+
+
+def fetch(tmp_path: Path, source: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """What the init container of models-s3 does, where rclone puts these files."""
+    (container,) = (
+        each for each in pod(FOLDER / "overlays/s3-init-container")["initContainers"] if each["name"] == "fetch"
+    )
+    (script,) = container["args"]
+    store, commands = tmp_path / "models", tmp_path / "bin"
+    for folder in (store, commands):
+        folder.mkdir()
+    there = tmp_path / "there"
+    there.mkdir()
+    for name, text in source.items():
+        (there / name).write_text(text)
+    (commands / "rclone").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\ncp -r {there}/. {store}\n')
+    (commands / "rclone").chmod(0o755)
+    script = script.replace("/models", str(store)).replace("/tmp/sums", str(tmp_path / "sums"))
+    environ = {"PATH": f"{commands}:{os.environ['PATH']}", "RCLONE_CONFIG_STORE_ENDPOINT": "e", "SOURCE_PATH": "p"}
+    return subprocess.run(
+        [*container["command"], script], env={**environ, "SOURCE_SUMS": "", **variables},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+WEIGHTS = "7\n"
+SUMS = f"{digest(WEIGHTS)}  model.pnnx.bin\n"
+SUMS_OF_SUMS = digest(SUMS)
+
+
+@pytest.mark.parametrize(
+    ("source", "sums", "said"),
+    [
+        ({"model.pnnx.bin": WEIGHTS, "SHA256SUMS": SUMS}, SUMS_OF_SUMS, None),
+        ({"model.pnnx.bin": WEIGHTS}, "", None),
+        ({"model.pnnx.bin": "8\n", "SHA256SUMS": SUMS}, SUMS_OF_SUMS, "model.pnnx.bin: FAILED"),
+        ({"model.pnnx.bin": WEIGHTS, "SHA256SUMS": SUMS}, "0" * 64, f"SHA256SUMS: found {SUMS_OF_SUMS}, expected 000"),
+        ({}, "", "nothing is at p: expected a store of models"),
+    ],
+    ids=["digests", "without", "changed", "other sums", "empty"],
+)
+def test_fetched_models_are_held_against_their_digests(
+    tmp_path: Path, source: dict[str, str], sums: str, said: str | None
+) -> None:
+    done = fetch(tmp_path, source, SOURCE_SUMS=sums)
+    assert (done.returncode == 0) == (said is None), done.stderr
+    assert said is None or said in done.stderr
+    assert (tmp_path / "asked").read_text().split()[-2:] == ["store:p", str(tmp_path / "models")]
+
+
+def test_settings_this_folder_names_are_documented() -> None:
+    named: set[str] = set()
+    for path in FOLDER.rglob("*.yaml"):
+        named |= set(re.findall(r"\bPNNX_SERVE_\w+", path.read_text(encoding="utf-8")))
+    assert named and named <= {variable(name) for name in Settings.model_fields}
+
+
+def test_objects_have_no_keys_beside_those_of_their_files() -> None:
+    """YAML takes the last of two keys without a word."""
+
+    class Strict(yaml.SafeLoader):
+        pass
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        keys = [loader.construct_object(key) for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"{node.start_mark}: {keys}"
+        return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+    Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    for path in (ROOT / "deploy").rglob("*.yaml"):
+        list(yaml.load_all(path.read_text(encoding="utf-8"), Strict))
