@@ -41,6 +41,7 @@ def answer_twice(engine: str, files: Files, threads: int) -> None:
         from engine import Session, load
 
         session = Session(load(files.param), threads=threads)
+        session.prepare()  # without it the reference may answer until it is compiled
         run: Any = session.run
     else:
         from importlib import import_module

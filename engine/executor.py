@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.bundle import Bundle, Manifest
-from engine.errors import CompileError, EngineError
+from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, execute
 from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.running.watch import Watch
 from engine.options import Options, cache_folder
 from engine.profiling import MeasuredRun, measured
 from engine.progress import Progress, silent
+from engine.stopping import cancelling, check_wanted
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
@@ -75,9 +76,10 @@ class Executor:
                 if instance is None and runs is None and self._may_wait(graph, specs, compiled):
                     patience_s = self._patience_s(graph)
                     instance = compiled.instance_soon(specs, patience_s)
-                    if instance is None:
-                        compiled.begin(specs, patience_s)
-                        return self._answer_meanwhile(graph, inputs)
+                    if instance is None and (compiled.begin(specs, patience_s) or not _is_own(graph, specs)):
+                        outputs = self._answer_meanwhile(graph, inputs, compiled, specs)
+                        if outputs is not None:
+                            return outputs
                 instance = instance or compiled.instances.get(specs)
             except CompileError as error:
                 # There are no kernels for nothing; what comes next may have elements.
@@ -101,10 +103,17 @@ class Executor:
                     return reference()
         return reference()
 
-    def _answer_meanwhile(self, graph: RuntimeGraph, inputs: Sequence[Array]) -> list[Array]:
-        """The reference's outputs, while there is no machine code."""
+    def _answer_meanwhile(
+        self, graph: RuntimeGraph, inputs: Sequence[Array], compiled: CompiledGraph, specs: Sequence[TensorSpec]
+    ) -> list[Array] | None:
+        """The reference's outputs, while there is no machine code; None where there is some before it has answered."""
         start = time.perf_counter()
-        outputs = execute(graph.plan, inputs)
+        try:
+            with cancelling(lambda: compiled.instances.program(specs) is not None):
+                outputs = execute(graph.plan, inputs)
+        except RunCancelledError:
+            check_wanted()  # whoever asks for it may have cancelled it as well
+            return None
         self._meanwhile_s[id(graph)] = time.perf_counter() - start
         return outputs
 
@@ -115,12 +124,12 @@ class Executor:
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.
 
-        Not for the shapes of the file: they are compiled when the graph first runs, at the latest. Nor where a bundle
-        has code for them.
+        Not for the shapes of the file, unless there is much to compile: they are compiled when the graph first runs.
+        Nor where a bundle has code for them.
         """
-        if self._options.must_compile or [port.spec for port in graph.inputs] == list(specs):
+        if self._options.must_compile:
             return False
-        return not compiled.builder.carries(specs)
+        return compiled.takes_long(specs) if _is_own(graph, specs) else not compiled.builder.carries(specs)
 
     def _is_gap(self, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
         """Whether a bundle has no code for these shapes, and nothing else can make it.
@@ -375,6 +384,10 @@ def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool 
     except ImportError as exc:
         raise _no_compiler(exc) from exc
     return describe(cache_folder(cache), again=again)
+
+
+def _is_own(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
+    return [port.spec for port in graph.inputs] == list(specs)
 
 
 def _defect(exc: Exception) -> CompileError:

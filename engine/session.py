@@ -77,8 +77,9 @@ class Session:
         graph: a built graph; editing it later changes nothing in this session.
         backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
             first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
-            reference where nothing can be compiled, and for shapes other than the file's until code for them is made:
-            those that come again are compiled in the background, one after the other.
+            reference where nothing can be compiled; for a graph of many operators that the cache does not have, until
+            it is compiled in the background, unless ``prepare`` has; and for shapes other than the file's until code
+            for them is made: those that come again are compiled there, one after the other.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.

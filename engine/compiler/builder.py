@@ -16,8 +16,8 @@ from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host
-from engine.compiler.measuring.record import this_host
+from engine.compiler.codegen.host import Host, detect
+from engine.compiler.measuring.record import is_measured, this_host
 from engine.compiler.runtime.pages import release
 from engine.compiler.runtime.program import Origin, Program
 from engine.compiler.weights import Weights, with_own_weights
@@ -49,7 +49,6 @@ class Builder:
         host: the processor to generate for; None for this one.
 
     Attributes:
-        host: that processor; for programs of a bundle it is asked what it is only where others are compiled.
         carried: the programs of the graph's bundle; None where it has none.
         is_open: whether inputs come in many shapes, so that programs share code and weights.
         known_s: what the last program took that was made of code there was.
@@ -61,7 +60,9 @@ class Builder:
     def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
         self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
         self._is_measured = host is not None or self.carried is None
-        self.host = host or (self.carried.host if self.carried else this_host(options))
+        self._host = host or (self.carried.host if self.carried else None)
+        if self._host is None:
+            detect()  # whether there is a generator; what is measured can wait
         self._graph = graph
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
@@ -73,6 +74,13 @@ class Builder:
         self.known_s = 0.0
         self._made = 0
         self._weights = Weights() if self.is_open else None
+
+    @property
+    def host(self) -> Host:
+        """That processor, measured when it is first asked for; for programs of a bundle when others are compiled."""
+        if self._host is None:
+            self._host = this_host(self._options)
+        return self._host
 
     def program(
         self,
@@ -138,6 +146,14 @@ class Builder:
         """Whether the graph's bundle has a program for inputs of these shapes."""
         return self.carried is not None and self.carried.holds(specs)
 
+    def is_kept(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the cache or a bundle has the program for inputs of these shapes; nothing is measured to find out."""
+        if self.carries(specs):
+            return True
+        if self._cache is None or (self._host is None and not is_measured(self._options)):
+            return False
+        return self._cache.has(self._key(specs))
+
     def _placed(self, blueprint: Blueprint) -> Array:
         """The packed weights where they stay: shared with other processes, or the tables among them on a disk."""
         constants = shared(blueprint.constants)
@@ -189,7 +205,7 @@ class Builder:
     def _measure(self) -> None:
         """Something is to be compiled beside the programs of a bundle, for this machine as it is."""
         if not self._is_measured:
-            self.host, self._is_measured = this_host(self._options), True
+            self._host, self._is_measured = this_host(self._options), True
 
     def _key(self, specs: Sequence[TensorSpec]) -> str:
         self._measure()

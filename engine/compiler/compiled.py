@@ -29,6 +29,8 @@ from engine.tensor import Array, TensorSpec
 
 # Of the last-level cache: what a run writes beyond it comes from memory, or from what others use too, when it is read.
 FAR_SHARE: Final = 1 / 2
+# Of a graph: LLVM takes some 20 ms for each that is different, and the reference a few to run it.
+MANY_OPERATORS: Final = 24
 
 
 class CompiledGraph:
@@ -50,6 +52,7 @@ class CompiledGraph:
         self._graph = graph
         self.builder = Builder(graph, options, host)
         own, limit = static_specs(graph.inputs), options.instances_max_bytes
+        self._own = None if own is None else list(own)
         self._cores = min(self.threads, available_cores())
         make, make_now = self.builder.program, partial(self.builder.program, cores=self._cores)
         self.instances = Instances(
@@ -112,14 +115,22 @@ class CompiledGraph:
         except EngineError:
             return None
 
-    def begin(self, specs: Sequence[TensorSpec], patience_s: float = math.inf) -> None:
+    def takes_long(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether making the instance would keep a first answer waiting: much is to be compiled for it."""
+        return len(self._graph.operators) >= MANY_OPERATORS and not self.builder.is_kept(specs)
+
+    def begin(self, specs: Sequence[TensorSpec], patience_s: float = math.inf) -> bool:
         """Shapes were met that have no instance: one is made in the background, if they come again.
 
-        Where shapes share code, and a program is made sooner than the reference answers, it is begun at once: what is
-        made for one is there for others. While one is made, others are noted only: they may find their code then.
+        Those of the file will. Where shapes share code, and a program is made sooner than the reference answers, it is
+        begun at once: what is made for one is there for others. While one is made, others are noted only: they may
+        find their code then.
+
+        Returns:
+            Whether there is hope: no where it was tried, and failed.
         """
         is_urgent = self.builder.is_open and self.builder.known_s <= patience_s and not self.instances.is_making
-        self.instances.begin(specs, WORTH if is_urgent else 1)
+        return self.instances.begin(specs, WORTH if is_urgent or list(specs) == self._own else 1)
 
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""

@@ -67,6 +67,12 @@ class Cache:
             self._complain("read", error)
             return None
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of a key; ``load`` says whether it is of any use."""
+        with suppress(OSError):
+            return (self.folder / f"{key}{SUFFIX}").is_file()
+        return False
+
     def save(self, key: str, blueprint: Blueprint) -> int:
         """Keep a blueprint; the size of its file in bytes, 0 if it was not kept."""
         if blueprint.constants.nbytes > self.max_bytes:

@@ -54,6 +54,14 @@ def this_host(options: Options) -> Host:
         return host
 
 
+def is_measured(options: Options) -> bool:
+    """Whether ``this_host`` knows the machine, or is not to know more than its kind."""
+    if not options.measure_host or _known:
+        return True
+    caches = find_caches()
+    return options.cache is not None and _read(options.cache, _name(detect(), caches), caches) is not None
+
+
 def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
     """What was measured of this machine, in this process or before; it is measured where that was never done.
 

@@ -138,6 +138,11 @@ class Background:
             thread.join(_END_S)
 
     @property
+    def _is_ending(self) -> bool:
+        """Whether the interpreter ends; before it says so to whoever asked for it, it has no more threads to give."""
+        return self._is_closed or not threading.main_thread().is_alive()
+
+    @property
     def is_busy(self) -> bool:
         """Whether the thread is there."""
         return self._thread is not None
@@ -189,8 +194,8 @@ class Background:
         """The thread's life: until nothing is due."""
         while True:
             with self._lock:
-                wish = None if self._is_closed else self._next()
-                errand = self._errands.popleft() if wish is None and self._errands and not self._is_closed else None
+                wish = None if self._is_ending else self._next()
+                errand = self._errands.popleft() if wish is None and self._errands and not self._is_ending else None
                 if wish is None and errand is None:
                     self._thread = None
                     return
@@ -208,7 +213,8 @@ class Background:
         except RunCancelledError:
             return False
         except Exception:  # whatever it is, others wait
-            _log.exception("in the background")
+            if not self._is_ending:
+                _log.exception("in the background")
             return False
 
     @contextmanager
@@ -218,7 +224,7 @@ class Background:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _TURN_S))
         try:
-            with cancelling(lambda: self._is_closed or time.monotonic() > end):
+            with cancelling(lambda: self._is_ending or time.monotonic() > end):
                 yield
         finally:
             sys.setswitchinterval(usual)
@@ -231,8 +237,12 @@ class Background:
             with self._bounded():
                 maker.make(wish, _pause)
         except RunCancelledError:
-            if not self._is_closed:
+            if not self._is_ending:
                 wish.give_up(f"it takes more than {LIMIT_S:g} seconds")
+        except Exception as error:  # whatever it is, the reference answers
+            if not self._is_ending:
+                _log.exception("compiling in the background")
+                wish.give_up(type(error).__name__)
         with self._lock:
             place = id(maker), wish.key
             # Declined, it must be wanted more often before it is tried again; else it is there.

@@ -6,7 +6,6 @@ one thread for it (background.py) make what comes again. What is kept is decided
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections import OrderedDict
@@ -28,7 +27,6 @@ from engine.tensor import TensorSpec
 _MAX_REFUSED: Final = 1024
 # What a shape counts for that somebody asked to be made ahead of its first run.
 PREPARED_USES: Final = 32
-_log = logging.getLogger("pnnx_serve.engine")
 
 
 class TooLargeError(CompileError):
@@ -146,13 +144,16 @@ class Instances:
             wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
             return program, self._keep(wish, program)
 
-    def begin(self, specs: Sequence[TensorSpec], times: int = 1) -> None:
+    def begin(self, specs: Sequence[TensorSpec], times: int = 1) -> bool:
         """These shapes were met: if that happens again, let their instance be made in the background.
 
         Args:
             times: how often; twice is worth it.
+
+        Returns:
+            Whether there is hope: no where it was tried, and failed.
         """
-        BACKGROUND.wish(self, _key(specs), specs, times=times)
+        return not BACKGROUND.wish(self, _key(specs), specs, times=times).is_hopeless
 
     def make(self, wish: Wish, progress: Progress) -> None:
         """Make what is wished for; in the background.
@@ -168,9 +169,6 @@ class Instances:
             raise
         except EngineError as error:
             wish.give_up(str(error))
-        except Exception as error:  # whatever it is, the reference answers
-            _log.exception("compiling in the background")
-            wish.give_up(type(error).__name__)
 
     def program(self, specs: Sequence[TensorSpec]) -> Program | None:
         """The program of the instance that a run of these shapes would find; None if there is none."""
