@@ -11,17 +11,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import engine
+from app.codec.answers import dump_json
 from app.codec.message import read_version
-from app.errors import InvalidRequestError, ModelNotReadyError
+from app.console.chart import chart
+from app.console.figures import COST, figures
+from app.errors import InvalidRequestError, ModelNotReadyError, NotFoundError
 from app.http.openapi.schemas import ErrorBody
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.models.keeping.version import Version
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
+from app.wording import cut
 
 router = APIRouter(tags=["graph"])
 
+_JSON_TYPE: Final = MEDIA_TYPES["json"]
 _PARAM_TYPE: Final = "text/plain; charset=utf-8"
 _MAX_TEXT_BYTES: Final = 1 << 28
 # What an operator takes in its description and in a drawing of it, layout included.
@@ -31,9 +36,20 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503, 504)},
 }
 Format = Annotated[
-    Literal["json", "svg", "dot", "mermaid", "text", "param"], Query(description="param is the model's own file")
+    Literal["json", "svg", "dot", "mermaid", "text", "param", "layout"],
+    Query(description="param is the model's own file, layout says where everything would be drawn"),
+]
+Passes = Annotated[
+    Literal["before", "after"],
+    Query(description="layout: every operator by itself, or what one kernel computes as one"),
+]
+Open = Annotated[
+    str | None,
+    Query(description="layout: names of the blocks that are unfolded, by comma; all; none. As many as fit without it"),
 ]
 Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
+Operator = Annotated[str, Query(description="its name")]
+AttributeName = Annotated[str, Query(description="such as weight")]
 VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
 
 
@@ -44,20 +60,57 @@ async def graph(
     version: VersionNumber = None,
     format: Format = "json",
     profile: Profile = False,
+    passes: Passes = "after",
+    open: Open = None,
 ) -> Response:
     """Operators, operands, shapes, weights and costs."""
-    return await _graph(dataplane(request), model, version, format, profile)
+    return await _graph(dataplane(request), model, version, format, profile, (passes, open))
 
 
 @router.get("/models/{name}/graph", responses=_RESPONSES, summary="The graph of this model", response_class=Response)
 async def model_graph(
-    request: Request, name: str, version: VersionNumber = None, format: Format = "json", profile: Profile = False
+    request: Request,
+    name: str,
+    version: VersionNumber = None,
+    format: Format = "json",
+    profile: Profile = False,
+    passes: Passes = "after",
+    open: Open = None,
 ) -> Response:
     """As /graph, with the model in the path."""
-    return await _graph(dataplane(request), name, version, format, profile)
+    return await _graph(dataplane(request), name, version, format, profile, (passes, open))
 
 
-async def _graph(plane: DataPlane, name: str | None, number: str | None, format: str, profile: bool) -> Response:
+@router.get(
+    "/models/{name}/graph/attribute",
+    responses={status: {"model": ErrorBody} for status in (400, 404, 429, 503, 504)},
+    summary="A tensor that is stored with an operator, in figures",
+    response_class=Response,
+)
+async def attribute(
+    request: Request, name: str, operator: Operator, attribute: AttributeName, version: VersionNumber = None
+) -> Response:
+    """Its extremes, mean, spread, histogram and first values."""
+    plane = dataplane(request)
+    found, deadline = plane.store.version(name, read_version(version)), plane.deadline()
+    assert found.model is not None  # Store.version returns ready versions only
+    key = (found.model, "attribute", operator, attribute)
+    rows = {op.name: op for op in found.model.session.graph.operators}
+    if operator not in rows or attribute not in rows[operator].attributes:
+        raise NotFoundError(f"model '{name}' has no attribute '{cut(attribute)}' of an operator '{cut(operator)}'")
+    array = rows[operator].attributes[attribute].data
+    draw = lambda: dump_json(figures(array))  # noqa: E731
+    return _charged(plane, await plane.drawings.get(key, COST, draw, deadline), MEDIA_TYPES["json"])
+
+
+async def _graph(
+    plane: DataPlane,
+    name: str | None,
+    number: str | None,
+    format: str,
+    profile: bool,
+    layout: tuple[str, str | None],
+) -> Response:
     version, deadline = plane.store.version(name, read_version(number)), plane.deadline()
     model, retry_after_s = version.model, plane.settings.retry_after_s
     assert model is not None  # Store.version returns ready versions only
@@ -68,11 +121,20 @@ async def _graph(plane: DataPlane, name: str | None, number: str | None, format:
         draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
     else:
         times = await plane.profile(version, deadline) if profile else []
-        cost, media_type = _OPERATOR_BYTES * len(model.session.graph.operators), MEDIA_TYPES[format]
-        draw = lambda: render(_description(version, times), format).encode()  # noqa: E731
+        cost, media_type = _OPERATOR_BYTES * len(model.session.graph.operators), MEDIA_TYPES.get(format, _JSON_TYPE)
+        draw = partial(_drawn, version, times, format, layout)
     # What was measured is of one request; all else is the same for everybody.
-    key = (model, format, object() if profile else None)
+    key = (model, format, layout, object() if profile else None)
     return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
+
+
+def _drawn(version: Version, times: list[dict[str, Any]], format: str, layout: tuple[str, str | None]) -> bytes:
+    description = _description(version, times)
+    if format != "layout":
+        return render(description, format).encode()
+    passes, unfolded = layout
+    names = None if unfolded is None else unfolded.split(",")
+    return dump_json(chart(description, names, fused=passes == "after"))
 
 
 def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:

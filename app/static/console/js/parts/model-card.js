@@ -59,7 +59,7 @@ export function ModelCard({ model, moments }) {
   const about = [model.task, version && `version ${version.version}`, version?.backend, version?.threads && plural(version.threads, "thread")];
   return html`
     <header>
-      <div><h2>${model.name}</h2>
+      <div><h2>${version ? html`<a href=${link("graph", model.name)}>${model.name}</a>` : model.name}</h2>
         <p class="about">${about.filter(Boolean).join(" · ")}</p></div>
       ${model.default && html`<span class="chip" title="Requests that name no model go here">default</span>`}
       <span class=${`chip ${STATES[model.state] ?? ""}`}>${model.state}</span>

@@ -1,6 +1,7 @@
 // The views there are: those with a title are of one model. Each is loaded when it is first gone to.
 export const VIEWS = {
   models: { load: async () => (await import("./models.js")).ModelsView },
+  graph: { title: "Graph", load: async () => (await import("./graph.js")).GraphView },
 };
 
 export const OF_A_MODEL = Object.entries(VIEWS).filter(([, view]) => view.title);

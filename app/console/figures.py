@@ -1,0 +1,78 @@
+"""A tensor in a few numbers, and as pictures of its channels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from app.images.png import encode_png, to_text
+
+_BINS: Final = 48
+_FIRST: Final = 64
+# More values than these are looked at here and there, evenly.
+_MOST: Final = 1 << 22
+# Bytes that figures of any tensor take.
+COST: Final = 4 * 8 * _MOST
+# Pictures of channels: how many, and how large each is at most.
+_CHANNELS: Final = 64
+_SIDE: Final = 96
+
+
+def figures(array: NDArray[Any]) -> dict[str, Any]:
+    """Shape, extremes, mean, spread, histogram and first values; values that are not finite are counted apart."""
+    told: dict[str, Any] = {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "bytes": array.nbytes,
+        "first": [_number(value) for value in array.ravel()[:_FIRST].tolist()],
+    }
+    if array.dtype.kind == "c" or not array.size:
+        return told
+    step = max(1, array.size // _MOST)
+    values = array.reshape(-1)[::step].astype(np.float64)
+    known = values[np.isfinite(values)]
+    told |= {"seen": int(values.size), "not_finite": int(values.size - known.size), "zeros": int((values == 0).sum())}
+    if known.size:
+        low, high = float(known.min()), float(known.max())
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, std = float(known.mean()), float(known.std())
+        told |= {"min": low, "max": high, "mean": _number(mean), "std": _number(std)}
+        if math.isfinite(high - low):
+            counts, _ = np.histogram(known, bins=_BINS, range=(low, high) if high > low else (low - 0.5, low + 0.5))
+            told["histogram"] = counts.tolist()
+    return told
+
+
+def pictures(array: NDArray[Any]) -> list[str]:
+    """The channels of the first item of a feature map as grey PNG in base64, dark for its least value; a matrix is one.
+
+    Empty for what is no picture.
+    """
+    if array.dtype.kind == "c" or array.ndim < 2 or 0 in array.shape:
+        return []
+    maps = array[0] if array.ndim > 2 else array[None]
+    maps = maps.reshape(-1, *maps.shape[-2:])[:_CHANNELS] if maps.ndim > 2 else maps[None]
+    if max(maps.shape[-2:]) == 1:
+        return []
+    return [to_text(encode_png(_grey(each.astype(np.float64)))) for each in maps]
+
+
+def _grey(plane: NDArray[np.float64]) -> Image.Image:
+    step = max(1, -(-max(plane.shape) // _SIDE))
+    plane = plane[::step, ::step]
+    known = plane[np.isfinite(plane)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    # Halves: the difference of two numbers that are finite need not be.
+    spread = high / 2 - low / 2
+    scaled = (plane / 2 - low / 2) / spread if spread else np.zeros_like(plane)
+    return Image.fromarray(np.nan_to_num(np.clip(scaled, 0, 1) * 255).astype(np.uint8))
+
+
+def _number(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if isinstance(value, (bool, int, float)) else str(value)

@@ -1,0 +1,105 @@
+// The graph of a model: fits the window at first, unfolds where one looks closer.
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../html.js";
+import { askJson, ask } from "../api.js";
+import { plural, scaled, bytes } from "../format.js";
+import { keep } from "../route.js";
+import { Canvas } from "../parts/canvas.js";
+import { Block, Operator } from "../parts/inspector.js";
+import { Search } from "../parts/search.js";
+
+const NAMES = { io: "in and out", conv: "convolution", linear: "product", norm: "normalisation", reduce: "reduction" };
+
+export function useGraph(model) {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    askJson(`models/${encodeURIComponent(model)}/graph`).then((graph) => setState({ graph }), (error) => setState({ error }));
+  }, [model]);
+  return state;
+}
+
+function useLayout(model, passes, open) {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    const stop = new AbortController();
+    const query = { format: "layout", passes, open: open?.join(",") };
+    askJson(`models/${encodeURIComponent(model)}/graph`, { query, signal: stop.signal }).then(
+      (layout) => setState({ layout: { ...layout, name: `${model} ${passes}` } }),
+      (error) => error.name !== "AbortError" && setState((old) => ({ ...old, error })),
+    );
+    return () => stop.abort();
+  }, [model, passes, open?.join(",")]);
+  return state;
+}
+
+function Legend({ layout }) {
+  const families = [...new Set(layout.nodes.map(({ family }) => family))];
+  return html`<ul class="legend">${families.map((family) => html`<li key=${family} class=${`family-${family}`}><i></i>${NAMES[family] ?? family}</li>`)}</ul>`;
+}
+
+async function save(model) {
+  const drawing = await (await ask(`models/${encodeURIComponent(model)}/graph`, { query: { format: "svg" } })).blob();
+  const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(drawing), download: `${model}.svg` });
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 10000);
+}
+
+const openOf = (query) => (query.open === undefined ? null : query.open.split(",").filter(Boolean));
+
+export function GraphView({ route }) {
+  const { model, query } = route;
+  const { graph, error } = useGraph(model);
+  const [passes, setPasses] = useState(query.passes ?? "after");
+  const [open, setOpen] = useState(openOf(query));
+  const { layout, error: layoutError } = useLayout(model, passes, open);
+  const [wanted, setWanted] = useState(query.op ?? null);
+  const [block, setBlock] = useState(null);
+  const [text, setText] = useState("");
+  const field = useRef(null);
+
+  const row = graph?.operators.find(({ name }) => name === wanted);
+  const node = layout && (block ? layout.nodes.find(({ id }) => id === block) : row && layout.nodes.find(({ operators }) => operators.includes(row.index)));
+  const found = useMemo(() => {
+    if (!text || !layout || !graph) return null;
+    const word = text.toLowerCase();
+    const rows = new Set(graph.operators.filter(({ name, type }) => `${name} ${type}`.toLowerCase().includes(word)).map(({ index }) => index));
+    return new Set(layout.nodes.filter(({ operators }) => operators.some((index) => rows.has(index))).map(({ id }) => id));
+  }, [text, layout, graph]);
+
+  const pick = useCallback((each) => {
+    const operator = each && each.kind !== "fold" ? graph?.operators[each.operators[0]].name : null;
+    setBlock(each?.kind === "fold" ? each.id : null);
+    setWanted(operator);
+    keep({ op: operator });
+  }, [graph]);
+  const go = (name) => { setBlock(null); setWanted(name); keep({ op: name }); };
+  const unfold = (list) => { setOpen(list); setBlock(null); keep({ open: list === null ? null : list.join(",") || "none" }); };
+  const toggle = (id) => {
+    const now = layout.open.map((each) => each.id);
+    unfold(now.includes(id) ? now.filter((each) => each !== id) : [...now, id]);
+  };
+  const change = (next) => { setPasses(next); unfold(null); keep({ passes: next === "after" ? null : next }); };
+
+  if (error ?? layoutError) return html`<div class="page"><p class="notice" role="alert">${(error ?? layoutError).message}</p></div>`;
+  const totals = graph?.totals;
+  return html`<div class="graph-view">
+    <div class="bar">
+      <h1 class="hidden">Graph of ${model}</h1>
+      <${Search} fieldRef=${field} graph=${graph} text=${text} onText=${setText} onGo=${go} />
+      <div class="segmented" role="group" aria-label="Passes">
+        ${[["before", "As exported"], ["after", "As it runs"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(passes === name)} onClick=${() => change(name)}>${title}</button>`)}
+      </div>
+      ${layout && layout.folds > 0 && html`<button class="button small" onClick=${() => unfold(layout.all ? null : ["all"])}>${layout.all ? "Fold" : "Unfold all"}</button>`}
+      <button class="button small" onClick=${() => save(model)}>Save SVG</button>
+      <p class="soft number totals">${totals && [plural(totals.operators, "operator"), totals.parameters && `${scaled(totals.parameters)} parameters`, totals.bytes && bytes(totals.bytes), totals.flops && scaled(totals.flops, "FLOP")].filter(Boolean).join(" · ")}</p>
+    </div>
+    <div class=${node ? "stage with-side" : "stage"}>
+      ${layout ? html`<${Canvas} layout=${layout} selected=${node?.id} found=${found} label=${`Graph of ${model}`} onPick=${pick} onToggle=${toggle} onSearch=${() => field.current?.focus()} />` : html`<p class="empty">Drawing…</p>`}
+      ${layout && html`<${Legend} layout=${layout} />`}
+      ${node && graph && html`<aside class="side" aria-label="What is selected">
+        <button class="button quiet icon small close" aria-label="Close" onClick=${() => pick(null)}>✕</button>
+        ${node.kind === "fold" && (block || !row) ? html`<${Block} node=${node} graph=${graph} onGo=${go} onToggle=${toggle} />` : html`<${Operator} key=${row.name} model=${model} row=${row} graph=${graph} onGo=${go} />
+          ${node.kind !== "fold" && node.operators.length > 1 && html`<section><h3>In the same kernel</h3><ul class="operands">${node.operators.filter((index) => index !== row.index).map((index) => html`<li key=${index}><button class="link mono" onClick=${() => go(graph.operators[index].name)}>${graph.operators[index].name}</button> <span class="soft">${graph.operators[index].type}</span></li>`)}</ul></section>`}`}
+      </aside>`}
+    </div>
+  </div>`;
+}
