@@ -31,7 +31,9 @@ from engine.compiler.lowering.rules import (
     reducing,
     resize,
     rows,
+    sampling,
     scattering,
+    sorting,
     standardising,
 )
 from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
@@ -64,7 +66,9 @@ __all__ += [
     "reducing",
     "resize",
     "rows",
+    "sampling",
     "scattering",
+    "sorting",
     "standardising",
 ]
 __all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]

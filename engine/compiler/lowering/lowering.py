@@ -9,6 +9,7 @@ from typing import Protocol
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
@@ -156,4 +157,5 @@ class Lowering:
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or op.name in self.refused or spec is None or spec.dtype != FLOAT32 or not spec.size:
             return None
-        return term_of(op.layer, self.known(op))
+        known = self.known(op)
+        return term_of(meant(op.layer, known), known)

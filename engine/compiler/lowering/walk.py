@@ -17,6 +17,7 @@ from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import convert, copy
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
@@ -149,16 +150,17 @@ def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
 def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
     if op.name in lowering.refused:
         raise NotLoweredError(lowering.refused[op.name])
+    bound = meant(bound, lowering.known(op))
     rule = KERNEL_RULES.get(type(bound.layer))
     if rule is None and lowering.term(op) is not None:
         rule = KERNEL_RULES[Layer]
     if rule is None:
-        raise NotLoweredError(_why_no_rule(lowering, op))
+        raise NotLoweredError(_why_no_rule(lowering, op, bound.layer))
     return rule(Context(op, bound, lowering))
 
 
-def _why_no_rule(lowering: Lowering, op: RuntimeOperator) -> str:
-    if type(op.definition) not in EXPRESSION_RULES:
+def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
+    if type(layer) not in EXPRESSION_RULES:
         return "there is no kernel for it"
     specs = [spec for each in (*op.outputs, *op.inputs) if (spec := lowering.spec(each)) is not None]
     others = [dtype_name(spec.dtype) for spec in specs if spec.dtype != FLOAT32]

@@ -37,6 +37,7 @@ def overload(type_: str, *schemas: tuple[type[Layer], str]) -> None:
         "schemas": {len(names.split()): (layer, names.split()) for layer, names in schemas},
         "__doc__": " ".join(meanings),
         "__module__": schemas[0][0].__module__,
+        "means": tuple(calls),
     }
     register(type_)(type(f"Raw{name.title().replace('_', '')}", (Overloaded,), body))
 
@@ -61,6 +62,10 @@ class Overloaded(Layer):
                 expected=" or ".join(str(count) for count in self.schemas),
             )
         _ = self._bound
+
+    def chosen(self, operands: Sequence[Any]) -> tuple[BoundLayer, list[Any]]:
+        """The layer that does the work, and those of the operands it is given."""
+        return self._bound, self._kept(operands)
 
     def infer(self, *operands: object) -> Any:
         return self._bound.infer(self._kept(operands))

@@ -139,12 +139,12 @@ class AffineGrid(Layer):
         if min(sizes) < 1:
             raise ShapeError("there are no positions", found=format_shape(self.size), expected="positive sizes")
         check_size(spec.shape, matrix.dtype)
-        axes = [self._coordinates(size, matrix.dtype) for size in sizes]
+        axes = [self.coordinates(size, matrix.dtype) for size in sizes]
         base = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(sizes, matrix.dtype)], axis=-1)
         grid = base.reshape(-1, len(sizes) + 1) @ matrix.swapaxes(1, 2)
         return cast(grid.reshape(len(theta), *sizes, len(sizes)), theta.dtype)
 
-    def _coordinates(self, size: int, dtype: DType) -> Array:
+    def coordinates(self, size: int, dtype: DType) -> Array:
         """Of the elements of an axis, in [-1, 1]."""
         if size < 2:
             return np.zeros(size, dtype)

@@ -1,0 +1,234 @@
+"""Images read at positions that values give: the neighbours of a position, each with a weight, for all channels.
+
+A neighbour outside of the image is never read: it counts as zero.
+
+Arguments: source, grid, target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.functions.arithmetic import absolute, like
+from engine.compiler.kernels.functions.rounding import fmod
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+Mode = Literal["bilinear", "nearest", "bicubic"]
+Outside = Literal["zeros", "border", "reflection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A neighbour on one axis, or of all of them: where it lies, whether on the image, and how much it counts."""
+
+    offset: Index
+    is_inside: Value
+    weight: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The channels of a place, from an address on.
+
+    Args:
+        count: of channels.
+        source, target: distance of channels, in elements.
+        lanes: of a vector.
+    """
+
+    count: int
+    source: int
+    target: int
+    lanes: int
+
+    def sample(self, f: Function, taps: Sequence[Tap], source: Value, target: Value, *, adds: bool = False) -> None:
+        """The weighted sum of taps, written or added to what is there."""
+        whole = self.count // self.lanes * self.lanes
+        if whole:
+            with f.loop(0, whole, self.lanes) as each:
+                self._sample(f, taps, source, target, each.index, self.lanes, adds=adds)
+        if whole < self.count:
+            self._sample(f, taps, source, target, whole, self.count - whole, adds=adds)
+
+    def _sample(
+        self, f: Function, taps: Sequence[Tap], source: Value, target: Value, at: Index, count: int, *, adds: bool
+    ) -> None:
+        type_ = vector(self.lanes)
+        line, out = f.at(source, f.mul(at, self.source)), f.at(target, f.mul(at, self.target))
+        total = f.load_lanes(type_, out, count, self.target) if adds else None
+        for tap in taps:
+            value = f.load_lanes(type_, f.at(line, tap.offset), count, self.source)
+            value = f.select(tap.is_inside, value, constant(0.0, type_))
+            value = value if tap.weight is None else f.fmul(value, f.splat(tap.weight, self.lanes))
+            total = value if total is None else f.fadd(total, value)
+        assert total is not None
+        f.store_lanes(total, out, count, self.target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Kernel):
+    """The input's values at the positions of a grid.
+
+    Args:
+        sizes: of the image along its axes.
+        channels: how many.
+        source: strides of the images: batch, channels, axes.
+        places: positions along their axes; of a line along the last.
+        grid: strides of the grid: batch, axes of positions, coordinates; the last of these belongs to the first axis.
+        target: strides of the result: batch, channels, axes of positions.
+    """
+
+    kind = "sample"
+    batch: int
+    channels: int
+    sizes: tuple[int, ...]
+    source: tuple[int, ...]
+    places: tuple[int, ...]
+    grid: tuple[int, ...]
+    target: tuple[int, ...]
+    mode: Mode
+    outside: Outside
+    aligns_corners: bool
+
+    @property
+    def lines(self) -> int:
+        """Lines of positions."""
+        lines = self.batch
+        for size in self.places[:-1]:
+            lines *= size
+        return lines
+
+    @property
+    def block(self) -> int:
+        """Lines of a chunk."""
+        line = 16 * self.places[-1] * (self.channels + 4)
+        return max(1, min(self.lines, self.host.chunk_bytes // line))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.lines // self.block)
+
+    @property
+    def flops(self) -> int:
+        taps = {"nearest": 1, "bilinear": 2, "bicubic": 4}[self.mode] ** len(self.sizes)
+        return 2 * taps * self.lines * self.places[-1] * self.channels
+
+    def emit(self, module: Module) -> None:
+        f, (source, grid, target), chunk = start(module, self, 3)
+        rank = len(self.sizes)
+        steps = self.source[1], self.target[1]
+        lanes = fitting_lanes(self.channels, self.host.lanes)
+        channels = Channels(self.channels, *steps, lanes)
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as each:
+            rest: Index = each.index
+            line, out = grid, target
+            for axis in reversed(range(rank - 1)):
+                rest, place = f.divmod(rest, self.places[axis])
+                line, out = (
+                    f.at(line, f.mul(place, self.grid[1 + axis])),
+                    f.at(out, f.mul(place, self.target[2 + axis])),
+                )
+            image = f.at(source, f.mul(rest, self.source[0]))
+            line, out = f.at(line, f.mul(rest, self.grid[0])), f.at(out, f.mul(rest, self.target[0]))
+            with f.loop(0, self.places[-1]) as column:
+                at = f.at(line, f.mul(column.index, self.grid[rank]))
+                coordinates = [f.load("float", f.at(at, (rank - 1 - axis) * self.grid[-1])) for axis in range(rank)]
+                taps = [self._taps(f, coordinate, axis) for axis, coordinate in enumerate(coordinates)]
+                place = f.at(out, f.mul(column.index, self.target[1 + rank]))
+                channels.sample(f, together(f, taps), image, place)
+        f.finish()
+
+    def _taps(self, f: Function, coordinate: Value, axis: int) -> list[Tap]:
+        """The neighbours on an axis."""
+        size, step = self.sizes[axis], self.source[2 + axis]
+        position = self._position(f, coordinate, size)
+        if self.mode == "bicubic":
+            below = f.intrinsic("floor", position)
+            places = [f.fadd(below, like(below, tap)) for tap in range(-1, 3)]
+            weights = [_keys(f, f.fsub(place, position)) for place in places]
+            bounded = [self._bounded(f, place, size) for place in places]
+            return [tap_at(f, *each, size, step) for each in zip(bounded, weights, strict=True)]
+        position = self._bounded(f, position, size)
+        if self.mode == "nearest":
+            return [tap_at(f, f.intrinsic("roundeven", position), None, size, step)]
+        return linear_taps(f, position, size, step)
+
+    def _position(self, f: Function, coordinate: Value, size: int) -> Value:
+        """From [-1, 1] to elements, rounded as the reference does."""
+        one, two = like(coordinate, 1.0), like(coordinate, 2.0)
+        above = f.fadd(coordinate, one)
+        if self.aligns_corners:
+            return f.fmul(f.fdiv(above, two), like(above, size - 1))
+        return f.fdiv(f.fsub(f.fmul(above, like(above, size)), one), two)
+
+    def _bounded(self, f: Function, position: Value, size: int) -> Value:
+        """Moved back onto the image; what is no number goes to its beginning."""
+        if self.outside == "zeros":
+            return position
+        if self.outside == "reflection":
+            position = self._reflected(f, position, size)
+        position = f.select(f.compare("ogt", position, like(position, 0.0)), position, like(position, 0.0))
+        last = like(position, size - 1)
+        return f.select(f.compare("olt", position, last), position, last)
+
+    def _reflected(self, f: Function, position: Value, size: int) -> Value:
+        low, span = (0.0, size - 1) if self.aligns_corners else (-0.5, size)
+        if span == 0:
+            return like(position, 0.0)
+        edge, width = like(position, low), like(position, span)
+        distance = absolute(f, f.fsub(position, edge))
+        extra = fmod(f, distance, width)
+        half = f.fmul(f.intrinsic("floor", f.fdiv(distance, width)), like(position, 0.5))
+        is_back = f.compare("one", half, f.intrinsic("floor", half))
+        return f.fadd(f.select(is_back, f.fsub(width, extra), extra), edge)
+
+
+def linear_taps(f: Function, position: Value, size: int, step: int) -> list[Tap]:
+    """The two neighbours of a position, those outside counting nothing."""
+    below = f.intrinsic("floor", position)
+    upper, one = f.fsub(position, below), like(position, 1.0)
+    return [
+        tap_at(f, below, f.fsub(one, upper), size, step),
+        tap_at(f, f.fadd(below, one), upper, size, step),
+    ]
+
+
+def tap_at(f: Function, place: Value, weight: Value | None, size: int, step: int) -> Tap:
+    """The element at a whole position."""
+    is_first = f.compare("oge", place, like(place, 0.0))
+    is_inside = f.binary("and", is_first, f.compare("olt", place, like(place, size)))
+    index = f.convert("fptosi", f.select(is_inside, place, like(place, 0.0)), "i64")
+    return Tap(f.mul(index, step), is_inside, weight)
+
+
+def together(f: Function, axes: Sequence[Sequence[Tap]]) -> list[Tap]:
+    """Every tap of the one axis with every one of the others."""
+    found = []
+    for taps in product(*axes):
+        first, *others = taps
+        offset, is_inside, weight = first.offset, first.is_inside, first.weight
+        for each in others:
+            offset, is_inside = f.add(offset, each.offset), f.binary("and", is_inside, each.is_inside)
+            weight = None if weight is None or each.weight is None else f.fmul(weight, each.weight)
+        found.append(Tap(offset, is_inside, weight))
+    return found
+
+
+def _keys(f: Function, distance: Value) -> Value:
+    """Keys' cubic kernel with a = -0.75."""
+    x, a = absolute(f, distance), -0.75
+
+    def number(value: float) -> Value:
+        return like(x, value)
+
+    inner = f.fsub(f.fmul(number(a + 2), x), number(a + 3))
+    inner = f.fadd(f.fmul(f.fmul(inner, x), x), number(1))
+    outer = f.fadd(f.fmul(f.fsub(f.fmul(number(a), x), number(5 * a)), x), number(8 * a))
+    outer = f.fsub(f.fmul(outer, x), number(4 * a))
+    outer = f.select(f.compare("oge", x, number(2)), number(0), outer)
+    return f.select(f.compare("ole", x, number(1)), inner, outer)

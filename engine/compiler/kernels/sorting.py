@@ -1,0 +1,274 @@
+"""Elements of rows in sorted order, some places of it or all, and where they came from.
+
+Every element becomes a number of 64 bits, its value above its place: no two are equal, and equal elements keep their
+order whatever sorts them. NaN is larger than every number, and -0 is 0. Short rows are sorted by counting how many come
+before each; of long ones those that can be asked for are kept, by their leading bits, and sorted digit by digit.
+
+Arguments: source, places (int64), elements, scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.folding import fold_lanes
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+# Rows that are sorted by counting: its square of comparisons takes as long as the passes over all digits.
+COUNTED = 256
+SORTED = ("float32", "bool", "uint8", "int8", "int16", "int32")
+"""Dtypes that fit 32 bits."""
+# Bits of a number of 64 from which its digits begin, least first, and how many each has; the last one has the sign.
+_DIGITS = ((32, 11), (43, 10), (53, 11))
+_BINS = 1 << 11
+# Chunks that have a scratch of their own.
+_MOST_CHUNKS = 16
+_PLACE = (1 << 32) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sorting(Kernel):
+    """For every row the elements at some places of the sorted one.
+
+    Args:
+        dtype: of the elements.
+        source: distance of rows, in elements.
+        first, count: the places, side by side with those of the next row.
+        middle: one place instead, which is told by how many numbers there are: the middle of a row without NaN, else
+            its first NaN; or the middle of the numbers.
+    """
+
+    kind = "sort"
+    dtype: str
+    rows: int
+    columns: int
+    source: int
+    first: int
+    count: int
+    is_descending: bool = False
+    middle: Literal["none", "all", "numbers"] = "none"
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        least = max(1, self.host.chunk_bytes // (16 * self.columns))
+        return min(self.rows, max(least, -(-self.rows // _MOST_CHUNKS)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector of 64-bit numbers."""
+        return max(2, self.host.lanes // 2)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row, with those that fill the last vector."""
+        return -(-self.columns // self.lanes) * self.lanes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all rows are sorted by counting."""
+        return self.columns <= COUNTED
+
+    @property
+    def scratch(self) -> int:
+        """64-bit numbers that the scratch holds."""
+        return 1 if self.is_short else 2 * self.width * self.chunks
+
+    def emit(self, module: Module) -> None:
+        f, (source, places, elements, scratch), chunk = start(module, self, 4)
+        size = TYPES[self.dtype][1]
+        if self.is_short:
+            numbers, other, bins = f.reserve(self.width, 8), scratch, scratch
+        else:
+            numbers = f.at(scratch, f.mul(chunk, 2 * self.width), 8)
+            other, bins = f.at(numbers, self.width, 8), f.reserve(_BINS)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(source, f.mul(row.index, self.source), size)
+            out = f.mul(row.index, self.count)
+            result = _Result(line, f.at(places, out, 8), f.at(elements, out, size), size)
+            missing = self._pack(f, line, numbers)
+            wanted = self._wanted(f, missing)
+            if self.is_short:
+                self._count(f, numbers, self.columns, wanted, result)
+            else:
+                self._long(f, (numbers, other, bins), wanted, result)
+        f.finish()
+
+    def _long(self, f: Function, memory: tuple[Value, Value, Value], wanted: Index, result: _Result) -> None:
+        """Keep what can be asked for; count where little is left, else sort."""
+        numbers, other, bins = memory
+        kept = self._select(f, numbers, f.add(wanted, self.count), bins)
+        is_few = f.less(kept, COUNTED + 1)
+        with f.when(is_few):
+            self._count(f, numbers, kept, wanted, result)
+        with f.unless(is_few):
+            self._sort(f, numbers, other, kept, bins)
+            with f.loop(0, self.count) as each:
+                number = f.load("i64", f.at(other, f.add(wanted, each.index), 8), 8)
+                result.write(f, number, each.index)
+
+    def _wanted(self, f: Function, missing: Value | None) -> Index:
+        """The first of the places that are asked for."""
+        if missing is None:
+            return self.first
+        numbers = f.sub(self.columns, missing)
+        if self.middle == "all":
+            return f.select(f.less(0, missing), as_value(numbers), as_value((self.columns - 1) // 2))
+        return f.divmod(f.maximum(f.sub(numbers, 1), 0), 2)[0]
+
+    def _pack(self, f: Function, line: Value, numbers: Value) -> Value | None:
+        """Every element above its place; what fills the last vector comes after all. How many are NaN, if it counts."""
+        element, size = TYPES[self.dtype]
+        lanes, counts = self.lanes, self.middle != "none" and self.dtype == "float32"
+        whole = self.columns // lanes * lanes
+        missing: list[Value] = [constant(0, vector(lanes, "i64"))] if counts else []
+        if whole:
+            with f.loop(0, whole, lanes, carry=missing) as loop:
+                x = f.load(vector(lanes, element), f.at(line, loop.index, size), size)
+                f.store(self._number(f, x, loop.index), f.at(numbers, loop.index, 8), 8)
+                if counts:
+                    loop.carry([f.binary("add", loop.carried[0], _is_nan(f, x))])
+            missing = loop.results
+        total = [fold_lanes(f, missing[0], _added)] if counts else []
+        for column in range(whole, self.columns):
+            x = f.load(element, f.at(line, column, size), size)
+            f.store(self._number(f, x, column), f.at(numbers, column, 8), 8)
+            if counts:
+                total = [f.binary("add", total[0], _is_nan(f, x))]
+        for column in range(self.columns, self.width):
+            f.store(constant(2**63 - 1, "i64"), f.at(numbers, column, 8), 8)
+        return total[0] if counts else constant(0, "i64") if self.middle != "none" else None
+
+    def _number(self, f: Function, x: Value, column: Index) -> Value:
+        lanes = lanes_of(x.type)
+        narrow, wide = vector(lanes, "i32"), vector(lanes, "i64")
+        if self.dtype == "float32":
+            bits = f.convert("bitcast", f.fadd(x, constant(0.0, x.type)), narrow)
+            below = f.binary("ashr", bits, constant(31, narrow))
+            bits = f.binary("xor", bits, f.binary("and", below, constant(2**31 - 1, narrow)))
+            bits = f.select(f.compare("uno", x, x), constant(2**31 - 1, narrow), bits)
+        elif self.dtype == "int32":
+            bits = x
+        else:
+            bits = f.convert("zext" if self.dtype in ("bool", "uint8") else "sext", x, narrow)
+        bits = f.binary("xor", bits, constant(-1, narrow)) if self.is_descending else bits
+        high = f.binary("shl", f.convert("sext", bits, wide), constant(32, wide))
+        place = f.splat(as_value(column), lanes)
+        if lanes > 1:
+            steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", wide)
+            place = f.binary("add", place, steps)
+        return f.binary("or", high, place)
+
+    def _count(self, f: Function, numbers: Value, count: Index, wanted: Index, result: _Result) -> None:
+        """Write every element that is asked for to where it belongs: behind those that come before it."""
+        lanes = self.lanes
+        stop: Index = f.mul(f.divmod(f.add(count, lanes - 1), lanes)[0], lanes)
+        with f.loop(0, count) as each:
+            number = f.load("i64", f.at(numbers, each.index, 8), 8)
+            wide = f.splat(number, lanes)
+            with f.loop(0, stop, lanes, carry=[constant(0, wide.type)]) as other:
+                is_before = f.compare("slt", f.load(wide.type, f.at(numbers, other.index, 8), 8), wide)
+                other.carry([f.binary("add", other.carried[0], f.convert("zext", is_before, wide.type))])
+            rank = f.sub(fold_lanes(f, other.results[0], _added), wanted)
+            is_wanted = f.compare("ult", as_value(rank), constant(self.count, "i64"))
+            with f.when(is_wanted):
+                result.write(f, number, rank)
+
+    def _select(self, f: Function, numbers: Value, count: Index, bins: Value) -> Value:
+        """Keep those whose leading digit lets them be among the first ``count``, and how many they are."""
+        if not isinstance(count, Value) and count == self.columns:
+            return as_value(self.columns)
+        digit = _DIGITS[-1]
+        _clear(f, bins)
+        _tally(f, numbers, self.columns, digit, bins)
+        nothing = constant(0, "i64")
+        with f.loop(0, _BINS, carry=[nothing, nothing]) as each:
+            total, last = each.carried
+            here = f.convert("zext", f.load("i32", f.at(bins, each.index)), "i64")
+            total = as_value(f.add(total, here))
+            is_short = f.convert("zext", f.less(total, count), "i64")
+            each.carry([total, as_value(f.add(last, is_short))])
+        last = each.results[1]
+        with f.loop(0, self.columns, carry=[nothing]) as each:
+            number = f.load("i64", f.at(numbers, each.index, 8), 8)
+            f.store(number, f.at(numbers, each.carried[0], 8), 8)
+            is_kept = f.convert("zext", f.less(_digit(f, number, digit), f.add(last, 1)), "i64")
+            each.carry([as_value(f.add(each.carried[0], is_kept))])
+        kept = each.results[0]
+        # Counting compares whole vectors: those beside the last must come after all.
+        with f.loop(kept, f.minimum(f.add(kept, self.lanes), self.width)) as each:
+            f.store(constant(2**63 - 1, "i64"), f.at(numbers, each.index, 8), 8)
+        return kept
+
+    def _sort(self, f: Function, numbers: Value, other: Value, count: Value, bins: Value) -> None:
+        """Digit by digit, the least first, to the other place and back; the result is in the other."""
+        for digit in _DIGITS:
+            _clear(f, bins)
+            _tally(f, numbers, count, digit, bins)
+            with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
+                at = f.at(bins, each.index)
+                here = f.load("i32", at)
+                f.store(each.carried[0], at)
+                each.carry([f.binary("add", each.carried[0], here)])
+            with f.loop(0, count) as each:
+                number = f.load("i64", f.at(numbers, each.index, 8), 8)
+                at = f.at(bins, _digit(f, number, digit))
+                place = f.load("i32", at)
+                f.store(f.binary("add", place, constant(1, "i32")), at)
+                f.store(number, f.at(other, f.convert("zext", place, "i64"), 8), 8)
+            numbers, other = other, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Where a row is read and its sorted elements go."""
+
+    line: Value
+    places: Value
+    elements: Value
+    size: int
+
+    def write(self, f: Function, number: Value, index: Index) -> None:
+        """The element a number stands for, at a place of the result."""
+        place = f.binary("and", number, constant(_PLACE, "i64"))
+        f.store(place, f.at(self.places, index, 8), 8)
+        element = f.load(f"i{8 * self.size}", f.at(self.line, place, self.size), self.size)
+        f.store(element, f.at(self.elements, index, self.size), self.size)
+
+
+def _added(f: Function, values: object) -> Value:
+    first, second = values  # type: ignore[misc]
+    return f.binary("add", first, second)
+
+
+def _is_nan(f: Function, x: Value) -> Value:
+    return f.convert("zext", f.compare("uno", x, x), vector(lanes_of(x.type), "i64"))
+
+
+def _digit(f: Function, number: Value, digit: tuple[int, int]) -> Value:
+    low, bits = digit
+    if low + bits == 64:  # the sign is turned, for negative numbers come first
+        return as_value(f.add(f.binary("ashr", number, constant(low, "i64")), 1 << (bits - 1)))
+    return f.binary("and", f.binary("lshr", number, constant(low, "i64")), constant((1 << bits) - 1, "i64"))
+
+
+def _clear(f: Function, bins: Value) -> None:
+    with f.loop(0, _BINS, 4) as each:
+        f.store(constant(0, "<4 x i32>"), f.at(bins, each.index))
+
+
+def _tally(f: Function, numbers: Value, count: Index, digit: tuple[int, int], bins: Value) -> None:
+    with f.loop(0, count) as each:
+        at = f.at(bins, _digit(f, f.load("i64", f.at(numbers, each.index, 8), 8), digit))
+        f.store(f.binary("add", f.load("i32", at), constant(1, "i32")), at)

@@ -1,0 +1,63 @@
+"""What an operator means, where its type says it in other words: a raw type by its schema, ONNX's by PyTorch's layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.errors import EngineError
+from engine.layers.definition.bound import BoundLayer, Source
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import Overloaded
+from engine.layers.onnx.adapter import Adapter
+
+# A meaning may have a meaning; none has many.
+MOST_STEPS = 4
+
+
+def meant(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
+    """The layer that computes an operator, and where its arguments come from.
+
+    Args:
+        inputs: what is known of each operand of the operator: an array, a spec, a value.
+    """
+    for _ in range(MOST_STEPS):
+        layer = bound.layer
+        if isinstance(layer, Overloaded):
+            bound = _unfolded(bound, layer)
+        elif isinstance(layer, Adapter) and not bound.dynamic:
+            found = _meaning(bound, layer, inputs)
+            if found is layer:
+                break
+            bound = replace(bound, layer=found)
+        else:
+            break
+    return bound
+
+
+def _unfolded(bound: BoundLayer, layer: Overloaded) -> BoundLayer:
+    """The layer of a schema; it counts the operands it is given, here they are those of the operator."""
+    inner, given = layer.chosen(bound.positional)
+    sources = [given[each.index] if each.index is not None else each for each in inner.positional]
+    return replace(
+        inner,
+        positional=tuple(_as(each, mine) for each, mine in zip(sources, inner.positional, strict=True)),
+        keywords={name: given[each.index] if each.index is not None else each for name, each in inner.keywords.items()},
+        dynamic={name: _place(given[index]) for name, index in inner.dynamic.items()},
+    )
+
+
+def _as(source: Source, mine: Source) -> Source:
+    return replace(source, is_tensor=mine.is_tensor)
+
+
+def _place(source: Source) -> int:
+    assert source.index is not None  # a raw type has nothing but operands
+    return source.index
+
+
+def _meaning(bound: BoundLayer, layer: Adapter, inputs: Sequence[object]) -> Layer:
+    try:
+        return layer.meaning(*(each.spec(inputs) for each in bound.positional))
+    except (EngineError, NotImplementedError):
+        return layer

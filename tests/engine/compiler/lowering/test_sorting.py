@@ -1,0 +1,82 @@
+"""Sorted order: the reference's answers, ties, NaN and both zeros included, and nothing beside its memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.sorting import SORTED, Sorting
+from engine.layers.order.sorting import order
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.lowering.test_picking import SHAPES, kernel_of
+
+RANDOM = np.random.default_rng(29)
+
+
+def awkward(*shape: int) -> np.ndarray:
+    """Numbers with many ties, some not finite, and both zeros."""
+    x = RANDOM.choice([RANDOM.standard_normal(shape), RANDOM.integers(-3, 3, shape)])
+    some = RANDOM.choice(np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42]), shape)
+    return np.where(RANDOM.random(shape) < 0.2, some, x).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 300), (300, 3)], ids=str)
+@pytest.mark.parametrize("is_on", [False, True])
+def test_order_is_the_references(shape: tuple[int, ...], is_on: bool) -> None:
+    x = awkward(*shape)
+    for dim in range(-1, len(shape)):
+        assert kernel_of("torch.sort", [x], 2, dim=dim, descending=is_on) == "sort"
+        for k in {1, shape[dim]}:
+            assert kernel_of("torch.topk", [x], 2, k=k, dim=dim, largest=is_on) == "sort"
+            assert kernel_of("torch.kthvalue", [x], 2, k=k, dim=dim, keepdim=is_on) == "sort"
+
+
+@pytest.mark.parametrize("dtype", SORTED)
+def test_order_of_every_dtype(dtype: str) -> None:
+    for columns in (7, 300):
+        x = RANDOM.integers(0, 2 if dtype == "bool" else 100, (3, columns)).astype(dtype)
+        x[0, :2] = (np.iinfo(dtype).min, np.iinfo(dtype).max) if x.dtype.kind in "iu" else (0, 1)
+        assert kernel_of("torch.sort", [x], 2, dim=1, descending=columns == 7) == "sort"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_of_every_length(level: str) -> None:
+    for columns in (1, 2, 3, 8, 9, 255, 256, 257, 1000, 5000):
+        x = awkward(3, columns)
+        x[1] = 1.0
+        source = guarded_array(x)
+        for first, count in {(0, columns), (0, min(5, columns)), (columns // 2, 1), (columns - 1, 1)}:
+            for is_descending in (False, True):
+                kernel = Sorting(
+                    dtype="float32", rows=3, columns=columns, source=columns, first=first, count=count,
+                    is_descending=is_descending, host=describe(level),
+                )  # fmt: skip
+                elements = guarded_array(np.zeros((3, count), np.float32))
+                places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (3 * count, kernel.scratch))
+                run(kernel, level, [source, places, elements, scratch])
+                wanted = order(x, 1, is_descending)[:, first : first + count]
+                np.testing.assert_array_equal(places.view(np.int64).reshape(3, count), wanted)
+                np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [1, 2, 7, 256, 257, 999])
+def test_middles(level: str, columns: int) -> None:
+    x = awkward(4, columns)
+    x[1], x[2] = np.nan, RANDOM.standard_normal(columns)
+    for middle, least in (("all", 0), ("numbers", 1)):
+        missing = np.isnan(x)
+        numbers = columns - missing.sum(1)
+        at = np.maximum(numbers - 1, 0) // 2
+        at = at if least else np.where(missing.any(1), numbers, (columns - 1) // 2)
+        wanted = np.take_along_axis(order(x, 1), at[:, None], 1)
+        kernel = Sorting(
+            dtype="float32", rows=4, columns=columns, source=columns, first=0, count=1, middle=middle,
+            host=describe(level),
+        )  # fmt: skip
+        elements = guarded_array(np.zeros((4, 1), np.float32))
+        places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (4, kernel.scratch))
+        run(kernel, level, [guarded_array(x), places, elements, scratch])
+        np.testing.assert_array_equal(places.view(np.int64)[:, :1], wanted)
