@@ -9,7 +9,6 @@ _NO_TENSORS: Final = "numbers, lists and the like, no elements of tensors; worke
 _CONSTANT: Final = "depends on no tensor, so it is computed before the run, but where a size is known only in it"
 _LENGTH: Final = "how long the result is depends on values, and memory is laid out before the run"
 _RARE: Final = "rare in networks; a rule is yet to be written"
-_SORTED: Final = "needs a sorted order, for which there is no vector code yet; numpy sorts with SIMD itself"
 _INTEGERS: Final = "kernels compute in float32; those of quantised integers are yet to be written"
 _ONNX_FORM: Final = (
     "what pnnx leaves in ONNX's form; PyTorch's operator of the same meaning has a kernel, or the reason it has none"
@@ -31,22 +30,18 @@ REASONS: Final = {
     "elementwise.functions": "no approximation for float32 vectors yet that is exact near zeros and poles",
     "elementwise.identity": _RARE,
     "elementwise.mathematics": _RARE,
-    "indexing.indexing": _RARE,
     "indexing.masking": _RARE,
-    "indexing.scatter": "elements that are replaced have an order, which only sums have a kernel for",
+    "indexing.scatter": _RARE,
     "indexing.selection": _LENGTH + "; the others are rare",
-    "indexing.slicing": _RARE,
     "linear.embedding": _RARE,
     "linear.linalg_norm": _RARE,
     "linear.linear": _RARE,
     "linear.matmul": _RARE,
     "linear.product": _RARE,
     "normalisation.softmax": _RARE,
-    "order.order_statistics": _SORTED,
-    "order.searching": _LENGTH + ", or it " + _SORTED,
-    "order.sorting": _SORTED,
+    "order.order_statistics": "one number of several places of an order, or of how many are equal; yet to be written",
+    "order.searching": _LENGTH + "; the others are rare",
     "pooling.fractional_pool": _RANDOM,
-    "pooling.unpool": "writes where values say",
     "quantised.quantise": _INTEGERS,
     "quantised.quantised_product": _INTEGERS,
     "reduction.deviation": "PyTorch's schema of what has a kernel under its usual name",
@@ -57,17 +52,12 @@ REASONS: Final = {
     "shape.diagonal": _RARE,
     "shape.expand": _RARE,
     "shape.join": _RARE,
-    "shape.permute": _RARE,
-    "shape.shape": "elements named by strides in the caller's memory, which kernels lay out in another way",
     "shape.split": _RARE,
-    "signal.fourier": "kernels copy floats, not yet whole complex numbers, to swap halves",
     "signal.frequencies": _CONSTANT,
     "signal.short_time_fourier": "frames overlap, and most are too long for a product; a rule is yet to be written",
     "signal.window_functions": _CONSTANT,
-    "vision.grid": "gathers with weights at places that depend on values; no kernel reads so yet",
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,
-    "vision.roi": "gathers with weights at places that depend on values; no kernel reads so yet",
     "onnx.quantise": _INTEGERS,
     "onnx.matmul": _INTEGERS,
     "onnx.conv": _INTEGERS,

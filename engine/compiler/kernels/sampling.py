@@ -7,6 +7,7 @@ Arguments: source, grid, target.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -98,10 +99,7 @@ class Sampling(Kernel):
     @property
     def lines(self) -> int:
         """Lines of positions."""
-        lines = self.batch
-        for size in self.places[:-1]:
-            lines *= size
-        return lines
+        return self.batch * math.prod(self.places[:-1])
 
     @property
     def block(self) -> int:
@@ -115,7 +113,7 @@ class Sampling(Kernel):
 
     @property
     def flops(self) -> int:
-        taps = {"nearest": 1, "bilinear": 2, "bicubic": 4}[self.mode] ** len(self.sizes)
+        taps = math.prod([{"nearest": 1, "bilinear": 2, "bicubic": 4}[self.mode]] * len(self.sizes))
         return 2 * taps * self.lines * self.places[-1] * self.channels
 
     def emit(self, module: Module) -> None:

@@ -9,6 +9,7 @@ Arguments: source, places (int64), elements, scratch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -247,8 +248,8 @@ class _Result:
         f.store(element, f.at(self.elements, index, self.size), self.size)
 
 
-def _added(f: Function, values: object) -> Value:
-    first, second = values  # type: ignore[misc]
+def _added(f: Function, values: Sequence[Value]) -> Value:
+    first, second = values
     return f.binary("add", first, second)
 
 

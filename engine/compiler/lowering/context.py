@@ -20,6 +20,7 @@ from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
+from engine.layers.creation.container import ListConstruct
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec, dtype_name
@@ -73,6 +74,14 @@ class Context:
 
     def _value(self, source: Source) -> View | object:
         return source.constant if source.index is None else self.lowering.value(self.op.inputs[source.index])
+
+    def items(self, index: int) -> object:
+        """An argument of forward that may be a list of what a run computes."""
+        source = self.bound.positional[index].index
+        maker = None if source is None else self.op.inputs[source].producer
+        if maker is None or not isinstance(maker.definition, ListConstruct):
+            return self.argument(index)
+        return [self.lowering.value(each) for each in maker.inputs]
 
     def arguments(self) -> list[View | object]:
         """All arguments of forward, each as ``argument`` has it."""

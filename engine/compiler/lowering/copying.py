@@ -16,6 +16,9 @@ from engine.compiler.lowering.steps import KernelStep, kernel_step
 from engine.compiler.storage import FLOAT32, View
 from engine.tensor import Array
 
+# Bytes of elements that kernels copy.
+WORDS = (4, 8, 16)
+
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
     """The step that copies a view to another of its shape and dtype; elements of several words as so many."""

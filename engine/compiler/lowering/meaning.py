@@ -1,10 +1,11 @@
-"""What an operator means, where its type says it in other words: a raw type by its schema, ONNX's by PyTorch's layer."""
+"""What an operator means, where its type says it in other words: raw types by their schema, ONNX's by another layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.compiler.lowering.terms.term import settled
 from engine.errors import EngineError
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
@@ -25,11 +26,11 @@ def meant(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
         layer = bound.layer
         if isinstance(layer, Overloaded):
             bound = _unfolded(bound, layer)
-        elif isinstance(layer, Adapter) and not bound.dynamic:
-            found = _meaning(bound, layer, inputs)
-            if found is layer:
+        elif isinstance(layer, Adapter):
+            found = _meaning(bound, inputs)
+            if found is None:
                 break
-            bound = replace(bound, layer=found)
+            bound = replace(bound, layer=found, dynamic={})
         else:
             break
     return bound
@@ -56,8 +57,11 @@ def _place(source: Source) -> int:
     return source.index
 
 
-def _meaning(bound: BoundLayer, layer: Adapter, inputs: Sequence[object]) -> Layer:
+def _meaning(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
+    """The layer that an adapter hands over to; None where only a run can tell."""
     try:
-        return layer.meaning(*(each.spec(inputs) for each in bound.positional))
+        layer = settled(bound, inputs)
+        specs = [each.spec(inputs) for each in bound.positional]
+        return layer.meaning(*specs) if isinstance(layer, Adapter) else None
     except (EngineError, NotImplementedError):
-        return layer
+        return None

@@ -15,13 +15,13 @@ import numpy as np
 from engine.compiler.blueprint import Home
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import convert, copy
+from engine.compiler.lowering.copying import WORDS, convert, copy
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
-from engine.compiler.lowering.rules.registry import FLOAT32, KERNEL_RULES, NotLoweredError
+from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, KernelRule, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
@@ -35,8 +35,6 @@ from engine.layers.definition.layer import Layer
 from engine.passes import STRIPS
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
-# Bytes of elements that kernels copy.
-WORDS = (4, 8, 16)
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
 
 _log = logging.getLogger("pnnx_serve.engine")
@@ -156,7 +154,22 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made
         rule = KERNEL_RULES[Layer]
     if rule is None:
         raise NotLoweredError(_why_no_rule(lowering, op, bound.layer))
-    return rule(Context(op, bound, lowering))
+    context = Context(op, bound, lowering)
+    try:
+        return rule(context)
+    except NotLoweredError:
+        other = FALLBACKS.get(type(bound.layer))
+        made = None if other is None or other is rule else _if_lowered(other, context)
+        if made is None:
+            raise
+        return made
+
+
+def _if_lowered(rule: KernelRule, context: Context) -> Made | None:
+    try:
+        return rule(context)
+    except NotLoweredError:
+        return None
 
 
 def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:

@@ -12,16 +12,16 @@ from app.cli import main
 from tests.app.cli.conftest import write
 from tests.app.cli.test_main import Terminal
 
-SORT = [
+PSI = [
     "pnnx.Input in0 0 1 0 #0=(1,3)f32",
     "F.relu relu 1 1 0 1 #0=(1,3)f32 #1=(1,3)f32",
-    "torch.sort sort 1 2 1 2 3 dim=-1 descending=False #1=(1,3)f32 #2=(1,3)f32 #3=(1,3)i64",
+    "torch.digamma psi 1 1 1 2 #1=(1,3)f32 #2=(1,3)f32",
     "pnnx.Output out0 1 0 2 #2=(1,3)f32",
 ]
-OPEN = [line.replace("(1,3)", "(?,?)") for line in (SORT[0], SORT[1], "pnnx.Output out0 1 0 1 #1=(1,3)f32")]
-PLAIN = [*SORT[:2], "pnnx.Output out0 1 0 1 #1=(1,3)f32"]
-UNKNOWN = [SORT[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
-DOUBLE = [line.replace("f32", "f64") for line in (SORT[0], SORT[1], "pnnx.Output out0 1 0 1 #1=(1,3)f64")]
+OPEN = [line.replace("(1,3)", "(?,?)") for line in (PSI[0], PSI[1], "pnnx.Output out0 1 0 1 #1=(1,3)f32")]
+PLAIN = [*PSI[:2], "pnnx.Output out0 1 0 1 #1=(1,3)f32"]
+UNKNOWN = [PSI[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
+DOUBLE = [line.replace("f32", "f64") for line in (PSI[0], PSI[1], "pnnx.Output out0 1 0 1 #1=(1,3)f64")]
 
 
 @pytest.fixture(autouse=True)
@@ -83,15 +83,15 @@ def test_every_batch_is_an_entry(store: Path, folder: Path, capsys: pytest.Captu
 
 def test_every_version_of_a_model_is_compiled(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store / "many" / "1", PLAIN)
-    write(store / "many" / "3", SORT)
+    write(store / "many" / "3", PSI)
     (store / "many" / "config.toml").write_text('versions = "all"')
     _, lines, _ = compiled("many", capsys=capsys)
     assert [line.split(" · ")[0] for line in lines] == ["many version 1", "many version 3"]
 
 
 def test_operators_without_a_kernel_are_counted(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(store / "sort" / "1", SORT)
-    _, (line,), _ = compiled("sort", capsys=capsys)
+    write(store / "psi" / "1", PSI)
+    _, (line,), _ = compiled("psi", capsys=capsys)
     assert line.endswith(" · 1 operator on the reference")
 
 

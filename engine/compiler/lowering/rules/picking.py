@@ -23,7 +23,7 @@ BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class Slot:
     """An index along one axis of the source: a view of it broadcast to the result."""
 
     view: View
@@ -41,7 +41,7 @@ def lower_gather(context: Context) -> Made:
     if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
         raise NotLoweredError("its index does not fit")
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return _picked(context, x, strides, [_Slot(index, axis)])
+    return _picked(context, x, strides, [Slot(index, axis)])
 
 
 @kernels_for(IndexSelect)
@@ -53,14 +53,20 @@ def lower_index_select(context: Context) -> Made:
     axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
     around = [-1 if k == axis else 1 for k in range(len(x.shape))]
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return _picked(context, x, strides, [_Slot(derived(index, index.phantom.reshape(around)), axis)])
+    return _picked(context, x, strides, [Slot(derived(index, index.phantom.reshape(around)), axis)])
 
 
 @kernels_for(Index)
 def lower_index(context: Context) -> Made:
     """x[i, :, j] with tensors of positions; masks are for the reference."""
-    x, expr = _table(context), context.argument(1)
-    slots = constant_slots(expr) if isinstance(expr, str) else expr
+    x = _table(context)
+    _, strides, found = indexed(context, x, context.items(1))
+    return _picked(context, x, strides, found)
+
+
+def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Sequence[int], Sequence[Slot]]:
+    """What x[slots] is: its shape, the strides of x along it that no index decides, and the indices."""
+    slots = constant_slots(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
         raise NotLoweredError("its indices are known only in a run")
     given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
@@ -69,14 +75,14 @@ def lower_index(context: Context) -> Made:
     shape = np.broadcast_shapes(*(each.shape for each in given.values()))
     taken, rest = sorted(given), [axis for axis in range(len(x.shape)) if axis not in given]
     lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
-    steps = [x.strides[axis] for axis in rest]
-    strides = [*steps[:lead], *(0 for _ in shape), *steps[lead:]]
+    steps, sizes = [x.strides[axis] for axis in rest], [x.shape[axis] for axis in rest]
     behind = len(rest) - lead
     found = []
     for axis, index in given.items():
         wide = np.broadcast_to(index.phantom, shape)
-        found.append(_Slot(derived(index, wide.reshape(*shape, *(1 for _ in range(behind)))), axis, wraps=True))
-    return _picked(context, x, strides, found)
+        found.append(Slot(derived(index, wide.reshape(*shape, *(1 for _ in range(behind)))), axis, wraps=True))
+    around = [*sizes[:lead], *shape, *sizes[lead:]]
+    return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
 
 
 def _table(context: Context) -> View:
@@ -97,7 +103,7 @@ def indices_of(value: object, context: Context) -> View:
     return value
 
 
-def _picked(context: Context, x: View, source: Sequence[int], slots: Sequence[_Slot]) -> Made:
+def _picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Made:
     """The kernel, with loops over the result.
 
     Args:

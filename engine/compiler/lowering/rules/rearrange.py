@@ -15,11 +15,23 @@ from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
+from engine.layers.onnx import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, shape, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
 
-RESHAPES = (shape.Reshape, shape.ReshapeAs, shape.Flatten, shape.Ravel, shape.Unflatten, shape.Squeeze, shape.Unsqueeze)
+NUMBERED = (onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze)
+"""ONNX's, which take numbers beside their operand."""
+RESHAPES = (
+    shape.Reshape,
+    shape.ReshapeAs,
+    shape.Flatten,
+    shape.Ravel,
+    shape.Unflatten,
+    shape.Squeeze,
+    shape.Unsqueeze,
+    *NUMBERED,
+)
 VIEWS = (
     *RESHAPES,
     shape.AtLeast,
@@ -28,6 +40,7 @@ VIEWS = (
     permute.MatrixTranspose,
     permute.Reversal,
     permute.BatchTranspose,
+    permute.Adjoint,
     permute.MoveDim,
     slicing.Slice,
     slicing.Narrow,
@@ -35,11 +48,14 @@ VIEWS = (
     split.Chunk,
     split.TensorSplit,
     split.Unbind,
+    split.AxisSplit,
     expand.Expand,
     expand.ExpandAs,
     identity.Dropout,
     identity.Identity,
     identity.RawIdentity,
+    identity.RawDropout,
+    complex.Resolved,
     complex.ViewAsReal,
     complex.ViewAsComplex,
     diagonal.Diagonal,
@@ -56,6 +72,8 @@ def lower_view(context: Context) -> Made:
     x = arguments[0]
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
+    if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
+        raise NotLoweredError("one of its parameters is known only in a run")
     results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
     if len(several) != len(outputs):

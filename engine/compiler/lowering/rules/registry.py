@@ -31,6 +31,8 @@ BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 """What of its operand's border an operator takes, None where it does something else; given specs likewise."""
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
+FALLBACKS: dict[type[Layer], KernelRule] = {}
+"""What is asked where the rule of a layer declines."""
 BORDERS: dict[type[Layer], BorderWish] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 SEE_THROUGH: set[type[Layer]] = set()

@@ -63,7 +63,8 @@ def lower_affine_grid(context: Context) -> Made:
         raise NotLoweredError("its operand does not fit")
     ends = [layer.coordinates(size, theta.dtype) for size in sizes]
     axes = [
-        constant(end.reshape(1, *(-1 if other == axis else 1 for other in range(rank)))) for axis, end in enumerate(ends)
+        constant(end.reshape(1, *(-1 if other == axis else 1 for other in range(rank))))
+        for axis, end in enumerate(ends)
     ]
     target = context.place(is_image=False)
     for k in range(rank):

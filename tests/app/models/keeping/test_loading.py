@@ -35,7 +35,7 @@ def chain(length: int) -> list[str]:
             f"pnnx.Attribute weight{n} 0 1 w{n} @data=(1,4)f32 #w{n}=(1,4)f32",
             f"pnnx.Expression folded{n} 1 1 w{n} f{n} expr=mul(@0,2)",
             f"pnnx.Expression sum{n} 2 1 v{n} f{n} s{n} expr=add(@0,@1)",
-            f"torch.sort sorted{n} 1 2 s{n} v{n + 1} i{n} dim=1 descending=False",
+            f"torch.digamma psi{n} 1 1 s{n} v{n + 1}",
         ]
     return [*lines, f"pnnx.Output out 1 0 v{length}"]
 

@@ -41,7 +41,7 @@ def sorting(seed: int = 0) -> RuntimeGraph:
     source = convolution(seed).source
     return built(
         *source.operators[:-1],
-        op("torch.sort", "sorted", "2", "3 4", dim=-1, descending=False),
+        op("aten::mode", "sorted", "2", "3 4", dim=-1, keepdim=False),
         op("pnnx.Attribute", "constant", "", "5", data=np.arange(3, dtype=np.complex64)),
         op("pnnx.Output", "out_a", "3"),
         op("pnnx.Output", "out_b", "4"),

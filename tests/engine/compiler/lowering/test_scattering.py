@@ -1,4 +1,4 @@
-"""Elements added where an index says: the reference's answers, and its refusals."""
+"""Elements written, added and the like where an index says: the reference's answers, and its refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,58 @@ def test_nothing_outside_is_written(level: str, wrong: int) -> None:
     index, alarm = np.full((2, 5), wrong), np.zeros(1, np.int32)
     index[0] = 2
     at = Positions(strides=(5, 1), bits=64, size=3, step=5, wraps=False)
-    kernel = Scattering(sizes=(2, 5), target=(0, 1), source=(5, 1), positions=at, host=describe(level))
+    kernel = Scattering(
+        sizes=(2, 5), target=(0, 1), source=(5, 1), positions=(at,), mode="add", dtype="float32", host=describe(level)
+    )
     run(kernel, level, [target, source, index, alarm])
     assert alarm[0] == 2
     np.testing.assert_array_equal(target, [[1] * 5, [1] * 5, [2] * 5])
+
+
+def numbers(dtype: str, *shape: int) -> np.ndarray:
+    x = RANDOM.integers(-5, 5, shape).astype(dtype)
+    if dtype.startswith("float"):
+        x = np.where(RANDOM.random(shape) < 0.1, RANDOM.choice([np.nan, np.inf, -np.inf], shape), x).astype(dtype)
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(1,), (17,), (3, 5), (2, 3, 65)], ids=str)
+def test_the_last_one_written_counts_and_extremes_keep_nan(dtype: str, shape: tuple[int, ...]) -> None:
+    x = numbers(dtype, *shape)
+    for dim in range(-1, len(shape)):
+        sizes = [max(1, size - 1) for size in shape]
+        sizes[dim] = 9
+        index, source = RANDOM.integers(0, shape[dim], sizes), numbers(dtype, *[size + 1 for size in sizes])
+        assert kernel_of("torch.scatter", [x, index, source], dim=dim) == "scatter"
+        assert kernel_of("torch.scatter", [x, index], dim=dim, value=2) == "scatter"
+        for reduce in ("sum", "prod", "amax", "amin"):
+            given = {"dim": dim, "reduce": reduce, "include_self": True}
+            assert kernel_of("torch.scatter_reduce", [x, index, source], **given) == "scatter"
+        slices = [9 if k == dim % len(shape) else size for k, size in enumerate(shape)]
+        line = RANDOM.integers(0, shape[dim], 9)
+        assert kernel_of("torch.index_add", [x, line, numbers(dtype, *slices)], dim=dim, alpha=1) == "scatter"
+
+
+@pytest.mark.parametrize("wrong", [-4, 3, 2**62])
+def test_a_place_outside_is_refused_as_the_reference_does(wrong: int) -> None:
+    x, index = numbers("float32", 3, 5), np.array([[0, 1, wrong]])
+    assert kernel_of("torch.scatter", [x, index, x], dim=0) == "refused"
+    assert kernel_of("Tensor.index_put", [x, x[:1, :1]], indices=f"[[0,{wrong}]]") == "refused"
+
+
+def test_indexed_places_are_written() -> None:
+    x = numbers("float32", 2, 3, 4, 17)
+    for indices in ("[[1,0,-1]]", "[None,[2,-3]]", "[[1,0],None,[3,3]]", "[[1,-1],[0,2]]"):
+        for accumulate in (False, True):
+            given = {"indices": indices, "accumulate": accumulate}
+            assert kernel_of("Tensor.index_put", [x, numbers("float32", 1)], **given) == "scatter"
+
+
+def test_pooled_values_go_back_to_where_they_came_from() -> None:
+    x = RANDOM.standard_normal((2, 3, 4, 5)).astype(np.float32)
+    index = np.argsort(RANDOM.random((2, 3, 80)), -1)[..., :20].reshape(2, 3, 4, 5)
+    given = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+    assert kernel_of("nn.MaxUnpool2d", [x, index], **given) == "scatter"
+    index[1, 2, 3, 4] = 80
+    assert kernel_of("nn.MaxUnpool2d", [x, index], **given) == "refused"

@@ -1,0 +1,47 @@
+"""Elements moved in ways that strides cannot say: the reference's answers, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.compiler.lowering.test_picking import kernel_of
+
+RANDOM = np.random.default_rng(37)
+ONE: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
+    ("torch.roll", (3, 5, 7), {"dims": None, "shifts": (4,)}),
+    ("torch.repeat_interleave", (3, 5), {"repeats": 3, "dim": 1}),
+    ("torch.as_strided", (4, 6), {"size": (3, 3), "stride": (5, 2), "storage_offset": 1}),
+    ("F.pixel_unshuffle", (3, 4, 6), {"downscale_factor": 2}),
+    ("nn.ChannelShuffle", (6, 3, 4), {"groups": 3}),
+    ("F.pad", (1, 2, 5, 6), {"pad": (2, -1, 1, 1), "mode": "reflect"}),
+    ("nn.ReplicationPad2d", (1, 2, 5, 6), {"padding": (-1, 2, 0, 3)}),
+    ("torch.fft.fftshift", (5, 4), {"dim": None}),
+    ("torch.tril", (3, 4, 6), {"diagonal": 1}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize(("type_", "shape", "given"), ONE, ids=[row[0] for row in ONE])
+def test_what_strides_cannot_say_is_gathered(type_: str, shape: tuple[int, ...], given: Any, dtype: str) -> None:
+    x = RANDOM.integers(-99, 99, shape).astype(dtype)
+    assert kernel_of(type_, [x], **given) != "reference"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64"])
+def test_tensors_are_joined(dtype: str) -> None:
+    def numbers(*shape: int) -> np.ndarray:
+        return RANDOM.integers(-99, 99, shape).astype(dtype)
+
+    assert kernel_of("aten::hstack", [numbers(2, 3), numbers(2, 1)]) == "gather"
+    assert kernel_of("aten::dstack", [numbers(3), numbers(3)]) == "gather"
+    assert kernel_of("aten::column_stack", [numbers(3), numbers(3, 2)]) == "gather"
+    assert kernel_of("aten::block_diag", [numbers(2, 3), numbers(4), numbers(1, 1)]) == "gather"
+    assert kernel_of("aten::cartesian_prod", [numbers(2), numbers(3)]) == "gather"
+
+
+def test_padding_with_other_than_zeros_is_not_gathered() -> None:
+    x = RANDOM.integers(-99, 99, (2, 3)).astype(np.int64)
+    assert kernel_of("F.pad", [x], pad=(1, 1), mode="constant", value=7) == "reference"
