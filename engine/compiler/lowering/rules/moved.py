@@ -25,7 +25,7 @@ from engine.layers.onnx import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
 from engine.layers.vision import shuffle
-from engine.tensor import Array, dtype_name
+from engine.tensor import Array, DType, dtype_name
 
 # Elements whose places are worth a table.
 _MOST = 2**20
@@ -61,7 +61,7 @@ def lower_moved(context: Context) -> Made:
         raise NotLoweredError(f"there is no kernel that moves {dtype_name(spec.dtype)} so")
     if spec.size + sum(each.phantom.size for each in sources) > _MOST:
         raise NotLoweredError("there is no kernel that moves so many elements so")
-    places = _places(layer, [*sources, *arguments[count:]])
+    places = _places(layer, [*sources, *arguments[count:]], spec.dtype)
     if places.shape != spec.sizes:
         raise NotLoweredError("it makes something else of numbers")
     source, steps = _laid(context, sources, has_zeros=not places.all())
@@ -80,19 +80,29 @@ def lower_moved(context: Context) -> Made:
     return context.made(target, *steps, context.step(kernel, target, source, index))
 
 
-def _places(layer: Layer, arguments: list[object]) -> Array:
-    """The number of every element of the result, 0 for one that is no operand's."""
+def _places(layer: Layer, arguments: list[object], dtype: DType) -> Array:
+    """The number of every element of the result, 0 for one that is no operand's.
+
+    Told twice, from other numbers on: what stays as it is the layer has made up.
+    """
+    first, second = (_moved(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
+    is_moved = second - first == _MOST
+    if not (is_moved | ((first == 0) & (second == 0))).all():
+        raise NotLoweredError("it makes up other elements than zeros")
+    return first.astype(np.int64)
+
+
+def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
+    """What a layer makes of operands that hold the numbers of their elements, counted on from the first."""
     numbered: list[object] = []
-    first = 1
     for each in arguments:
         if isinstance(each, View):
-            numbers = np.arange(first, first + each.phantom.size, dtype=np.int64)
+            # Fractions, too, must come out as what they are.
+            numbers = np.arange(first, first + each.phantom.size, dtype=np.float64 if dtype.kind == "f" else np.int64)
             numbered.append(numbers.reshape(each.shape))
             first += each.phantom.size
         else:
             numbered.append(each)
-    if isinstance(layer, Pad | pad.OnnxPad) and any(each for each in numbered[1:2] if isinstance(each, int | float)):
-        raise NotLoweredError("there is no kernel that pads so with anything but zeros")
     try:
         return np.asarray(layer.forward(*numbered))
     except EngineError as error:
@@ -111,7 +121,8 @@ def _laid(context: Context, sources: list[View], *, has_zeros: bool) -> tuple[Vi
     steps, first = [], 0
     for each in sources:
         last = first + each.phantom.size
-        steps.append(context.copy(each, derived(ground, ground.phantom[first:last].reshape(each.shape))))
+        if each.phantom.size:
+            steps.append(context.copy(each, derived(ground, ground.phantom[first:last].reshape(each.shape))))
         first = last
     if has_zeros:
         zero = context.lowering.stored(np.zeros(1, dtype))

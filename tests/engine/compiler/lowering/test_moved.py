@@ -44,4 +44,6 @@ def test_tensors_are_joined(dtype: str) -> None:
 
 def test_padding_with_other_than_zeros_is_not_gathered() -> None:
     x = RANDOM.integers(-99, 99, (2, 3)).astype(np.int64)
-    assert kernel_of("F.pad", [x], pad=(1, 1), mode="constant", value=7) == "reference"
+    for value in (7, 1, -1):
+        assert kernel_of("F.pad", [x], pad=(1, 1), mode="constant", value=value) == "reference"
+    assert kernel_of("Pad", [x.astype(np.float32)], pads=(1, 0, 0, 2), value=0.25, mode="constant") == "reference"
