@@ -19,8 +19,9 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NO_BORDER, Border, 
 from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
+from engine.expression.tree import Input, List, Literal
 from engine.graph.operator import RuntimeOperator
-from engine.layers.creation.container import ListConstruct
+from engine.layers.creation.container import Expression, ListConstruct
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec, dtype_name
@@ -79,9 +80,20 @@ class Context:
         """An argument of forward that may be a list of what a run computes."""
         source = self.bound.positional[index].index
         maker = None if source is None else self.op.inputs[source].producer
-        if maker is None or not isinstance(maker.definition, ListConstruct):
-            return self.argument(index)
-        return [self.lowering.value(each) for each in maker.inputs]
+        definition = None if maker is None else maker.definition
+        if maker is not None and isinstance(definition, ListConstruct):
+            return [self.lowering.value(each) for each in maker.inputs]
+        if maker is not None and isinstance(definition, Expression) and isinstance(definition.tree, List):
+            return [self._item(maker, each) for each in definition.tree.items]
+        return self.argument(index)
+
+    def _item(self, maker: RuntimeOperator, node: object) -> object:
+        """What stands in a list that is written as an expression."""
+        if isinstance(node, Literal):
+            return node.value
+        if isinstance(node, Input):
+            return self.lowering.value(maker.inputs[node.index])
+        raise NotLoweredError("an item of a list is computed in it")
 
     def arguments(self) -> list[View | object]:
         """All arguments of forward, each as ``argument`` has it."""

@@ -36,6 +36,7 @@ class OnnxGridSample(Adapter):
     align_corners: bool = False
 
     settles = False
+    means = (GridSample,)
 
     def meaning(self, *operands: Any) -> Layer:
         return GridSample(mode=self.mode, padding_mode=self.padding_mode, align_corners=self.align_corners)

@@ -1,7 +1,7 @@
 """Operators that move elements in ways that strides cannot say: a gather whose places are known before the run.
 
-The layer itself tells the places: it runs on an operand whose elements are their own numbers, counted from 1, so that
-a 0 is one it has made up. What other rules decline for its rank or dtype comes here, too.
+The layer itself tells the places: it runs on an operand whose elements are their own numbers, twice, and what does not
+change with these it has made up. What other rules decline for its rank or dtype comes here, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.layers.convolution.fold import Unfold
 from engine.layers.convolution.pad import Pad
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
-from engine.layers.onnx import gather, image, pad, reverse_sequence, search
+from engine.layers.onnx import gather, image, pad, reverse_sequence
 from engine.layers.onnx import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
@@ -34,8 +34,8 @@ ONE: tuple[type[Layer], ...] = (
     expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
     image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
     onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, onnx_shape.Trilu, pad.OnnxPad, permute.Flip,
-    permute.FlipOne, permute.Roll, permute.Rot90, reverse_sequence.ReverseSequence, search.Compress,
-    selection.MaskedSelect, selection.Take, selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
+    permute.FlipOne, permute.Roll, permute.Rot90, reverse_sequence.ReverseSequence, selection.Take,
+    selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
 )  # fmt: skip
 """Layers that move the elements of their first operand; all else they are given is known."""
@@ -47,9 +47,10 @@ ALL: tuple[type[Layer], ...] = (
 
 
 def lower_moved(context: Context) -> Made:
-    """A gather from the operands, laid one after the other where there are several, or where zeros are made up."""
+    """A gather from the operands, laid one after the other where there are several, or where a number is made up."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
-    arguments = context.arguments()
+    joined = context.items(0) if isinstance(layer, ALL) and context.bound.positional else None
+    arguments = joined if isinstance(joined, list) else context.arguments()
     count = len(arguments) if isinstance(layer, ALL) else 1
     if spec is None or not spec.size or len(context.op.outputs) != 1 or context.lowering.quantises:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
@@ -61,10 +62,11 @@ def lower_moved(context: Context) -> Made:
         raise NotLoweredError(f"there is no kernel that moves {dtype_name(spec.dtype)} so")
     if spec.size + sum(each.phantom.size for each in sources) > _MOST:
         raise NotLoweredError("there is no kernel that moves so many elements so")
-    places = _places(layer, [*sources, *arguments[count:]], spec.dtype)
+    with np.errstate(all="ignore"):
+        places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
     if places.shape != spec.sizes:
         raise NotLoweredError("it makes something else of numbers")
-    source, steps = _laid(context, sources, has_zeros=not places.all())
+    source, steps = _laid(context, sources, others)
     target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
         target = row_major(spec.sizes, spec.dtype)
@@ -80,16 +82,19 @@ def lower_moved(context: Context) -> Made:
     return context.made(target, *steps, context.step(kernel, target, source, index))
 
 
-def _places(layer: Layer, arguments: list[object], dtype: DType) -> Array:
-    """The number of every element of the result, 0 for one that is no operand's.
+def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array, Array]:
+    """The number of every element of the result, 0 for one that the layer has made up; and what it has.
 
-    Told twice, from other numbers on: what stays as it is the layer has made up.
+    Told twice, from other numbers on: what stays as it is, is made up.
     """
     first, second = (_moved(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
-    is_moved = second - first == _MOST
-    if not (is_moved | ((first == 0) & (second == 0))).all():
-        raise NotLoweredError("it makes up other elements than zeros")
-    return first.astype(np.int64)
+    is_moved = second == first + _MOST
+    if not (is_moved | (first == second)).all():
+        raise NotLoweredError("it makes something else of numbers")
+    others = first[~is_moved].astype(dtype)
+    if not (others == others[:1]).all():
+        raise NotLoweredError("it makes up several numbers")
+    return np.where(is_moved, first, 0).astype(np.int64), others[:1]
 
 
 def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
@@ -109,24 +114,22 @@ def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> A
         raise NotLoweredError("it makes nothing of numbers") from error
 
 
-def _laid(context: Context, sources: list[View], *, has_zeros: bool) -> tuple[View, list[KernelStep]]:
-    """The operands' elements in their order, one operand after the other, and a zero last if one is needed."""
+def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:
+    """The operands' elements in their order, one operand after the other, and what the layer makes up at the end."""
     dtype = sources[0].dtype
-    if len(sources) == 1 and not has_zeros and sources[0].is_row_major:
+    if len(sources) == 1 and not others.size and sources[0].is_row_major:
         (x,) = sources
         return derived(x, x.phantom.reshape(-1)), []
     if dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there is no kernel that copies {dtype_name(dtype)}")
-    ground = row_major([sum(each.phantom.size for each in sources) + has_zeros], dtype)
+    ground = row_major([sum(each.phantom.size for each in sources) + others.size], dtype)
+    pieces = [*sources, *([constant(others)] if others.size else [])]
     steps, first = [], 0
-    for each in sources:
+    for each in pieces:
         last = first + each.phantom.size
         if each.phantom.size:
             steps.append(context.copy(each, derived(ground, ground.phantom[first:last].reshape(each.shape))))
         first = last
-    if has_zeros:
-        zero = context.lowering.stored(np.zeros(1, dtype))
-        steps.append(context.copy(zero, derived(ground, ground.phantom[first:])))
     return ground, steps
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.kernels.picking import Picking, Positions
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.composing import derived
+from engine.compiler.lowering.copying import WORDS
+from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
+from engine.layers.definition.layer import Layer
 from engine.layers.indexing.indexing import Index, constant_slots
-from engine.layers.indexing.selection import Gather, IndexSelect
+from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
+from engine.layers.onnx.gather import GatherElements, GatherND, OnnxGather
 from engine.layers.operands.axes import checked_axis
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -83,6 +87,65 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
         found.append(Slot(derived(index, wide.reshape(*shape, *(1 for _ in range(behind)))), axis, wraps=True))
     around = [*sizes[:lead], *shape, *sizes[lead:]]
     return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
+
+
+@kernels_for(Take)
+def lower_take(context: Context) -> Made:
+    """Elements by their place in the flattened input."""
+    x, index, composition = _table(context), indices_of(context.argument(1), context), Composition(context)
+    if not x.is_row_major and x.dtype.itemsize not in WORDS:
+        raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
+    flat = composition.shaped(x, [x.phantom.size])
+    made = _picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
+    return Made(views=made.views, steps=[*composition.steps, *made.steps])
+
+
+@kernels_for(TakeAlongDim, GatherElements)
+def lower_take_along(context: Context) -> Made:
+    """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
+    layer: Any = context.layer(Layer)
+    x, index = _table(context), indices_of(context.argument(1), context)
+    dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
+    if dim is None or len(x.shape) != len(index.shape) or not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers or rows")
+    axis = checked_axis(dim, len(x.shape))
+    sizes = [
+        index.shape[k] if k == axis else max(pair) for k, pair in enumerate(zip(x.shape, index.shape, strict=True))
+    ]
+    if isinstance(layer, GatherElements):
+        sizes = list(index.shape)
+    strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
+    slot = Slot(derived(index, np.broadcast_to(index.phantom, sizes)), axis, wraps=True)
+    return _picked(context, x, strides, [slot])
+
+
+@kernels_for(OnnxGather)
+def lower_onnx_gather(context: Context) -> Made:
+    """Slices along an axis, by indices of any shape."""
+    x, index = _table(context), indices_of(context.argument(1), context)
+    if not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
+    behind = (1,) * (len(x.shape) - axis - 1)
+    strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
+    slot = Slot(derived(index, index.phantom.reshape(*index.shape, *behind)), axis, wraps=True)
+    return _picked(context, x, strides, [slot])
+
+
+@kernels_for(GatherND)
+def lower_gather_nd(context: Context) -> Made:
+    """Elements or slices that rows of indices name, in each batch."""
+    layer, x, index = context.layer(GatherND), _table(context), indices_of(context.argument(1), context)
+    lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
+    if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
+        raise NotLoweredError("its indices do not fit")
+    behind = (1,) * (len(x.shape) - lead - depth)
+    strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
+    slots = [
+        Slot(derived(index, index.phantom[..., k].reshape(*index.shape[:-1], *behind)), lead + k, wraps=True)
+        for k in range(depth)
+    ]
+    return _picked(context, x, strides, slots)
 
 
 def _table(context: Context) -> View:

@@ -5,6 +5,8 @@ The layer itself tells: it runs on the operand's phantom, and if numpy answers w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.compiler.lowering.context import Context
@@ -12,6 +14,9 @@ from engine.compiler.lowering.placement import slice_of
 from engine.compiler.lowering.rules.registry import SEE_THROUGH, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
+from engine.graph.operand import RuntimeOperand
+from engine.layers.creation.container import Unpack
+from engine.layers.creation.matrices import MeshGrid
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
@@ -68,7 +73,8 @@ SEE_THROUGH.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, spl
 @kernels_for(*VIEWS)
 def lower_view(context: Context) -> Made:
     """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
-    layer, arguments, outputs = context.layer(Layer), context.arguments(), context.op.outputs
+    layer, arguments = context.layer(Layer), context.arguments()
+    outputs: Sequence[RuntimeOperand] = context.op.outputs
     x = arguments[0]
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
@@ -76,6 +82,9 @@ def lower_view(context: Context) -> Made:
         raise NotLoweredError("one of its parameters is known only in a run")
     results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
+    unpacked = _unpacked(context) if isinstance(results, list | tuple) else None
+    if unpacked is not None:
+        outputs = unpacked
     if len(several) != len(outputs):
         raise NotLoweredError("its results come as a list")
     views = [view for each in several if (view := x.derive(each)) is not None]
@@ -84,6 +93,39 @@ def lower_view(context: Context) -> Made:
     if not isinstance(layer, RESHAPES):
         raise NotLoweredError("there is no kernel for this rearrangement")
     return _reshaped(context, x)
+
+
+def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
+    """The operands that the items of a list become, where one operator takes it apart and nobody else sees it."""
+    outputs, names = context.op.outputs, context.lowering.outputs
+    if len(outputs) != 1 or outputs[0].name in names or len(outputs[0].consumers) != 1:
+        return None
+    (user,) = outputs[0].consumers
+    return user.outputs if isinstance(user.definition, Unpack) and user.name not in context.lowering.refused else None
+
+
+@kernels_for(MeshGrid)
+def lower_mesh(context: Context) -> Made:
+    """Every vector spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
+    items, outputs = context.items(0), _unpacked(context)
+    sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
+    if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
+        raise NotLoweredError("its operands or its results are known only in a run")
+    grids = context.layer(MeshGrid).forward([each.phantom for each in sources])
+    views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
+    if len(views) < len(outputs):
+        raise NotLoweredError("there is no kernel for this rearrangement")
+    return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+
+
+@kernels_for(Unpack)
+def lower_unpack(context: Context) -> Made:
+    """The items of a list whose maker has told where they lie."""
+    views = {each.name: context.lowering.views.get(each.name) for each in context.op.outputs}
+    known = {name: view for name, view in views.items() if view is not None}
+    if len(known) < len(views):
+        raise NotLoweredError("there is no kernel for it")
+    return Made(views=known)
 
 
 def _reshaped(context: Context, x: View) -> Made:

@@ -27,8 +27,7 @@ def lower_resample(context: Context) -> Made:
     taps = [each for _, each in sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])]
     if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
         raise NotLoweredError("there is no kernel for it")
-    if any(each.used is not None for each in taps):
-        raise NotLoweredError("there is no kernel for taps of varying number")
+    taps = [_evened(each) for each in taps]
     if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for so many taps")
     result = context.fuse(as_image, is_image=True)
@@ -75,6 +74,18 @@ def _repeated(context: Context, x: View, target: View) -> KernelStep:
     if repeated is None:
         raise NotLoweredError("the operand cannot be repeated in place")
     return context.copy(repeated, blocks)
+
+
+def _evened(taps: Taps) -> Taps:
+    """As many taps for every element: the last one that counts stands for those that do not, its weight shared."""
+    if taps.used is None or taps.weights is None:
+        return taps
+    last = np.maximum(taps.used.sum(axis=0) - 1, 0)
+    missing = len(taps.used) - 1 - last
+    places = np.minimum(np.arange(len(taps.used))[:, None], last)
+    weights = np.take_along_axis(taps.weights, places, 0)
+    weights = np.where(places == last, weights / (1 + missing).astype(weights.dtype), weights)
+    return Taps(indices=np.take_along_axis(taps.indices, places, 0), weights=weights)
 
 
 def _weights(taps: Taps) -> Array:

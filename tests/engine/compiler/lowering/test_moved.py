@@ -42,8 +42,10 @@ def test_tensors_are_joined(dtype: str) -> None:
     assert kernel_of("aten::cartesian_prod", [numbers(2), numbers(3)]) == "gather"
 
 
-def test_padding_with_other_than_zeros_is_not_gathered() -> None:
+def test_padding_with_any_number_is_gathered() -> None:
     x = RANDOM.integers(-99, 99, (2, 3)).astype(np.int64)
-    for value in (7, 1, -1):
-        assert kernel_of("F.pad", [x], pad=(1, 1), mode="constant", value=value) == "reference"
-    assert kernel_of("Pad", [x.astype(np.float32)], pads=(1, 0, 0, 2), value=0.25, mode="constant") == "reference"
+    for value in (7, 1, -1, 0):
+        assert kernel_of("F.pad", [x], pad=(1, 1), mode="constant", value=value) == "gather"
+    for number in (0.25, -0.0, 1.0, np.inf):
+        assert kernel_of("Pad", [x.astype(np.float32)], pads=(1, 0, 0, 2), value=number, mode="constant") == "gather"
+    assert kernel_of("F.pad", [x.astype(np.float64)], pad=(1, 1), mode="constant", value=np.nan) == "reference"
