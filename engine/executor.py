@@ -30,6 +30,7 @@ from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
+    from engine.compiler.again import Again
     from engine.compiler.bundling.writing import BundleWriter
 
 _log = logging.getLogger("pnnx_serve.engine")
@@ -255,6 +256,11 @@ class Executor:
         """Whether machine code for these shapes is there, and the memory it runs in."""
         found = self._find(graph)
         return found is not None and found.instances.program(specs) is not None
+
+    def again(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Again | None:
+        """What runs inputs of these shapes where there is machine code for them; None where nothing was compiled."""
+        found = self._find(graph)
+        return None if found is None else found.again(specs)
 
     def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
         """Whether so many runs of these shapes are faster than one of a batch; no where they are not compiled."""

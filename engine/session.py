@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from engine.errors import EngineError, ExecutionError, InputError, from_foreign
 from engine.executor import Executor, write_bundle
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
-from engine.graph.footprint import Footprint, Footprints
+from engine.graph.footprint import Footprints
 from engine.graph.port import static_specs
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
 from engine.progress import Progress, silent
+from engine.routes import Given, Known, Route, places_in, shapes_of
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -31,11 +32,6 @@ T = TypeVar("T")
 
 # What is known of shapes is small; a client that sends ever new ones must not make it much.
 _MAX_KNOWN: Final = 256
-
-_Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
-_Known: TypeAlias = tuple[RuntimeGraph, list[TensorSpec], Footprint, int]
-# The graph that ran, and where each of its inputs was found in what was given.
-_Route: TypeAlias = tuple[RuntimeGraph, list[Any]]
 
 
 class Outputs(list[Array]):
@@ -125,8 +121,8 @@ class Session:
         self._lock = threading.Lock()
         self._batching: Batching | None = None
         self._own = static_specs(graph.inputs)
-        self._footprints: dict[tuple[Any, ...], _Known] = {}
-        self._routes: dict[tuple[Any, ...], _Route] = {}
+        self._footprints: dict[tuple[Any, ...], Known] = {}
+        self._routes: dict[tuple[Any, ...], Route] = {}
         _ = graph.plan  # a graph that is not built is refused here
 
     @property
@@ -150,7 +146,7 @@ class Session:
 
     def run(
         self,
-        inputs: _Given,
+        inputs: Given,
         profile: bool = False,
         *,
         taps: Iterable[str] = (),
@@ -182,18 +178,22 @@ class Session:
         except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
             raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
 
-    def _run_any(self, inputs: _Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+    def _run_any(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         if profile or taps:
             return self._run_watched(inputs, profile, taps)
-        key = _shapes_of(inputs)
+        key = shapes_of(inputs)
         route = None if key is None else self._routes.get(key)
-        if route is not None:
-            graph, places = route
-            given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
-            return _outputs(self._executor.run(graph, [given[place] for place in places], None))
-        return self._run_new(inputs, key)
+        if route is None:
+            return self._run_new(inputs, key)
+        given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
+        arrays = [given[place] for place in route.places]
+        if route.again is not None and self._executor.compiles:
+            results = route.again.run(arrays)
+            if results is not None:
+                return _outputs(results)
+        return _outputs(self._executor.run(route.graph, arrays, None))
 
-    def _run_new(self, inputs: _Given, key: tuple[Any, ...] | None) -> Outputs:
+    def _run_new(self, inputs: Given, key: tuple[Any, ...] | None) -> Outputs:
         """Run inputs of shapes that have not passed all checks before, or that run in parts."""
         ran: list[tuple[RuntimeGraph, Sequence[Array]]] = []
 
@@ -202,11 +202,13 @@ class Session:
             return self._executor.run(graph, part, None)
 
         outputs = _outputs(self._run(feed(self.graph.inputs, inputs), run_graph))
-        if key is not None and len(ran) == 1 and (places := _places(inputs, ran[0][1])) is not None:
-            self._remember(self._routes, key, (ran[0][0], places))
+        if key is not None and len(ran) == 1 and (places := places_in(inputs, ran[0][1])) is not None:
+            graph, arrays = ran[0]
+            again = self._executor.again(graph, [TensorSpec(array.shape, array.dtype) for array in arrays])
+            self._remember(self._routes, key, Route(graph, places, again))
         return outputs
 
-    def _run_watched(self, inputs: _Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+    def _run_watched(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         runs: list[MeasuredRun] | None = [] if profile else None
         watches: list[Watch] = []
 
@@ -227,7 +229,7 @@ class Session:
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
         return outputs
 
-    def estimate_bytes(self, inputs: _Given) -> int:
+    def estimate_bytes(self, inputs: Given) -> int:
         """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
 
         Where machine code for these shapes is there, so is its memory, and only the outputs are new. Nothing is
@@ -239,29 +241,33 @@ class Session:
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        graph, specs, footprint, parts = self._known(inputs)
-        outputs = parts * footprint.outputs
-        if self._executor.holds(graph, specs):
+        known = self._known(inputs)
+        outputs = known.parts * known.footprint.outputs
+        if self._holds(known):
             return outputs
-        return footprint.peak + (outputs if parts > 1 else 0)
+        return known.footprint.peak + (outputs if known.parts > 1 else 0)
 
-    def is_compiled(self, inputs: _Given) -> bool:
+    def is_compiled(self, inputs: Given) -> bool:
         """Whether a run on these inputs finds the machine code it needs; else it compiles, or is the reference's.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        graph, specs, _, _ = self._known(inputs)
-        return self._executor.holds(graph, specs)
+        return self._holds(self._known(inputs))
 
-    def wish(self, inputs: _Given) -> None:
+    def _holds(self, known: Known) -> bool:
+        if known.again is not None:
+            return self._executor.compiles and known.again.is_held
+        return self._executor.holds(known.graph, known.specs)
+
+    def wish(self, inputs: Given) -> None:
         """Have code made in the background for inputs of these shapes, if they are met more than once.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        graph, specs, _, _ = self._known(inputs)
-        self._executor.wish(graph, specs)
+        known = self._known(inputs)
+        self._executor.wish(known.graph, known.specs)
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
         """What ``keep`` kept, in this process or an earlier one, of this graph run in this way on such a machine."""
@@ -286,9 +292,13 @@ class Session:
         if known != self._own:
             self._executor.discard(graph, known)
 
-    def _known(self, inputs: _Given) -> _Known:
-        key = _shapes_of(inputs)
+    def _known(self, inputs: Given) -> Known:
+        key = shapes_of(inputs)
         known = None if key is None else self._footprints.get(key)
+        if key is not None and known is not None and known.again is None and self._executor.compiles:
+            # Nothing was compiled when it was asked for first.
+            known = known._replace(again=self._executor.again(known.graph, known.specs))
+            self._remember(self._footprints, key, known)
         if known is None:
             arrays = feed(self.graph.inputs, inputs)
             known = self._footprint([TensorSpec(array.shape, array.dtype) for array in arrays])
@@ -302,13 +312,13 @@ class Session:
                 table.clear()
             table[key] = known
 
-    def _footprint(self, specs: list[TensorSpec]) -> _Known:
+    def _footprint(self, specs: list[TensorSpec]) -> Known:
         graph, of_part = self._graph_for(specs)
         sizes = [
             (spec.shape[0] or 0, part.shape[0] or 1) for spec, part in zip(specs, of_part, strict=True) if spec.shape
         ]
         parts = max((-(-whole // part) for whole, part in sizes), default=1)
-        return graph, of_part, Footprints(graph).of(of_part), parts
+        return Known(graph, of_part, Footprints(graph).of(of_part), parts, self._executor.again(graph, of_part))
 
     def prepare(
         self,
@@ -503,32 +513,6 @@ class Session:
                 self._batching = decide(self.graph)
                 self._executor.give_back(self.graph)
             return self._batching
-
-
-def _shapes_of(inputs: _Given) -> tuple[Any, ...] | None:
-    """Names or places, shapes and dtypes; None where not all are arrays."""
-    is_named = isinstance(inputs, Mapping)
-    if isinstance(inputs, Mapping):
-        given: Collection[tuple[Any, Any]] = inputs.items()
-    elif isinstance(inputs, np.ndarray):
-        given = [(0, inputs)]
-    elif isinstance(inputs, (list, tuple)):
-        given = list(enumerate(inputs))
-    else:
-        return None
-    key = tuple([(place, each.shape, each.dtype) for place, each in given if type(each) is np.ndarray])
-    return (is_named, *key) if len(key) == len(given) else None
-
-
-def _places(inputs: _Given, arrays: Sequence[Array]) -> list[Any] | None:
-    """Where in what was given each of these arrays is; None where one was made of it."""
-    if isinstance(inputs, np.ndarray):
-        inputs = [inputs]
-    given: Collection[tuple[Any, Any]] = inputs.items() if isinstance(inputs, Mapping) else list(enumerate(inputs))
-    found = {id(each): place for place, each in given}
-    if len(found) < len(given) or any(id(array) not in found for array in arrays):
-        return None  # of an array that is given twice nobody knows which input it was
-    return [found[id(array)] for array in arrays]
 
 
 def _outputs(arrays: Sequence[Array]) -> Outputs:

@@ -14,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.dtype_names import dtype_name
+from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
 from app.memory.budget import charge, check
 
@@ -139,6 +140,9 @@ def _small(flat: NDArray[Any]) -> NDArray[Any] | list[Any]:
 
 
 def _is_finite(flat: NDArray[Any]) -> bool:
+    few = few_values(flat)
+    if few is not None:
+        return all_finite(few)
     return flat.dtype.kind not in "fc" or bool(np.isfinite(flat).all())
 
 

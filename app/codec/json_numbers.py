@@ -6,18 +6,21 @@ inputs need base64 or .npy.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.codec.few import all_finite, few_values
 from app.codec.json_lists import Numbers
 from app.codec.json_pieces import even_size
 from app.errors import InputMismatchError, InvalidRequestError
 from app.memory.budget import check
 from app.signature import describe
 
+_WIDE: Final = np.dtype(np.float64)
 # Values that are converted at a time.
 _PIECE: Final = 1 << 18
 _SPELLINGS: Final = {
@@ -56,11 +59,20 @@ def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[
 def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
     if type(_first(value)) is bool:
         raise _wrong_kind(port, bool)
-    wide = _numbers(value, np.dtype(np.float64))
+    wide = _numbers(value, _WIDE)
+    few = few_values(wide)
+    if few is not None and all_finite(few) and max(map(abs, few), default=0.0) < _largest(dtype):
+        return wide.astype(dtype)
     if np.isnan(wide).any() and type(None) in _leaf_types(value):  # numpy reads null as NaN
         raise _wrong_kind(port, type(None))
     with np.errstate(over="raise"):
         return wide.astype(dtype)
+
+
+@lru_cache(maxsize=32)
+def _largest(dtype: np.dtype[Any]) -> float:
+    """Smaller numbers are no infinity in it."""
+    return float(np.finfo(dtype).max) if dtype.kind == "f" else 0.0
 
 
 def _integers(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:

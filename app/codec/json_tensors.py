@@ -26,7 +26,7 @@ _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 
 def decode_inputs(value: object, signature: Signature, settings: Settings) -> Inputs:
     """The ``inputs`` of a JSON request: one unnamed tensor or picture, or an object by input name."""
-    if isinstance(value, Mapping) and not _is_unnamed(value, signature):
+    if type(value) is not list and isinstance(value, Mapping) and not _is_unnamed(value, signature):
         ports = {name: signature.input(name) for name in value}
         return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports.items()}
     pictures = _pictures(value)
@@ -42,7 +42,7 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
     if pictures is not None:
         signature.picture_port(port.name)
         return pictures
-    if not isinstance(value, Mapping):
+    if type(value) is list or not isinstance(value, Mapping):
         return to_array(value, port, _dtype(port))
     unknown = sorted(set(value) - _TENSOR_KEYS)
     if unknown:
@@ -62,7 +62,10 @@ def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
 def _pictures(value: object) -> tuple[Picture, ...] | None:
     """The pictures, when the value is {"image": base64} or a list of those."""
     items = value if isinstance(value, list) else [value]
-    if not items or not all(isinstance(item, Mapping) and set(item) == {"image"} for item in items):
+    # Lists of numbers are most of what comes, and end at the first look.
+    if not items or type(items[0]) in (list, float, int):
+        return None
+    if not all(isinstance(item, Mapping) and set(item) == {"image"} for item in items):
         return None
     labels = ["the picture"] if len(items) == 1 else [f"picture {index + 1}" for index in range(len(items))]
     return tuple(

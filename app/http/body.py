@@ -133,9 +133,10 @@ def charge_whole(body: bytearray, limit: int, allowance: Allowance) -> None:
     """
     if len(body) > limit:
         raise _too_large(len(body), limit)
-    with _unread():
-        allowance.charge(len(body), arriving=True)
-    allowance.arrived()
+    if not allowance.charge_arrived(len(body)):
+        with _unread():
+            allowance.charge(len(body), arriving=True)
+        allowance.arrived()
 
 
 async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:

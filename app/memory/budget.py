@@ -102,6 +102,26 @@ class MemoryBudget:
                 limit=self.total,
             )
 
+    def take_plain(self, count: int, held: int) -> bool:
+        """Count bytes as used, where there is room for them; whether they are.
+
+        held: what the request would have in all.
+        """
+        with self._lock:
+            if held > self.total or self._used + count > self.total:
+                return False
+            self._used += count
+            return True
+
+    def take_arrived(self, count: int, held: int) -> bool:
+        """Count bytes as used, where there is room for them among those that arrive; whether they are."""
+        limit = int(self.total * _ARRIVING)
+        with self._lock:
+            if held + count > limit or self._used + count > self.total or self._arriving + count > limit:
+                return False
+            self._used += count
+            return True
+
     def _try(self, count: int, limit: int, arriving: bool, is_only_asked: bool) -> bool:
         with self._lock:
             if self._used + count > self.total or (arriving and self._arriving + count > limit):
@@ -229,13 +249,25 @@ class Allowance:
         Raises:
             RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
         """
+        budget = self._budget
         with self._lock:
-            self._budget.take(count, self._held, arriving=arriving)
-            self._held += count
-            if self._held > self._most:
-                self._most = self._held
+            held = self._held + count
+            if arriving or not budget.take_plain(count, held):
+                budget.take(count, self._held, arriving=arriving)
+            self._held = held
+            if held > self._most:
+                self._most = held
             if arriving:
                 self._arriving += count
+
+    def charge_arrived(self, count: int) -> bool:
+        """Hold the bytes of a body that is there; whether there was room for them as for one that arrives."""
+        with self._lock:
+            if not self._budget.take_arrived(count, self._held):
+                return False
+            self._held += count
+            self._most = max(self._most, self._held)
+            return True
 
     def return_(self, count: int) -> None:
         """Hold so many bytes less."""

@@ -41,16 +41,21 @@ class Timing:
     def as_ms(self) -> dict[str, float]:
         """Milliseconds with three digits after the point, as answers have them."""
         told = {
-            "queue_ms": round(self.queue_s * 1e3, 3),
-            "decode_ms": round(self.decode_s * 1e3, 3),
-            "preprocess_ms": round(self.preprocess_s * 1e3, 3),
-            "infer_ms": round(self.infer_s * 1e3, 3),
-            "postprocess_ms": round(self.postprocess_s * 1e3, 3),
-            "total_ms": round(self.total_s * 1e3, 3),
+            "queue_ms": _ms(self.queue_s),
+            "decode_ms": _ms(self.decode_s),
+            "preprocess_ms": _ms(self.preprocess_s),
+            "infer_ms": _ms(self.infer_s),
+            "postprocess_ms": _ms(self.postprocess_s),
+            "total_ms": _ms(self.total_s),
         }
         if self.was_cached is not None:
-            told["cache_ms"] = round(self.cache_s * 1e3, 3)
+            told["cache_ms"] = _ms(self.cache_s)
         return told
+
+
+def _ms(seconds: float) -> float:
+    """Whole microseconds, in milliseconds; ``round`` writes the number out and reads it again."""
+    return int(seconds * 1e6 + 0.5) / 1e3
 
 
 # Batch sizes that are counted by themselves; a client may send any.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from engine.compiler.again import Again
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
@@ -96,6 +97,10 @@ class CompiledGraph:
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.blueprint, self._graph, times))
         return outputs
+
+    def again(self, specs: Sequence[TensorSpec]) -> Again:
+        """What runs inputs of these shapes where there is code for them, without asking much."""
+        return Again(self.instances, specs)
 
     def instance_soon(self, specs: Sequence[TensorSpec], patience_s: float) -> Instance | None:
         """An instance for shapes that have none, if all code it needs was made for others; None where it was not.

@@ -65,8 +65,9 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.executor": VOCABULARY
     | {"engine.bundle", "engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
+    "engine.routes": VOCABULARY | {"engine.graph"},
     "engine.session": VOCABULARY
-    | {"engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
+    | {"engine.routes", "engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.onnx", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},

@@ -63,7 +63,7 @@ class ShortRequest:
         self._body = body
         self._order: Order | None = None
         self._allowance: Allowance | None = None
-        self.exchange = Exchange(visit.target.method, visit.target.path, known.headers)
+        self.exchange = Exchange(visit.target.method, visit.target.path, ())  # a known head has no id of its own
         self.exchange.received = len(body)
 
     def now(self) -> Answered | None:

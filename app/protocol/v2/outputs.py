@@ -12,6 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.answers import Slabs, dump_json, dump_pieces
+from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError
 from app.memory.budget import charge
@@ -207,7 +208,9 @@ def _numbers(name: str, array: Array, non_finite: str) -> Any:
     flat = portable(array).ravel()
     if flat.dtype == np.float16:
         flat = flat.astype(np.float32)
-    if flat.dtype.kind == "f" and not np.isfinite(flat).all():
+    few = few_values(flat)
+    is_finite = all_finite(few) if few is not None else flat.dtype.kind != "f" or np.isfinite(flat).all()
+    if not is_finite:
         return _non_finite(name, flat, non_finite)
     return Slabs(flat) if flat.size > _SLAB else flat
 

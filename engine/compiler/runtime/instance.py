@@ -44,6 +44,9 @@ class Instance:
     Args:
         threads: of a run, the caller's included.
         arenas: where it takes one for every run; None for one of its own.
+
+    Attributes:
+        gives_new_arrays: whether each output is an array of its own, made for the run.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
@@ -54,6 +57,11 @@ class Instance:
         self._epoch = 0
         self._tables = Tables(program)
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
+        outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
+        self._made = [(each.address.port, each.shape, np.dtype(each.dtype)) for each in outputs]
+        # Of each output the caller gets an array that nobody else has.
+        ports = {each.address.port for each in outputs}
+        self.gives_new_arrays = len(ports) == len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         self._threads = threads
         # A list, because who sends them home must not hold the instance.
@@ -148,11 +156,7 @@ class Instance:
 
     def _outputs(self) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""
-        return {
-            region.address.port: np.empty(region.shape, region.dtype)
-            for region in self.program.blueprint.outputs
-            if isinstance(region, Region) and region.is_whole_output
-        }
+        return {port: np.empty(shape, dtype) for port, shape, dtype in self._made}
 
     def _run_reference(
         self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]

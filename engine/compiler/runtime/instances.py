@@ -77,6 +77,15 @@ class Instances:
         """The instance for inputs of these shapes; None if there is none."""
         return self._find(_key(specs))
 
+    def again(self, key: Key) -> Instance | None:
+        """The same, by what ``key_of`` gave."""
+        return self._find(key)
+
+    def holds(self, key: Key) -> bool:
+        """Whether a run would find it."""
+        with self._lock:
+            return key in self._ready
+
     def get(self, specs: Sequence[TensorSpec]) -> Instance:
         """The instance for inputs of these shapes, made now if there is none.
 
@@ -282,6 +291,11 @@ def _dropper(owner: Instances, key: Key) -> Callable[[Kept], None]:
 
 def _specs(key: Key) -> list[TensorSpec]:
     return [TensorSpec(shape, np.dtype(dtype)) for shape, dtype in key]
+
+
+def key_of(specs: Sequence[TensorSpec]) -> Key:
+    """What instances are found by."""
+    return _key(specs)
 
 
 def _key(specs: Sequence[TensorSpec]) -> Key:

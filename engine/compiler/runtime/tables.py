@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import numpy as np
@@ -100,4 +101,7 @@ def _pieces(steps: Sequence[NativeStep], segment: Segment) -> list[tuple[int, in
 
 def address_of(array: Array) -> int:
     """Where an array's first byte lies."""
-    return int(array.__array_interface__["data"][0])
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
+    except (TypeError, ValueError, BufferError):  # read-only, not in one piece, empty: numpy knows, but takes its time
+        return int(array.__array_interface__["data"][0])
