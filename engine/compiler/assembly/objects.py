@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings
 from engine.compiler.blueprint import NotYetMadeError
@@ -114,7 +114,7 @@ class _Maker:
         self._calls: dict[str, Call] = {}
         self._found: dict[str, bytes] = {}
         self._written = Openings()
-        self._team = assemble(partial(object_code.assemble, team_code(host), host))
+        self._team = assemble(partial(_team, host))
         self._pending: list[tuple[KernelStep, Opening | None, Future[bytes]]] = []
         self.refused: dict[str, str] = {}
 
@@ -182,6 +182,12 @@ def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[b
         yield pool.submit
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@lru_cache(maxsize=4)
+def _team(host: Host) -> bytes:
+    """What walks the steps, the same in every program."""
+    return object_code.assemble(team_code(host), host)
 
 
 def _at_once(work: Callable[[], bytes]) -> Future[bytes]:

@@ -14,15 +14,16 @@ Arguments: query, key, value, target, masks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant
 from engine.compiler.kernels.channels import Panel, load_panel, panels_of, width_of
-from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.convolution.conv import rank_tiles
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.kernel import Kernel, derived, start
 from engine.compiler.kernels.products.attention_rows import Mask, RowCode
 from engine.compiler.kernels.products.attention_sight import Sight
 from engine.compiler.kernels.products.attention_tiles import TileFunctions
@@ -32,6 +33,8 @@ from engine.compiler.kernels.products.packing import Packing, each_of
 # Of the second-level cache, what keys and values of a block may take; and a block's keys at most.
 BLOCK_SHARE = 3 / 8
 MOST_KEYS = 512
+# For as many a tile is chosen where it must suit any number.
+TYPICAL_KEYS = 128
 # Queries of a chunk that meet a block of keys while it is near; and what may be summed on the stack.
 WANTED_QUERIES = 96
 SUM_BYTES = 128 * 1024
@@ -51,6 +54,8 @@ class Attention(Kernel):
         is_zero: whether a row that sees no key gives zeros; else NaN.
         rows: queries of a tile.
         vectors: of a panel of keys, and of values.
+        is_padded: whether keys lie in columns, with room for whole panels of them: then code can be told how many of
+            everything there are when it runs.
     """
 
     kind = "attention"
@@ -69,6 +74,16 @@ class Attention(Kernel):
     is_zero: bool = True
     rows: int
     vectors: tuple[int, int]
+    is_padded: bool = False
+
+    def opened(self, sizes: Sizes) -> Self:
+        if not self.is_padded:
+            return self
+        opened = self.with_open(sizes, "batch", "queries", "keys", "query", "key", "value", "target", "masks")
+        lines = replace(opened.key, column=sizes.open(self.key.column))
+        counts = [tuple(map(sizes.count, each)) for each in (self.grid.sizes, self.grid.block)]
+        grid = Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1]))
+        return derived(replace(opened, key=lines), grid=grid)
 
     @property
     def stacked(self) -> int:
@@ -93,6 +108,8 @@ class Attention(Kernel):
         floats = int(BLOCK_SHARE * self.host.memory.second_bytes) // (4 * (self.width + self.values))
         step = self.host.lanes * self.vectors[0]
         most = max(step, min(MOST_KEYS, floats) // step * step)
+        if self.is_padded:  # what is reserved must not depend on how many there are
+            return most
         if self.keys <= most:
             return self.keys
         blocks = -(-self.keys // most)
@@ -113,14 +130,17 @@ class Attention(Kernel):
         """Whether there is more than one block of keys."""
         return self.block < self.keys
 
+    @property
+    def most_tiles(self) -> int:
+        """Of a chunk, one after the other."""
+        most = max(1, WANTED_QUERIES // self.rows)
+        return max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width))) if self.has_blocks else most
+
     @cached_property
     def grid(self) -> Grid:
         """Tiles of queries, and how often attention is computed; what a chunk has of them."""
         tiles = -(-self.queries // self.rows)
-        most = max(1, WANTED_QUERIES // self.rows)
-        if self.has_blocks:
-            most = max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width)))
-        blocks = -(-tiles // most)
+        blocks = -(-tiles // self.most_tiles)
         work = self.flops / (tiles * self.stacked)
         few = max(1, min(self.stacked, int(self.host.chunk_flops / (work * tiles))))
         grid = Grid((tiles, self.stacked), (-(-tiles // blocks), few))
@@ -186,14 +206,15 @@ class Attention(Kernel):
     def emit(self, module: Module) -> None:
         f, (query, key, value, target, *masks), chunk = start(module, self, 4 + len(self.masks))
         tiles, stack = self.grid.ranges(f, chunk)
-        room = self.grid.block[0] * self.rows if self.has_blocks else self.rows
+        most = self.most_tiles if self.is_padded else self.grid.block[0]
+        room = most * self.rows if self.has_blocks else self.rows
         states = f.reserve(room * RowCode.STATE)
         scratch = _Scratch(
             keys=f.reserve(self.packed_keys(self.block).floats) if self.packs_keys else states,
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
-            seen=states if self.sight is None else f.reserve(self.grid.block[0], 8),
+            seen=states if self.sight is None else f.reserve(most, 8),
         )
         functions = TileFunctions(
             module=module,
@@ -223,11 +244,16 @@ class Attention(Kernel):
 
 
 def choose_rows(
-    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False
+    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False, is_open: bool = False
 ) -> tuple[int, tuple[int, int]]:
-    """Queries of a tile, and vectors of a panel of keys and of values."""
+    """Queries of a tile, and vectors of a panel of keys and of values.
+
+    Args:
+        is_open: whether sizes are told when the code runs: a few tiles are tried then, and one panel.
+    """
     # The fewer queries a causal tile has, the fewer keys it meets that only its last ones see.
-    tile = choose_tile(host, 1, min(queries, host.lanes) if is_causal else queries, keys, width)
+    columns = min(queries, host.lanes) if is_causal else queries
+    tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
     spare = 1 if host.repeats_from_memory else 2
     return tile.columns, (tile.vectors, max(1, (host.registers - spare) // (tile.columns + 1)))
 
@@ -279,6 +305,11 @@ class _Writer:
             self._block(0, kernel.keys)
             return
         self._clear()
+        if kernel.is_padded:
+            with f.loop(0, kernel.keys, kernel.block) as at:
+                self._seen_block(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
+            self._finish()
+            return
         whole, rest = divmod(kernel.keys, kernel.block)
         with f.loop(0, whole) as block:
             self._seen_block(f.mul(block.index, kernel.block), kernel.block)
@@ -293,7 +324,7 @@ class _Writer:
             return 0
         return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
 
-    def _seen(self, tile: Index, first_key: Index, count: int) -> Index:
+    def _seen(self, tile: Index, first_key: Index, count: Index) -> Index:
         """How many keys of a block the last query of a tile sees."""
         f, kernel = self.f, self.kernel
         seen: Index
@@ -317,7 +348,7 @@ class _Writer:
             seen = f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0)], "i64")
             f.store(seen, f.at(self.scratch.seen, f.sub(tile.index, self.tiles[0]), 8), 8)
 
-    def _seen_block(self, first_key: Index, count: int) -> None:
+    def _seen_block(self, first_key: Index, count: Index) -> None:
         """A block of keys, if any query sees it."""
         if not self.kernel.is_causal:
             self._block(first_key, count)
@@ -330,10 +361,10 @@ class _Writer:
         with self.f.when(self.f.less(0, seen)):
             self._block(first_key, count)
 
-    def _block(self, first_key: Index, count: int) -> None:
+    def _block(self, first_key: Index, count: Index) -> None:
         """All tiles with a block of keys."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        packing = kernel.packed_keys(count)
+        packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
         if kernel.packs_keys:
             seen = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else count
@@ -342,7 +373,9 @@ class _Writer:
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
-            if kernel.sight is not None:  # mostly all of them, for which there is code that knows how many
+            if kernel.sight is not None and isinstance(
+                count, int
+            ):  # mostly all of them, for which there is code that knows how many
                 is_all = f.compare("eq", as_value(seen), as_value(count))
                 with f.when(is_all):
                     self._tile(tile.index, first_key, count, packing, (keys, values))
@@ -371,7 +404,11 @@ class _Writer:
             target = f.at(scratch.scores, f.mul(number, kernel.key_width))
             f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
 
-        each_of(f, wanted, packing.panels, score)
+        if kernel.is_padded:
+            with f.loop(0, wanted) as each:
+                score(packing.panels[0], each.index)
+        else:
+            each_of(f, wanted, packing.panels, score)
         local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
         states = f.at(scratch.states, f.mul(local, RowCode.STATE))
         masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]

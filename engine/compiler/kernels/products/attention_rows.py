@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, mangled, vector
+from engine.compiler.codegen.ir import Function, Index, Sizes, Value, constant, mangled, vector
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest_number, total
 from engine.compiler.kernels.functions.exponential import LOG2_E, exp2_down
 from engine.compiler.kernels.products.matrix import Matrix
@@ -31,6 +31,11 @@ class Mask:
     matrix: Matrix
     kind: Literal["add", "keep", "drop"]
     fill: float = -math.inf
+
+    def opened(self, sizes: Sizes) -> Mask:
+        """The same of any number of queries and keys."""
+        matrix = self.matrix.opened(sizes)
+        return replace(self, matrix=replace(matrix, row=sizes.open(matrix.row)))
 
     @property
     def size(self) -> int:
@@ -149,11 +154,18 @@ class RowCode:
 
     def _walk(self, f: Function, begin: Index, end: Index, carry: list[Value], step: Step) -> list[Value]:
         """``step(column, carried)`` for every vector of a row, with the carried values in turn."""
+        stride = SIDE_BY_SIDE * self.lanes
         if not isinstance(begin, int) or not isinstance(end, int):
-            with f.loop(begin, end, self.lanes, carry=carry[:1]) as loop:
+            stop: Index = begin
+            if begin == 0:
+                stop = f.mul(f.divmod(end, stride)[0], stride)
+                with f.loop(begin, stop, stride, carry=carry) as loop:
+                    places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
+                    loop.carry([step(place, each) for place, each in zip(places, loop.carried, strict=True)])
+                carry = loop.results
+            with f.loop(stop, end, self.lanes, carry=carry[:1]) as loop:
                 loop.carry([step(loop.index, loop.carried[0])])
             return [*loop.results, *carry[1:]]
-        stride = SIDE_BY_SIDE * self.lanes
         turns = (end - begin) // stride if end - begin > WRITTEN_OUT * self.lanes else 0
         if turns:
             with f.loop(begin, begin + turns * stride, stride, carry=carry) as loop:

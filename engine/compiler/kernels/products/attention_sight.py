@@ -28,7 +28,7 @@ class Sight:
 
     Args:
         rows: queries of a tile.
-        keys, width, values: of the attention.
+        keys, width, values: of the attention; there are more keys than lanes.
         query, key, value: where they lie: queries and values in rows, keys in rows or in columns.
         mask: the only one, with a number for every key.
         scale: of the scores.
@@ -52,8 +52,7 @@ class Sight:
         mask = f.parameters[3]
         first = self._of_first_key(f, mask)
         limit = f.fadd(first, constant(NO_WEIGHT, "float"))
-        begin = (self.keys - 1) // self.lanes * self.lanes
-        seen, _ = self._looked(f, mask, begin, self.keys - begin, limit)
+        seen, _ = self._looked(f, mask, *self._last, limit)
         (result,) = f.chosen(
             [as_value(self.keys)], f.binary("xor", seen, constant(1, "i1")), lambda: [self._told(f, first, limit)]
         )
@@ -75,7 +74,7 @@ class Sight:
 
         with f.loop(0, whole, self.lanes, carry=[as_value(0), nothing]) as loop:
             loop.carry(step(loop.index, self.lanes, loop.carried))
-        behind, highest = step(whole, self.keys - whole, loop.results) if whole < self.keys else loop.results
+        behind, highest = step(*self._last, loop.results) if self._has_rest else loop.results
         of_queries = self._largest_of(f, queries, self.query.row, self.rows, self.width)
         of_values = self._largest_of(f, f.at(values, f.mul(behind, self.value.row)), self.value.row,
                                      f.sub(self.keys, behind), self.values)  # fmt: skip
@@ -92,6 +91,19 @@ class Sight:
         for each in conditions[1:]:
             is_sure = f.binary("and", is_sure, each)
         return f.select(is_sure, behind, as_value(self.keys))
+
+    @property
+    def _last(self) -> tuple[int, int]:
+        """The last keys: those behind whole vectors, or, where code does not know how many, a vector shifted back."""
+        if not isinstance(self.keys, int):
+            return self.keys - self.lanes, self.lanes
+        begin = (self.keys - 1) // self.lanes * self.lanes
+        return begin, self.keys - begin
+
+    @property
+    def _has_rest(self) -> bool:
+        """Whether there are keys behind the whole vectors, or may be."""
+        return not isinstance(self.keys, int) or self.keys % self.lanes > 0
 
     @property
     def _size(self) -> Value:
@@ -153,8 +165,9 @@ class Sight:
         with f.loop(0, self.width, carry=[none]) as column:
             line = f.at(keys, f.mul(column.index, self.key.column))
             carried = self._larger(f, column.carried[0], line, 1)
-            if whole < self.keys:
-                carried = self._larger(f, carried, f.at(line, whole), self.keys - whole)
+            if self._has_rest:
+                last, count = self._last
+                carried = self._larger(f, carried, f.at(line, last), count)
             with f.loop(behind, whole, self.lanes, carry=[carried]) as key:
                 key.carry([self._larger(f, key.carried[0], f.at(line, key.index), self.lanes)])
             column.carry(key.results)

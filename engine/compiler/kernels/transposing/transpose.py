@@ -130,7 +130,7 @@ class _Tile:
 
 
 class _Blocks(_Tile):
-    """Square blocks transposed in registers; those at the end are narrower."""
+    """Square blocks transposed in registers; the last is shifted back, and where there is none, narrower."""
 
     @property
     def size(self) -> int:
@@ -139,10 +139,18 @@ class _Blocks(_Tile):
 
     def emit(self, rows: tuple[Index, Index], columns: tuple[Index, Index]) -> None:
         """A tile."""
-        _in_blocks(self.f, columns, self.kernel.columns, self.size, lambda c, width: self._emit_column(rows, c, width))
+        self._blocks(columns, self.kernel.columns, lambda c, width: self._emit_column(rows, c, width))
 
     def _emit_column(self, rows: tuple[Index, Index], column: Index, width: int) -> None:
-        _in_blocks(self.f, rows, self.kernel.rows, self.size, lambda r, height: self._emit(r, height, column, width))
+        self._blocks(rows, self.kernel.rows, lambda r, height: self._emit(r, height, column, width))
+
+    def _blocks(self, bounds: tuple[Index, Index], end: int, emit: Callable[[Index, int], None]) -> None:
+        f, size = self.f, self.size
+        if end < size or (isinstance(end, int) and end % size == 0):
+            _in_blocks(f, bounds, end, size, emit)
+            return
+        with f.loop(*bounds, size) as block:
+            emit(f.minimum(block.index, end - size), size)
 
     def _emit(self, row: Index, height: int, column: Index, width: int) -> None:
         kernel, f, type_ = self.kernel, self.f, vector(self.size)

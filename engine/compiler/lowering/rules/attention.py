@@ -131,8 +131,12 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     steps: list[KernelStep] = []
     query, target = attended.query, attended.target
     (queries, width), keys = query.shape[-2:], attended.key.shape[-2]
-    rows, vectors = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal)
-    key = _key(context, attended.key, steps, is_shared=rows < queries)
+    is_open = context.lowering.is_open and min(queries, keys) > 1
+    rows, vectors = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal, is_open=is_open)
+    if is_open:
+        key = _padded(context, attended.key, steps, vectors[0] * context.host.lanes)
+    else:
+        key = _key(context, attended.key, steps, is_shared=rows < queries)
     value = _in_rows(context, attended.value, steps)
     masks = [_in_lines(context, mask, steps) for mask in attended.masks]
     views = [query, key, value, target, *masks]
@@ -155,6 +159,7 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         is_zero=attended.is_zero,
         rows=rows,
         vectors=vectors,
+        is_padded=is_open,
         host=context.host,
     )
     return [*steps, context.step(kernel, *views)]
@@ -167,6 +172,15 @@ def _key(context: Context, key: View, steps: list[KernelStep], *, is_shared: boo
         return key
     turned = spaced_rows((*key.shape[:-2], width, keys))
     columns = derived(turned, turned.phantom.swapaxes(-1, -2))
+    steps.append(context.copy(key, columns))
+    return columns
+
+
+def _padded(context: Context, key: View, steps: list[KernelStep], size: int) -> View:
+    """Keys in columns, in lines with room for a multiple of so many, so that code need not know how many they are."""
+    keys, width = key.shape[-2:]
+    lines = spaced_rows((*key.shape[:-2], width, -(-keys // size) * size))
+    columns = derived(lines, lines.phantom[..., :keys].swapaxes(-1, -2))
     steps.append(context.copy(key, columns))
     return columns
 

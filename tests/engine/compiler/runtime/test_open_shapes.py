@@ -19,6 +19,7 @@ from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
 
 F32 = np.dtype(np.float32)
+ATTENTION = ("query", "key", "value", "attn_mask")
 POOL: dict[str, Any] = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
 
 
@@ -74,6 +75,52 @@ def test_any_shape_gives_what_the_reference_gives() -> None:
     for width in (8, 9, 40, 33, 2, 150, 64, 8):
         found, expected = session.run([image(width)])[0], reference.run([image(width)])[0]
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+
+
+def text_model() -> engine.RuntimeGraph:
+    """What reads text: a table, attention with a mask, a norm."""
+    random = np.random.default_rng(5)
+    weights = {name: random.standard_normal((32, 32)).astype(np.float32) / 8 for name in "qkv"}
+    linears = [op("nn.Linear", f"to_{k}", "2", k, in_features=32, out_features=32, bias=False, weight=w)
+               for k, w in weights.items()]  # fmt: skip
+    heads = [op("Tensor.reshape", f"split_{k}", k, f"{k}s", shape=(1, -1, 4, 8)) for k in weights]
+    turned = [op("torch.transpose", f"turn_{k}", f"{k}s", f"{k}t", dim0=1, dim1=2) for k in weights]
+    return built(
+        op("pnnx.Input", "ids", "", "0"),
+        op("pnnx.Input", "mask", "", "1"),
+        op("nn.Embedding", "table", "0", "2", weight=random.standard_normal((50, 32)).astype(np.float32)),
+        *linears, *heads, *turned,
+        op("F.scaled_dot_product_attention", "attention", "qt kt vt 1", "3", labels=ATTENTION),
+        op("torch.mul", "gate", "3 3", "4"),
+        op("torch.gt", "where", "3", "5", other=0.0),
+        op("pnnx.Output", "out", "4"),
+        op("pnnx.Output", "out_1", "5"),
+        _0=TensorSpec((1, None), np.dtype(np.int64)), _1=TensorSpec((1, 1, 1, None), np.dtype(np.bool_)),
+    )  # fmt: skip
+
+
+def text(length: int) -> list[Array]:
+    random = np.random.default_rng(length)
+    return [random.integers(0, 50, (1, length)), np.arange(length).reshape(1, 1, 1, length) < max(1, length * 2 // 3)]
+
+
+def test_a_new_length_of_a_text_takes_no_compiler(openings: Openings) -> None:
+    graph, made = text_model(), []
+    compiled = CompiledGraph(graph, Options(threads=1))
+    for length in range(100, 160):  # a few tiles are tried, and then all code is there
+        if not _is_known(compiled, length):
+            compiled.builder.program([TensorSpec(each.shape, each.dtype) for each in text(length)])
+            made.append(length)
+    assert len(made) <= 12 and made[-1] < 150, made
+    reference = engine.Session(graph, backend="reference")
+    session = engine.Session(graph, backend="compiled", cache=None, threads=1)
+    for length in (112, 96, 98, 1, 2, 15, 600):
+        for found, expected in zip(session.run(text(length)), reference.run(text(length)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+
+
+def _is_known(compiled: CompiledGraph, length: int) -> bool:
+    return compiled.builder.known_program([TensorSpec(each.shape, each.dtype) for each in text(length)]) is not None
 
 
 def known_width(compiled: CompiledGraph) -> int:

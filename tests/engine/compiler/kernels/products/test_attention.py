@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from engine.compiler.assembly.opening import Opening
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.products.attention import Attention, choose_rows
@@ -19,6 +20,7 @@ from tests.engine.compiler.kernels.running import LEVELS, run
 
 RANDOM = np.random.default_rng(4)
 Layout = Literal["rows", "columns"]
+LINES = [Matrix((128 * 24,), 24, 1), Matrix((9 * 128,), 1, 128), *[Matrix((128 * 24,), 24, 1)] * 2]
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
 
 def made(level: str, stack: int, sizes: tuple[int, int, int, int], matrices: list[Matrix], **given: Any) -> Attention:
     host, (queries, keys, width, values) = describe(level), sizes
-    rows, vectors = choose_rows(host, queries, keys, width)
+    rows, vectors = choose_rows(host, queries, keys, width, is_open=given.get("is_padded", False))
     query, key, value, target = matrices
     return Attention(
         batch=(stack,), queries=queries, keys=keys, width=width, values=values, query=query, key=key, value=value,
@@ -60,6 +62,8 @@ def check(
     shapes = (stack, queries, width), (stack, keys, width), (stack, keys, values)
     operands = [RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes]
     pairs = [laid(each, layout, gap) for each, layout in zip(operands, layouts, strict=True)]
+    if given.get("is_padded"):
+        pairs[1] = padded(operands[1], level, queries)
     target, place = laid(np.zeros((stack, queries, values), np.float32), "rows", gap)
     target[...] = 7
     given["masks"] = tuple(Mask(Matrix((queries * keys,), keys, 1), kind) for kind, _ in masks)
@@ -73,6 +77,17 @@ def check(
     found = np.append(target, np.full(gap, 7, np.float32)).reshape(stack, queries, values + gap)
     assert (found[:, :, values:] == 7).all()
     np.testing.assert_allclose(found[:, :, :values], wanted, rtol=2e-5, atol=2e-6)
+
+
+def padded(keys: Array, level: str, queries: int) -> tuple[Array, Matrix]:
+    """Keys in columns, with room for whole panels of them in guarded memory, and where they lie."""
+    stack, count, width = keys.shape
+    host = describe(level)
+    _, (vectors, _) = choose_rows(host, queries, count, width, is_open=True)
+    line = -(-count // (vectors * host.lanes)) * vectors * host.lanes
+    spread = np.full((stack, width, line), np.nan, np.float32)
+    spread[:, :, :count] = keys.swapaxes(1, 2)
+    return guarded_array(spread), Matrix((width * line,), 1, line)
 
 
 def at_the_end(mask: Array) -> Array:
@@ -118,6 +133,32 @@ def test_masks(level: str, keys: int, kinds: tuple[str, ...], is_causal: bool) -
     masks = [(kind, RANDOM.random(shape) < (0.7 if kind == "keep" else 0.3)) for kind in kinds]
     given = [(kind, np.where(m, 0, -np.inf).astype(np.float32) if kind == "add" else m) for kind, m in masks]
     check(level, 2, (9, keys, 5, 20), masks=tuple(given), is_causal=is_causal)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal: bool) -> None:
+    for queries, keys in ((2, 2), (3, 17), (50, 33), (64, 64), (65, 65), (70, 900), (33, 1300)):
+        check(level, 2, (queries, keys, 9, 24), is_causal=is_causal, is_padded=True)
+    if level == LEVELS[0]:
+        kernels = [made(level, 2, (n, n, 9, 24), LINES, is_padded=True, is_causal=is_causal) for n in (98, 126, 127)]
+        first, *others = [Opening(kernel, "host", 4) for kernel in kernels]
+        first.write()
+        assert [k.rows for k in kernels] == [kernels[0].rows] * 3  # or it is another code
+        assert all(first.sizes.fits(each.sizes.values) and each.key == first.key for each in others)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("keys", [2, 31, 64, 600])
+def test_masks_with_the_same_code(level: str, keys: int) -> None:
+    shape = (2, 9, keys)
+    kept = RANDOM.random(shape) < 0.7
+    kept[:, :, 0] = True
+    kept[:, :, keys // 2 + 1 :] = False
+    added = np.where(RANDOM.random(shape) < 0.3, -np.inf, RANDOM.standard_normal(shape)).astype(np.float32)
+    added[:, :, 0] = 0
+    for masks in ((("keep", kept),), (("add", added),), (("add", added), ("drop", ~kept))):
+        check(level, 2, (9, keys, 5, 20), masks=masks, is_padded=True)
 
 
 @pytest.mark.parametrize("keys", [5, 700])
