@@ -81,6 +81,8 @@ def batch_size(ports: Sequence[Port]) -> int | None:
 
 def state_axis(index: int, spec: TensorSpec, exported: int) -> int | None:
     """1 for what can be a state (layers, N, width), else 0; None where neither dimension is the batch."""
+    if not spec.shape:
+        return None
     if index and spec.rank == 3 and spec.shape[1] == exported:
         return 1
     return 0 if spec.shape[0] == exported else None

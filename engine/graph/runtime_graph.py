@@ -12,6 +12,7 @@ from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
+from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import find_mismatches, propagate
 from engine.graph.building.linking import link
@@ -24,6 +25,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
+from engine.graph.running.steps import run_steps
 from engine.layers import BoundLayer, Registry, registry
 from engine.layers.definition.known import is_repeatable
 from engine.tensor import UNKNOWN, TensorSpec
@@ -318,3 +320,10 @@ def _build(
         warnings=(*find_mismatches(operands.values()), *find_losses(operands.values(), source.untyped)),
         plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
     )
+
+
+def _build_body(source: pnnx.Graph, registry: Registry) -> _Built:
+    return _build(source, registry, "kahn")
+
+
+builds_bodies(_build_body, run_steps)

@@ -11,7 +11,7 @@ from engine.errors import EngineError, ParameterError, ShapeError, UnsupportedOp
 from engine.layers import Annotations, bind, registry
 from engine.limits import check_results
 from engine.onnx.value import Axis, Size, Sum, Value, constant
-from engine.pnnx.graph import Attribute, Operator, Parameter
+from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
 from engine.tensor import UNKNOWN, Array, TensorSpec
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_./:\-]")
@@ -70,10 +70,14 @@ class Builder:
         attributes: Mapping[str, Array] | None = None,
         labels: Sequence[str | None] = (),
         declared: Sequence[TensorSpec | None] = (),
+        bodies: Mapping[str, Graph] | None = None,
+        results: Sequence[object] | None = None,
     ) -> list[Value]:
         """Append an operator.
 
         Args:
+            bodies: graphs that it runs itself.
+            results: what is known of its results, where that is known already.
             outputs: what its operands would best be called.
             attributes: stored tensors.
             labels: for each input the argument it stands for.
@@ -86,13 +90,14 @@ class Builder:
             raise UnsupportedOperatorError(f"no layer for the operator type '{type}'")
         params = dict(params or {})
         stored = {key: _attribute(array) for key, array in (attributes or {}).items()}
-        results = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
+        if results is None:
+            results = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
         values = [_known(result) for result in results]
         if all(value.constant is not None for value in values):
             return values
         for value, wanted in zip(values, outputs, strict=True):
             value.name = self.operand_name(wanted or name)
-        self._add(type, name, [self.operand(value) for value in inputs], values, params, stored, tuple(labels))
+        self._add(type, name, [self.operand(value) for value in inputs], values, params, stored, tuple(labels), bodies)
         return values
 
     def _follow(
@@ -135,11 +140,14 @@ class Builder:
         params: dict[str, Parameter],
         stored: dict[str, Attribute],
         labels: tuple[str | None, ...],
+        bodies: Mapping[str, Graph] | None = None,
     ) -> None:
         if len(self.operators) >= MAX_OPERATORS:
             raise ShapeError("too many operators", found="more", expected=f"at most {MAX_OPERATORS:,}")
         outputs = tuple(value.name for value in values)
-        operator = Operator(type, self.operator_name(name), tuple(inputs), outputs, params, stored, labels)
+        operator = Operator(
+            type, self.operator_name(name), tuple(inputs), outputs, params, stored, labels, bodies=dict(bodies or {})
+        )
         self.operators.append(operator)
         for value in values:
             self._makers[value.name] = operator
@@ -168,6 +176,12 @@ class Builder:
             name = f"{base}_{number}"
         taken.add(name)
         return name
+
+    def graph(self) -> Graph:
+        """The operators that something depends on, and what is known of their results."""
+        operators = self.used()
+        kept = {name for op in operators for name in op.outputs}
+        return Graph(operators, {name: spec for name, spec in self.annotations.items() if name in kept})
 
     def used(self) -> list[Operator]:
         """The operators that something depends on, and all inputs."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from engine.errors import GraphError
 from engine.onnx.attributes import attribute_value
 from engine.onnx.library import library
 from engine.onnx.node import Node
 from engine.onnx.source import Model
-from engine.onnx.tensors import NUMBERS, Weights
+from engine.onnx.tensors import Weights
 from engine.pnnx.quotation import quoted
 
 _INT, _FLOAT, _STRING = 2, 1, 3
-_MOST_INTS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +66,19 @@ class Functions:
             schema = defs.get_schema(node.type, node.version, node.domain)
         except defs.SchemaError:
             return None
-        body = _body(schema, node)
+        body = _body(schema)
         return None if body is None else _local(body, _schema_defaults(schema))
 
 
-def _body(schema: Any, node: Node) -> Any:
-    if schema.has_function:
-        body = schema.function_body
-        if not len(body.node):
-            return None
-        return body
-    if not schema.has_context_dependent_function:
+def _body(schema: Any) -> Any:
+    """What a schema says for all operands alike.
+
+    Bodies that depend on operands and attributes are made by code that was not written for hostile ones: it crashes.
+    Operators that have such a body have a translator, or are refused.
+    """
+    if not schema.has_function or not len(schema.function_body.node):
         return None
-    onnx = library()
-    message = onnx.NodeProto(op_type=node.type, domain=node.domain, name="f")
-    message.input.extend("" if each is None else f"i{k}" for k, each in enumerate(node.inputs))
-    message.output.extend(f"o{k}" if name else "" for k, name in enumerate(node.outputs))
-    for key, value in node.attributes.items():
-        if isinstance(value, (int, float, str, tuple)):
-            message.attribute.append(
-                onnx.helper.make_attribute(key, list(value) if isinstance(value, tuple) else value)
-            )
-        elif isinstance(value, np.ndarray) and value.nbytes < _MOST_INTS:
-            message.attribute.append(onnx.helper.make_attribute(key, onnx.numpy_helper.from_array(value)))
-    types = []
-    for each in node.inputs:
-        type = onnx.TypeProto()
-        if each is not None and each.tensor is not None and each.tensor.dtype in NUMBERS:
-            type.tensor_type.elem_type = NUMBERS[each.tensor.dtype]
-            type.tensor_type.shape.SetInParent()
-            for size in each.tensor.shape:
-                dim = type.tensor_type.shape.dim.add()
-                if size is not None:
-                    dim.dim_value = size
-        types.append(type.SerializeToString())
-    try:
-        content = schema.get_context_dependent_function(message.SerializeToString(), types)
-    except Exception:  # it cannot be told for these operands
-        return None
-    body = onnx.FunctionProto()
-    body.ParseFromString(content)
-    return body if len(body.node) else None
+    return schema.function_body
 
 
 def _local(proto: Any, values: Mapping[str, Any] | None = None) -> Local:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,22 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers import registry
 from engine.onnx.builder import Builder
 from engine.onnx.value import Size, Value, constant
-from engine.pnnx.graph import Parameter
+from engine.pnnx.graph import Graph, Parameter
 from engine.tensor import Array, DType, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A body as a graph of its own.
+
+    Args:
+        captured: what it uses of the graph around it; its last inputs.
+        results: what is known of its results.
+    """
+
+    graph: Graph
+    captured: Sequence[Value]
+    results: Sequence[object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +38,8 @@ class Node:
         version: of the operator set it belongs to.
         outputs: names of the results that are used, empty for those that are not.
         declared: what the file says of the results.
+        body: makes a graph of its own of an attribute that is one, given what is known of the values it is handed.
+        inline: puts the operators of such a graph among those around it; gives their results.
     """
 
     type: str
@@ -34,6 +50,8 @@ class Node:
     attributes: Mapping[str, Any]
     outputs: Sequence[str]
     builder: Builder
+    body: Callable[[Any, Sequence[object]], Part]
+    inline: Callable[[Any], list[Value]]
     declared: Sequence[TensorSpec | None] = field(default=())
 
     def input(self, index: int) -> Value:
@@ -113,7 +131,14 @@ class Node:
             raise ParameterError(f"attribute '{attribute}' is no text", found=repr(value)[:80])
         return value
 
-    def make(self, type: str, *inputs: Value, weights: Mapping[str, Array] | None = None, **params: Parameter) -> Value:
+    def make(
+        self,
+        type: str,
+        *inputs: Value,
+        weights: Mapping[str, Array] | None = None,
+        labels: Sequence[str | None] = (),
+        **params: Parameter,
+    ) -> Value:
         """Append an operator with one result."""
         return self.builder.add(
             type,
@@ -122,6 +147,7 @@ class Node:
             outputs=(self.outputs[0] if self.outputs else "",),
             params=params,
             attributes=weights,
+            labels=labels,
             declared=self.declared[:1],
         )[0]
 

@@ -8,30 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from engine.errors import EngineError, WeightsError
+from engine.layers.onnx.dtypes import DTYPES
 from engine.limits import MAX_RANK, check_size
 from engine.onnx.wire import Skeleton
 from engine.pnnx.files import take_file
 from engine.pnnx.quotation import quoted
-from engine.tensor import BFLOAT16, Array, DType, dtype_name
+from engine.tensor import Array, dtype_name
 
 STRING: Final = 8
-# TensorProto.DataType -> the dtype of its elements.
-DTYPES: Final[Mapping[int, DType]] = {
-    number: np.dtype(kind)
-    for number, kind in (
-        (1, np.float32), (2, np.uint8), (3, np.int8), (4, np.uint16), (5, np.int16), (6, np.int32), (7, np.int64),
-        (STRING, np.object_), (9, np.bool_), (10, np.float16), (11, np.float64), (12, np.uint32), (13, np.uint64),
-        (14, np.complex64), (15, np.complex128), (16, BFLOAT16), (17, ml_dtypes.float8_e4m3fn),
-        (18, ml_dtypes.float8_e4m3fnuz), (19, ml_dtypes.float8_e5m2), (20, ml_dtypes.float8_e5m2fnuz),
-        (21, ml_dtypes.uint4), (22, ml_dtypes.int4), (23, ml_dtypes.float4_e2m1fn), (24, ml_dtypes.float8_e8m0fnu),
-        (25, ml_dtypes.uint2), (26, ml_dtypes.int2),
-    )
-}  # fmt: skip
-NUMBERS: Final[Mapping[DType, int]] = {dtype: number for number, dtype in DTYPES.items()}
 _BITS: Final = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
 # Where elements are if not in raw_data: the field, and what its items are read as.
 _FIELDS: Final[Mapping[int, tuple[str, Any]]] = {

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
+from engine.layers.onnx.dtypes import DTYPES
 from engine.onnx.attributes import attribute_value
-from engine.onnx.builder import Builder
+from engine.onnx.builder import MAX_OPERATORS, Builder
 from engine.onnx.functions import Functions, Local
-from engine.onnx.node import Node
+from engine.onnx.node import Node, Part
 from engine.onnx.registry import known_types, translator_of
 from engine.onnx.source import Model
-from engine.onnx.tensors import DTYPES
 from engine.onnx.value import Value, constant
 from engine.pnnx.graph import Graph
 from engine.pnnx.quotation import quoted
@@ -22,6 +23,9 @@ from engine.tensor import UNKNOWN, TensorSpec
 
 _MAX_NESTING: Final = 32
 """Functions inside each other."""
+
+_MAX_BODIES: Final = 8
+"""Bodies inside each other: what is known of the innermost values is found out once for each that is around them."""
 
 _MOST_LISTED: Final = 50
 
@@ -46,43 +50,71 @@ class Scope:
         versions: domain -> version of its operator set.
         prefix: of the names of operators made here.
         given: attributes of the function's call, for those of its body that refer to them.
-        depth: how many functions this is inside.
+        depth: how many functions and bodies this is inside.
+        bodies: how many of those are graphs of their own.
+        outer: of a body, the graph around it.
+        captured: values of that which the body uses, and what they are in the body.
     """
 
     versions: Mapping[str, int]
+    builder: Builder
     values: dict[str, Value] = field(default_factory=dict)
     declared: dict[str, TensorSpec] = field(default_factory=dict)
     prefix: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     depth: int = 0
+    bodies: int = 0
+    outer: Scope | None = None
+    captured: dict[Value, Value] = field(default_factory=dict)
+
+    def find(self, name: str) -> Value | None:
+        """What a name stands for, here or in a graph around this one."""
+        value = self.values.get(name)
+        if value is not None or self.outer is None:
+            return value
+        found = self.outer.find(name)
+        return None if found is None else self._capture(found, name)
+
+    def _capture(self, found: Value, name: str) -> Value:
+        """A value of the graph around, as an input of this one; constants are taken along."""
+        if found not in self.captured:
+            if found.constant is not None:
+                return constant(found.constant)
+            inner = self.builder.input(name, found.tensor)
+            if found.tensor is None:
+                inner.spec = found.spec
+            self.captured[found] = inner
+        return self.captured[found]
+
+    def declaration(self, name: str) -> TensorSpec | None:
+        """What the file says of a name."""
+        return self.declared.get(name)
 
 
 class _Translation:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._weights = model.weights
-        self._builder = Builder()
         self._functions = Functions(model)
         self._unsupported: list[str] = []
+        self._steps = 0
 
     def run(self) -> Graph:
         graph = self._model.proto.graph
-        scope = Scope(self._model.versions, declared=_declarations(graph))
+        scope = Scope(self._model.versions, Builder(), declared=_declarations(graph))
         self._constants(graph, scope)
         for each in graph.input:
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
-                self._define(scope, each.name, self._builder.input(each.name, spec))
+                self._define(scope, each.name, scope.builder.input(each.name, spec))
         self._nodes(graph.node, scope)
         if self._unsupported:
             raise UnsupportedOperatorError(_listed(self._unsupported))
         if not graph.output:
             raise GraphError("the graph has no output", found=f"{len(graph.node)} operators")
         for each in graph.output:
-            self._builder.output(_value(scope, each.name, "the graph's output"))
-        operators = self._builder.used()
-        kept = {name for op in operators for name in op.outputs}
-        return Graph(operators, {name: spec for name, spec in self._builder.annotations.items() if name in kept})
+            scope.builder.output(_value(scope, each.name, "the graph's output"))
+        return scope.builder.graph()
 
     def _constants(self, graph: Any, scope: Scope) -> None:
         for each in graph.initializer:
@@ -98,6 +130,11 @@ class _Translation:
 
     def _nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
         for index, proto in enumerate(wanted_quick(list(nodes))):
+            self._steps += 1
+            if self._steps > MAX_OPERATORS:
+                raise GraphError(
+                    "too many operators, those of functions included", expected=f"at most {MAX_OPERATORS:,}"
+                )
             name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
             try:
                 self._node(proto, name, scope)
@@ -140,7 +177,9 @@ class _Translation:
             inputs=inputs,
             attributes=dict(self._attributes(proto, scope)),
             outputs=list(proto.output),
-            builder=self._builder,
+            builder=scope.builder,
+            body=partial(self._body, scope=scope),
+            inline=partial(self._inline, scope=scope, prefix=name),
             declared=[scope.declared.get(each) for each in proto.output],
         )
 
@@ -164,13 +203,13 @@ class _Translation:
         """What the body of a function makes of its operands; None where there is no body."""
         if body is None:
             return None
-        if scope.depth >= _MAX_NESTING:
-            raise GraphError("functions are nested too deep, or in a circle", found=scope.depth)
         inner = Scope(
-            body.versions or scope.versions,
+            {**self._model.versions, **scope.versions, **(body.versions or {})},
+            scope.builder,
             prefix=f"{node.name}/",
             given={**body.defaults(self._weights), **node.attributes},
-            depth=scope.depth + 1,
+            depth=self._deeper(scope),
+            bodies=scope.bodies,
         )
         for k, name in enumerate(body.inputs):
             value = node.optional(k)
@@ -182,6 +221,48 @@ class _Translation:
             return [Value(spec=UNKNOWN, name="?") for _ in body.outputs]
         return [inner.values.get(name, Value()) for name in body.outputs]
 
+    def _body(self, proto: Any, given: Sequence[object], scope: Scope) -> Part:
+        """A graph of its own of a body.
+
+        Args:
+            given: what is known of the values that it is handed.
+        """
+        inner = self._inside(scope)
+        inner.declared = _declarations(proto)
+        self._constants(proto, inner)
+        if len(given) != len(proto.input):
+            raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
+        for each, known in zip(proto.input, given, strict=True):
+            spec = known if isinstance(known, TensorSpec) else inner.declared.get(each.name)
+            self._define(inner, each.name, inner.builder.input(each.name, spec))
+        self._nodes(proto.node, inner)
+        results = [] if self._unsupported else [_value(inner, each.name, "the body's output") for each in proto.output]
+        for value in results:
+            inner.builder.output(value)
+        return Part(inner.builder.graph(), list(inner.captured), [each.spec for each in results])
+
+    def _inline(self, proto: Any, scope: Scope, prefix: str) -> list[Value]:
+        """The operators of a body among those around it."""
+        inner = replace(scope, values={}, declared=_declarations(proto), prefix=f"{prefix}/", depth=self._deeper(scope))
+        inner.outer, inner.captured = None, {}
+        inner.values = _Chained(scope)
+        self._constants(proto, inner)
+        self._nodes(proto.node, inner)
+        if self._unsupported:
+            return [Value(name="?") for _ in proto.output]
+        return [_value(inner, each.name, "the body's output") for each in proto.output]
+
+    def _inside(self, scope: Scope) -> Scope:
+        depth, bodies = self._deeper(scope), scope.bodies + 1
+        if bodies > _MAX_BODIES:
+            raise GraphError("bodies are nested too deep", found=bodies, expected=f"at most {_MAX_BODIES}")
+        return Scope(scope.versions, Builder(), given=scope.given, depth=depth, bodies=bodies, outer=scope)
+
+    def _deeper(self, scope: Scope) -> int:
+        if scope.depth >= _MAX_NESTING:
+            raise GraphError("functions or bodies are nested too deep", found=scope.depth)
+        return scope.depth + 1
+
     def _refuse(self, text: str, proto: Any, scope: Scope) -> None:
         """Note an operator, and go on as if it had made something: what else is missing is of interest too."""
         self._unsupported.append(text)
@@ -190,8 +271,21 @@ class _Translation:
                 scope.values.setdefault(name, Value(name="?"))
 
 
+class _Chained(dict[str, Value]):
+    """Names of a body whose operators stand among those around it: what is not its own is theirs."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """What a name stands for."""
+        own = super().get(name)
+        return own if own is not None else self._scope.find(name) or default
+
+
 def _value(scope: Scope, name: str, what: str) -> Value:
-    value = scope.values.get(name)
+    value = scope.find(name)
     if value is None:
         raise GraphError(f"{what}, {quoted(name)}, is made by nothing before it", expected="operators in order")
     return value

@@ -66,6 +66,7 @@ class Operator:
         labels: for each input the Python argument it stands for, None where the file names none.
         line: where the operator was read, counted from 1; 0 when it was made in memory.
         written: the name in the file, where another operator bears it too; else empty.
+        bodies: graphs that it runs itself, by name. The format has no word for them.
     """
 
     type: str
@@ -77,6 +78,7 @@ class Operator:
     labels: tuple[str | None, ...] = ()
     line: int = 0
     written: str = ""
+    bodies: dict[str, Graph] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -86,7 +88,8 @@ class Operator:
         if not isinstance(other, Operator):
             return NotImplemented
         mine, theirs = ((o.type, o.name, o.inputs, o.outputs, o.labels) for o in (self, other))
-        return mine == theirs and same_params(self.params, other.params) and self.attributes == other.attributes
+        is_alike = mine == theirs and self.attributes == other.attributes and self.bodies == other.bodies
+        return is_alike and same_params(self.params, other.params)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -110,7 +113,9 @@ class Graph:
 
 
 def as_bytes(data: Array) -> Array:
-    """The memory of an array as a flat uint8 array; a copy only when the array is not contiguous."""
+    """The memory of an array as a flat uint8 array; a copy only when the array is not contiguous, or holds texts."""
+    if data.dtype.hasobject:
+        return np.frombuffer(repr(data.tolist()).encode("utf-8", "surrogatepass"), np.uint8)
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 

@@ -51,6 +51,9 @@ def _format_annotations(graph: Graph, file: str) -> dict[str, str]:
 
 
 def _format_line(operator: Operator, name: str, announced: dict[str, str]) -> str:
+    if operator.bodies:
+        found = ", ".join(operator.bodies)
+        raise ParamSyntaxError("a pair cannot hold the bodies of an operator", where=quoted(operator.name), found=found)
     head = f"{operator.type:<24} {name:<24} {len(operator.inputs)} {len(operator.outputs)}"
     return " ".join((head, *operator.inputs, *operator.outputs, *_format_entries(operator, announced)))
 

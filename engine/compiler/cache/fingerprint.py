@@ -15,7 +15,7 @@ from typing import Final
 from engine.compiler.cache.version import GENERATOR
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.definition.signature import Signature
-from engine.pnnx.graph import as_bytes
+from engine.pnnx.graph import Graph, as_bytes
 from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
@@ -74,12 +74,25 @@ def _structure(graph: RuntimeGraph) -> Iterator[str]:
         yield repr((source.type, source.name, source.inputs, source.outputs, source.labels))
         yield repr(list(source.params.items()))
         yield repr([(name, each.shape, each.dtype.name, each.code) for name, each in source.attributes.items()])
+        for name, body in source.bodies.items():
+            yield from _body(name, body)
     signatures = {op.type: op.layer.signature for op in graph.operators if op.layer is not None}
     for signature in signatures.values():
         yield _signature(signature)
     yield repr([(name, _spec(each)) for name, each in graph.source.annotations.items()])
     yield repr((sorted(graph.source.untyped.items()), sorted(graph.source.complex32)))
     yield repr([[(port.name, port.operand) for port in ports] for ports in (graph.inputs, graph.outputs)])
+
+
+def _body(name: str, body: Graph) -> Iterator[str]:
+    """A graph that an operator runs itself, with its weights."""
+    yield repr((name, sorted((operand, _spec(each)) for operand, each in body.annotations.items())))
+    for op in body.operators:
+        yield repr((op.type, op.name, op.inputs, op.outputs, op.labels, list(op.params.items())))
+        for key, each in op.attributes.items():
+            yield repr((key, each.shape, each.dtype.name, _hash(as_bytes(each.data)).hex()))
+        for inner, deeper in op.bodies.items():
+            yield from _body(inner, deeper)
 
 
 def _signature(signature: Signature) -> str:

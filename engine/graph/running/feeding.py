@@ -66,6 +66,12 @@ def _names(items: Sequence[Port] | Mapping[Any, object]) -> str:
 
 
 def _as_array(port: Port, value: object) -> Array:
+    if port.spec is None and isinstance(value, list) and all(isinstance(each, np.ndarray) for each in value):
+        return value  # type: ignore[return-value]  # a list of tensors, which only its users can judge
+    if port.spec is not None and port.spec.dtype == np.object_:
+        return _texts(port, value)
+    if port.spec is None and value is None:
+        return value  # type: ignore[return-value]  # an optional value that is absent
     try:
         array = np.asarray(value)
     except Exception as exc:  # ragged lists, or a foreign object whose __array__ fails
@@ -74,12 +80,27 @@ def _as_array(port: Port, value: object) -> Array:
         raise InputError("not an array of numbers", where=_place(port), found=_kind(value, array))
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype not in CODES and hasattr(value, "dtype"):
+    is_known = array.dtype in CODES or (port.spec is not None and array.dtype == port.spec.dtype)
+    if not is_known and hasattr(value, "dtype"):
         expected = "a dtype that graphs have" if port.spec is None else dtype_name(port.spec.dtype)
         raise InputError("wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=expected)
     if port.spec is None or hasattr(value, "dtype"):
         return array
     return _typed(array, port, port.spec)
+
+
+def _texts(port: Port, value: object) -> Array:
+    """Texts; bytes are taken for UTF-8."""
+    try:
+        array = np.asarray(value, np.object_)
+    except Exception as exc:
+        raise InputError("not an array", where=_place(port), found=f"{type(value).__name__}: {exc}") from None
+    if not all(isinstance(each, (str, bytes)) for each in array.reshape(-1)):
+        raise InputError("not an array of texts", where=_place(port), found=_kind(value, array))
+    texts = np.empty(array.shape, np.object_)
+    for place, each in np.ndenumerate(array):
+        texts[place] = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+    return texts
 
 
 def _kind(value: object, array: Array) -> str:

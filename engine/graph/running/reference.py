@@ -6,14 +6,14 @@ All that changes in a run lives in its own value table, so any number of threads
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import EngineError, InputError
-from engine.graph.building.inference import computed_outputs
-from engine.graph.planning.plan import Plan, Step
+from engine.errors import InputError
+from engine.graph.planning.plan import Plan
 from engine.graph.port import flatten
+from engine.graph.running.steps import run_step
 from engine.graph.running.watch import Watch
 from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array
@@ -40,7 +40,7 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         values[slot] = _read_only(array)
     if watch is not None:
         watch.begin(values)
-    shapes = tuple(array.shape for array in inputs)
+    shapes = tuple(np.shape(array) if isinstance(array, np.ndarray) else () for array in inputs)
     is_new = shapes not in plan.met
     asks = is_asked()
     for step in plan.steps:
@@ -48,7 +48,7 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
             check_wanted(step.operator.place, "the run was cancelled")
         if watch is not None:
             watch.before()
-        _run(step, values, is_new)
+        run_step(step, values, is_new)
         if watch is not None:
             watch.after(step, values)
         for slot in step.released:
@@ -58,22 +58,11 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
     return as_outputs([values[slot] for slot in plan.outputs])
 
 
-def _run(step: Step, values: list[object], is_new: bool) -> None:
-    op = step.operator
-    if op.layer is None:
-        return
-    inputs = [values[slot] for slot in step.inputs]
-    try:
-        if is_new and step.is_open:
-            op.layer.check_results(inputs)
-        result = op.layer.forward(inputs)
-    except EngineError as error:
-        raise error.at(op.place) from error.__cause__
-    for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
-        values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
-
-
-def _read_only(array: Array) -> Array:
+def _read_only(array: Any) -> Any:
+    if isinstance(array, list):
+        return [_read_only(each) for each in array]  # a sequence of tensors
+    if array is None:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

@@ -26,11 +26,13 @@ class Annotations:
     Args:
         inputs, outputs: annotated specs, None where the file has none.
         labels: the ``$name`` of each input, None where the file has none.
+        bodies: of an operator that chooses or repeats, what it runs: by name, with ``infer``, ``run`` and ``count``.
     """
 
     inputs: tuple[TensorSpec | None, ...] = ()
     outputs: tuple[TensorSpec | None, ...] = ()
     labels: tuple[str | None, ...] = ()
+    bodies: tuple[tuple[str, Any], ...] = ()
 
 
 NO_ANNOTATIONS = Annotations(outputs=(None,))

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.onnx.adapter import dtype_of, shape_of
 from engine.layers.onnx.constants import needed, whole_number
+from engine.layers.onnx.dtypes import converted, onnx_dtype
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened, working_dtype
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, format_shape
-
-# TensorProto.DataType, as the attributes `to` and `dtype` number it.
-_TYPES: Final = {
-    1: np.float32, 2: np.uint8, 3: np.int8, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
-    11: np.float64, 14: np.complex64, 15: np.complex128,
-}  # fmt: skip
-
-
-def onnx_dtype(number: int) -> DType:
-    """The dtype of a number of ONNX's TensorProto.DataType.
-
-    Raises:
-        ParameterError: for one that a pair cannot hold.
-    """
-    if number == 16:
-        return BFLOAT16
-    if number not in _TYPES:
-        raise ParameterError("no such dtype in a pair", found=f"ONNX data type {number}", expected="one PNNX has")
-    return np.dtype(_TYPES[number])
+from engine.tensor import Array, DType, Number, TensorSpec, dtype_name, format_shape
 
 
 class _Pair(Layer):
@@ -125,13 +107,15 @@ class OnnxMean(Layer):
             return cast(np.asarray(total / total.dtype.type(len(tensors))), spec.dtype)
 
 
-@register("Cast", ignored=("saturate", "round_mode"))
+@register("Cast")
 class OnnxCast(Layer):
     """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
 
     does_arithmetic = False
 
     to: int
+    saturate: bool = True
+    round_mode: Literal["up", "down", "nearest"] = "up"
 
     def __post_init__(self) -> None:
         _ = onnx_dtype(self.to)
@@ -140,14 +124,17 @@ class OnnxCast(Layer):
         return TensorSpec(shape_of(input), onnx_dtype(self.to))
 
     def forward(self, input: Array | Number) -> Array:
-        return cast(input, onnx_dtype(self.to))
+        return converted(input, onnx_dtype(self.to), self.saturate, self.round_mode)
 
 
-@register("CastLike", ignored=("saturate", "round_mode"), positional=("input", "target"))
+@register("CastLike", positional=("input", "target"))
 class CastLike(Layer):
     """The input in the dtype of another tensor."""
 
     does_arithmetic = False
+
+    saturate: bool = True
+    round_mode: Literal["up", "down", "nearest"] = "up"
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -155,7 +142,7 @@ class CastLike(Layer):
         return TensorSpec(shape_of(input), self._dtype(target))
 
     def forward(self, input: Array | Number, target: Any) -> Array:
-        return cast(input, self._dtype(target))
+        return converted(input, self._dtype(target), self.saturate, self.round_mode)
 
     def _dtype(self, target: Any) -> DType:
         noted = self.annotations.outputs[0]

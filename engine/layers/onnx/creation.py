@@ -9,8 +9,8 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, single, whole_numbers
+from engine.layers.onnx.dtypes import onnx_dtype
 from engine.layers.onnx.shape import checked_sizes
 from engine.layers.operands.precision import INT64, check_ordered
 from engine.limits import check_size

@@ -113,6 +113,8 @@ class SpaceToDepth(_Blocks):
         input (N, C, H*b, W*b)  ->  (N, b*b*C, H, W), b = blocksize
     """
 
+    mode: Literal["DCR", "CRD"] = "DCR"
+
     def infer(self, input: TensorSpec) -> TensorSpec:
         check_fits(input.rank == 4, "input", input.shape, "4 axes")
         n, c, h, w = input.shape
@@ -123,7 +125,8 @@ class SpaceToDepth(_Blocks):
         spec = self.infer(TensorSpec(input.shape, input.dtype))
         n, c, h, w = input.shape
         b = self.blocksize
-        return input.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(spec.sizes)
+        order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+        return input.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(spec.sizes)
 
 
 @register("Col2Im", positional=("input", "image_shape", "block_shape"))

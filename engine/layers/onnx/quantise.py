@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
@@ -15,9 +16,9 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present, selected
-from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import single
 from engine.layers.onnx.conv import Windowed, convolution, distances
+from engine.layers.onnx.dtypes import DTYPES, SATURATING, SMALL_INTEGERS, converted, onnx_dtype
 from engine.layers.onnx.matmul import centred_columns, centred_rows
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
@@ -28,6 +29,7 @@ from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 _UINT8: Final[DType] = np.dtype(np.uint8)
 _INT32: Final[DType] = np.dtype(np.int32)
+FLOAT4: Final = DTYPES[23]
 
 
 def saturated(x: Array, dtype: DType) -> Array:
@@ -36,11 +38,15 @@ def saturated(x: Array, dtype: DType) -> Array:
     Raises:
         ShapeError: for a dtype that is not of integers.
     """
-    if dtype.kind not in "iu":
+    if dtype in SMALL_INTEGERS:
+        limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+        low, high = float(limits.min), float(limits.max)
+    elif dtype.kind in "iu":
+        low, high = map(float, extremes(dtype))
+    else:
         raise ShapeError("cannot quantise to this dtype", found=dtype_name(dtype), expected="integers")
-    low, high = map(float, extremes(dtype))
     whole = np.clip(np.nan_to_num(np.rint(x), nan=0.0), low, high)
-    return cast(np.asarray(whole), dtype)
+    return cast(np.asarray(whole), dtype) if dtype.kind in "iu" else np.asarray(whole.astype(np.int8).astype(dtype))
 
 
 class _Blocks(Layer):
@@ -69,11 +75,12 @@ class _Blocks(Layer):
         raise ShapeError(f"{name} does not fit", found=format_shape(values.shape), expected=format_shape(x.shape))
 
 
-@register("QuantizeLinear", positional=("input", "scale", "zero_point"), ignored=("saturate", "precision"))
+@register("QuantizeLinear", positional=("input", "scale", "zero_point"), ignored=("precision",))
 class QuantizeLinear(_Blocks):
     """round(x / scale) + zero_point, halves to even, kept within the integers; uint8 unless the file says otherwise."""
 
     output_dtype: int = 0
+    saturate: bool = True
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec, scale: Any, zero_point: Any = 0) -> TensorSpec:
@@ -83,6 +90,9 @@ class QuantizeLinear(_Blocks):
         dtype = self._dtype(zero_point)
         x = widened(input)
         step = self.spread(cast(as_tensor(scale, x.dtype, "scale"), x.dtype), x, "scale")
+        if dtype in SATURATING or dtype == FLOAT4:
+            with np.errstate(all="ignore"):
+                return converted(np.asarray(x / step), dtype, self.saturate)
         shift = self.spread(as_tensor(zero_point, dtype, "zero_point"), x, "zero_point")
         with np.errstate(all="ignore"):
             return saturated(np.rint(x / step).astype(np.float64) + shift.astype(np.float64), dtype)
@@ -105,7 +115,10 @@ class DequantizeLinear(_Blocks):
 
     def forward(self, input: Array, scale: Any, zero_point: Any = 0) -> Array:
         check_given(zero_point, "zero_point")
-        if input.dtype.kind not in "iu":
+        if input.dtype in SATURATING or input.dtype == FLOAT4:
+            step = self.spread(as_tensor(scale, _FLOAT32, "scale").astype(np.float32), input, "scale")
+            return cast(np.asarray(input.astype(np.float32) * step), self._dtype(scale))
+        if input.dtype.kind not in "iu" and input.dtype not in SMALL_INTEGERS:
             raise ShapeError("input is not quantised", found=dtype_name(input.dtype), expected="integers")
         step = self.spread(as_tensor(scale, _FLOAT32, "scale"), input, "scale")
         shift = self.spread(as_tensor(zero_point, input.dtype, "zero_point"), input, "zero_point")

@@ -11,7 +11,7 @@ from engine.layers.creation.distribution import Multinomial
 from engine.layers.creation.randomness import generator
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.arithmetic import onnx_dtype
+from engine.layers.onnx.dtypes import onnx_dtype
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 

@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.adapter import UnaryAdapter
+from engine.layers.onnx.adapter import UnaryAdapter, shape_of
 from engine.layers.onnx.constants import needed, whole_number, whole_numbers
 from engine.layers.operands.axes import checked_axes, checked_order
 from engine.layers.operands.precision import INT64
@@ -18,7 +18,7 @@ from engine.layers.shape.permute import Permute
 from engine.layers.shape.shape import Rearrangement, Reshape, Squeeze, Unsqueeze
 from engine.limits import check_results
 from engine.promotion import broadcast_shapes
-from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape, product
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 _LARGEST = 2**31 - 1
 
@@ -32,7 +32,14 @@ class _Rearranged(Rearrangement):
 
     def _infer(self, input: TensorSpec, numbers: Any, name: str) -> Any:
         known = whole_numbers(numbers, name)
-        return UNKNOWN if known is None else self.layer_for(known, input.rank).infer(input)
+        if known is not None:
+            return self.layer_for(known, input.rank).infer(input)
+        rank = self.rank_for(numbers.shape[0] if shape_of(numbers)[:1] else None, input.rank)
+        return UNKNOWN if rank is None else TensorSpec((None,) * rank, input.dtype)
+
+    def rank_for(self, count: int | None, rank: int) -> int | None:
+        """The rank of the result of so many numbers that only a run can tell."""
+        return None
 
     def _run(self, input: Array, numbers: Any, name: str) -> Any:
         layer = self.layer_for(needed(whole_numbers(numbers, name), name), input.ndim)
@@ -49,12 +56,23 @@ class OnnxReshape(_Rearranged):
     def infer(self, input: TensorSpec, shape: Any) -> Any:
         if 0 in (whole_numbers(shape, "shape") or ()) and self.allowzero:
             return TensorSpec(self._with_zeros(shape, product(input.shape)), input.dtype)
-        return self._infer(input, shape, "shape")
+        return self._infer(input, self._kept(input.shape, shape), "shape")
 
     def forward(self, input: Array, shape: Any) -> Any:
         if 0 in (whole_numbers(shape, "shape") or ()) and self.allowzero:
             return input.reshape(self._with_zeros(shape, input.size))
-        return self._run(input, shape, "shape")
+        return self._run(input, self._kept(input.shape, shape), "shape")
+
+    def _kept(self, own: Shape, shape: Any) -> Any:
+        """Sizes with the input's in the place of zeros."""
+        numbers = whole_numbers(shape, "shape")
+        if numbers is None or 0 not in numbers:
+            return shape
+        sizes = [own[k] if number == 0 and k < len(own) else number for k, number in enumerate(numbers)]
+        return shape if None in sizes else tuple(sizes)
+
+    def rank_for(self, count: int | None, rank: int) -> int | None:
+        return count
 
     def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
         if min(numbers, default=0) < -1 or numbers.count(-1) > 1:
@@ -101,6 +119,9 @@ class OnnxUnsqueeze(_Rearranged):
     def forward(self, input: Array, axes: Any) -> Any:
         return self._run(input, axes, "axes")
 
+    def rank_for(self, count: int | None, rank: int) -> int | None:
+        return None if count is None else rank + count
+
     def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
         return Unsqueeze(dim=numbers)
 
@@ -143,8 +164,11 @@ class OnnxExpand(Rearrangement):
 
     def infer(self, input: Any, shape: Any) -> Any:
         numbers = whole_numbers(shape, "shape")
-        if numbers is None or not isinstance(input, TensorSpec):
+        if not isinstance(input, TensorSpec):
             return UNKNOWN
+        if numbers is None:
+            count = shape_of(shape)[0] if len(shape_of(shape)) == 1 else None
+            return UNKNOWN if count is None else TensorSpec((None,) * max(count, input.rank), input.dtype)
         return TensorSpec(broadcast_shapes(input.shape, checked_sizes(numbers)), input.dtype)
 
     def forward(self, input: Array, shape: Any) -> Array:
@@ -163,6 +187,9 @@ class OnnxTile(_Rearranged):
 
     def forward(self, input: Array, repeats: Any) -> Any:
         return self._run(input, repeats, "repeats")
+
+    def rank_for(self, count: int | None, rank: int) -> int | None:
+        return rank
 
     def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
         if len(numbers) != rank:
@@ -186,7 +213,7 @@ class OnnxSlice(Rearrangement):
     def infer(self, input: TensorSpec, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
         named = self._bounds(input.rank, starts, ends, axes, steps)
         if named is None:
-            return UNKNOWN
+            return TensorSpec((None,) * input.rank, input.dtype)
         shape: list[Dim] = list(input.shape)
         for axis, piece in named.items():
             length = shape[axis]

@@ -9,8 +9,8 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.arithmetic import onnx_dtype
 from engine.layers.onnx.constants import needed, real_number, whole_number
+from engine.layers.onnx.dtypes import onnx_dtype
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec

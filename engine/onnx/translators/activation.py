@@ -72,6 +72,8 @@ def prelu(node: Node) -> Value | list[Value]:
     slope, rank = node.array(1), node.input(0).rank
     if slope is None or rank is None or rank < 2 or slope.dtype != node.dtype():
         return node.same(consumed_inputs=None)
+    if node.version < 7 and slope.ndim == 1:  # one a channel, wherever it would broadcast to later
+        slope = slope.reshape(-1, *(1,) * (rank - 2))
     shape = (1,) * (rank - slope.ndim) + slope.shape
     if slope.size != 1 and (len(shape) != rank or shape[1] != slope.size):
         return node.same(consumed_inputs=None)
@@ -84,6 +86,10 @@ def clip(node: Node) -> Value | list[Value]:
     if "min" in node.attributes or "max" in node.attributes:  # before opset 11
         low, high = node.attributes.get("min"), node.attributes.get("max")
     else:
+        if node.is_given(1) != node.is_given(2) and (low_or_high := 1 if node.is_given(1) else 2):
+            bound = node.input(low_or_high)
+            if literal(bound, node.dtype()) is None:
+                return node.make("torch.clamp", node.input(0), bound, labels=("input", ("min", "max")[low_or_high - 1]))
         low, high = (None if node.optional(k) is None else literal(node.optional(k), node.dtype()) for k in (1, 2))
         if any(node.is_given(k) and each is None for k, each in ((1, low), (2, high))):
             return (

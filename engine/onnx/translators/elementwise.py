@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 
+from engine.errors import ParameterError
 from engine.onnx.node import Node
 from engine.onnx.registry import Translator, translates
 from engine.onnx.value import Size, Sum, Value
@@ -58,7 +59,9 @@ def operand_texts(a: Value, b: Value) -> tuple[list[str], list[Value]]:
 
 def _unary(function: str) -> Translator:
     def translator(node: Node) -> Value:
-        return node.expression(f"{function}(@0)", node.input(0))
+        x = node.input(0)
+        # Of a value nothing is known of, an expression would take it that it is a number.
+        return node.make(f"torch.{function}", x) if x.tensor is None else node.expression(f"{function}(@0)", x)
 
     return translator
 
@@ -79,6 +82,8 @@ def binary(node: Node) -> Value:
         result = node.make("torch.div", a, b, rounding_mode="trunc")
     elif dtype is not None and dtype.kind == "b":
         return node.make("torch.logical_or" if node.type == "Add" else "torch.logical_and", a, b)
+    elif a.tensor is None or b.tensor is None:
+        return node.make(f"torch.{function}", a, b)
     else:
         texts, operands = operand_texts(a, b)
         result = node.expression(f"{function}({texts[0]},{texts[1]})", *operands)
@@ -146,17 +151,23 @@ def power(node: Node) -> Value | list[Value]:
 @translates("Max", "Min")
 def extremum(node: Node) -> Value:
     """The larger or smaller of any number of operands."""
-    operands = [value for value in node.inputs if value is not None]
-    function = "maximum" if node.type == "Max" else "minimum"
-    text = reduce(lambda done, k: f"{function}({done},@{k})", range(1, len(operands)), "@0")
-    return operands[0] if len(operands) == 1 else node.expression(text, *operands)
+    return _folded(node, "maximum" if node.type == "Max" else "minimum")
 
 
 @translates("Sum")
 def total(node: Node) -> Value:
     """The sum of any number of operands."""
+    return _folded(node, "add")
+
+
+def _folded(node: Node, function: str) -> Value:
+    """A function of two operands over any number of them."""
     operands = [value for value in node.inputs if value is not None]
-    text = reduce(lambda done, k: f"add({done},@{k})", range(1, len(operands)), "@0")
+    if not operands:
+        raise ParameterError("an operand is missing", found="none", expected="one or more")
+    if any(value.tensor is None for value in operands):
+        return reduce(lambda done, value: node.make(f"torch.{function}", done, value), operands)
+    text = reduce(lambda done, k: f"{function}({done},@{k})", range(1, len(operands)), "@0")
     return operands[0] if len(operands) == 1 else node.expression(text, *operands)
 
 
@@ -180,7 +191,7 @@ for _type, _torch in {**_COMPARISONS, **_LOGIC}.items():
 
 def _bits(function: str) -> Translator:
     def translator(node: Node) -> Value:
-        return node.expression(f"{function}(@0,@1)", node.input(0), node.input(1))
+        return node.make(f"torch.bitwise_{function}", node.input(0), node.input(1))
 
     return translator
 

@@ -42,7 +42,10 @@ def split(node: Node) -> list[Value] | None:
     count = len(node.outputs)
     sections = node.integers(1, "split")
     if sections is None and node.is_given(1):
-        return None
+        names = list(node.outputs)
+        labels = ("input", "split_size_or_sections")
+        inputs = [x, node.input(1)]
+        return node.builder.add("torch.split", node.name, inputs, outputs=names, params={"dim": axis}, labels=labels)
     size = x.tensor.shape[axis] if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank else None
     if sections is None:
         if size is None:

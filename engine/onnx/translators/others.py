@@ -7,19 +7,39 @@ from engine.onnx.registry import translates
 from engine.onnx.value import Value
 
 
-@translates("LSTM", "GRU", "RNN")
 @translates("DFT", "STFT", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow", since=17)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)
 @translates("SequenceEmpty", "ConcatFromSequence", "SplitToSequence", since=11)
-@translates("Optional", "OptionalGetElement", "OptionalHasElement", since=15)
+@translates("OptionalGetElement", "OptionalHasElement", since=15)
 @translates("QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv", since=10)
 @translates("DynamicQuantizeLinear", since=11)
 @translates("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial")
 @translates("Bernoulli", since=15)
-@translates("Attention", "RotaryEmbedding", since=23)
+@translates("RotaryEmbedding", since=23)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own."""
     return node.same()
+
+
+@translates("Attention", since=23)
+def attention(node: Node) -> list[Value] | None:
+    """ONNX's own; what it does not know (windows) is expanded."""
+    known = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap"}
+    return node.same() if node.attributes.keys() <= known | {"softmax_precision"} else None
+
+
+@translates("LSTM", "GRU", "RNN")
+def recurrent(node: Node) -> list[Value]:
+    """ONNX's own, which tells its operands apart by their shapes."""
+    return node.same(inputs=[value for value in node.inputs if value is not None], output_sequence=None)
+
+
+@translates("Optional", since=15)
+def optional(node: Node) -> list[Value]:
+    """ONNX's own; of what type it would be does not matter."""
+    return (
+        node.same(type=None) if node.inputs else node.builder.add("Optional", node.name, [], outputs=list(node.outputs))
+    )
 
 
 @translates("SequenceConstruct", since=11)

@@ -36,5 +36,11 @@ def reduction(node: Node) -> Value | list[Value]:
     return node.make(type, node.input(0), dim=dims, keepdim=keeps)
 
 
+@translates("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
+def loss(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
 def _own(node: Node, axes: tuple[int, ...] | None) -> list[Value]:
     return node.same(inputs=[node.input(0)], axes=axes or None)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.onnx.dtypes import DTYPES
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
-from engine.onnx.tensors import DTYPES
 from engine.onnx.value import Axis, Size, Value, constant
 from engine.tensor import CODES, TensorSpec, product
 
@@ -78,10 +78,13 @@ def flatten(node: Node) -> Value | list[Value]:
 
 
 @translates("Transpose")
-def transpose(node: Node) -> Value:
+def transpose(node: Node) -> Value | list[Value]:
     """torch.permute."""
-    rank = node.rank()
-    order = node.numbers("perm") or tuple(range(rank))[::-1]
+    order = node.numbers("perm")
+    if not order and node.input(0).rank is None:
+        return node.same()
+    rank = len(order) or node.rank()
+    order = order or tuple(range(rank))[::-1]
     if rank < 2 and order == tuple(range(rank)):
         return node.input(0)
     return node.make("torch.permute", node.input(0), dims=order)

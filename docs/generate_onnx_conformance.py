@@ -1,0 +1,196 @@
+"""Run ONNX's own backend tests, and write into docs/onnx.md what came of them.
+
+The cases come with the package ``onnx``: those of single operators are made by its code, the others lie in it as files.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import engine
+
+PAGE: Final = Path(__file__).with_name("onnx.md")
+BEGIN: Final = "<!-- conformance: written by docs/generate_onnx_conformance.py -->"
+END: Final = "<!-- end of conformance -->"
+FOLDERS: Final = ("simple", "pytorch-converted", "pytorch-operator")
+
+REASONS: Final[dict[str, str]] = {
+    "ImageDecoder": "pictures are decoded by the service, not by a graph",
+    "RegexFullMatch": "a pattern of a stranger's file can keep a processor busy for ever",
+    "Bernoulli": "random: no two implementations draw the same numbers",
+    "BatchNormalization": "statistics of the batch are for training",
+    "Dropout": "dropout at random is for training",
+    "TreeEnsemble": "not a neural network's operator; no layer yet",
+    "FlexAttention": "a preview, whose meaning may change; no layer yet",
+    "LinearAttention": "new in opset 27; no layer yet",
+    "CausalConvWithState": "new in opset 27; no layer yet",
+    "Attention": "windows, new in opset 25; and one case beyond half precision",
+    "Scan": "opset 8, whose Scan has a batch",
+    "Resize": "corners aligned by an unrounded size",
+    "LabelEncoder": "a table of 16-bit integers",
+    "AffineGrid": "of the expansion, which branches on a size",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A model with inputs and what comes of them."""
+
+    kind: str
+    name: str
+    model: Any
+    data: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    rtol: float = 1e-3
+    atol: float = 1e-5
+
+    @property
+    def operator(self) -> str:
+        """What it is about."""
+        name = self.name.removeprefix("test_")
+        nodes = self.model.graph.node
+        found = str(nodes[0].op_type) if len(nodes) else "-"
+        known = [each for each in REASONS if name.replace("_", "").startswith(each.lower())]
+        return known[0] if known else found
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is of ONNX's domain for training, which nothing here is for."""
+        return any("training" in each.domain for each in self.model.opset_import)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = collect_testcases(None)
+    for each in made:
+        yield Case(kind="node", name=each.name, model=each.model, data=each.data_sets, rtol=each.rtol, atol=each.atol)
+    for folder in FOLDERS:
+        yield from stored_cases(folder)
+
+
+def stored_cases(folder: str) -> Iterator[Case]:
+    """Those of a folder of the package."""
+    import onnx
+
+    root = Path(onnx.__file__).parent / "backend/test/data" / folder
+    for path in sorted(each for each in root.iterdir() if (each / "model.onnx").exists()):
+        model = onnx.load(str(path / "model.onnx"))
+        sets = [
+            tuple(_values(each, side, getattr(model.graph, side)) for side in ("input", "output"))
+            for each in sorted(path.glob("test_data_set*"))
+        ]
+        yield Case(kind=folder, name=path.name, model=model, data=sets)  # type: ignore[arg-type]
+
+
+def _values(folder: Path, side: str, ports: Any) -> list[Any]:
+    return [_value(folder / f"{side}_{k}.pb", ports[k].type) for k in range(len(list(folder.glob(f"{side}_*.pb"))))]
+
+
+def _value(path: Path, kind: Any) -> Any:
+    import onnx
+
+    if kind.WhichOneof("value") == "sequence_type":
+        message = onnx.SequenceProto.FromString(path.read_bytes())
+        return onnx.numpy_helper.to_list(message)
+    return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
+
+
+def fault(case: Case, folder: Path) -> str | None:
+    """What is wrong with our answer; None when nothing is."""
+    path = folder / "model.onnx"
+    path.write_bytes(case.model.SerializeToString())
+    try:
+        session = engine.Session(engine.load(path), backend="reference")
+        for inputs, outputs in case.data:
+            found = session.run([_plain(each) for each in inputs])
+            wanted = [leaf for each in outputs for leaf in _leaves(_plain(each))]
+            if len(found) != len(wanted):
+                return f"{len(found)} outputs, expected {len(wanted)}"
+            for mine, theirs in zip(found, wanted, strict=True):
+                if problem := _difference(mine, np.asarray(theirs), case):
+                    return problem
+    except engine.EngineError as error:
+        return str(error)
+    return None
+
+
+def _plain(value: Any) -> Any:
+    import onnx
+
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, list) else [value]
+
+
+def _difference(mine: Any, theirs: Any, case: Case) -> str | None:
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        return f"{mine.dtype} {mine.shape}, expected {theirs.dtype} {theirs.shape}"
+    if theirs.dtype.kind in "OU":
+        return None if bool((mine == theirs).all()) else "other texts"
+    rtol, atol = case.rtol, case.atol
+    if theirs.dtype.kind == "V":  # of few bits: a step of the narrowest is a quarter
+        mine, theirs, rtol, atol = mine.astype(np.float32), theirs.astype(np.float32), 1e-2, 1e-2
+    return None if np.allclose(mine, theirs, rtol=rtol, atol=atol, equal_nan=True) else "other values"
+
+
+def main() -> int:
+    """Write the page."""
+    passed: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    kinds: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases():
+            if case.is_training:
+                continue
+            problem = fault(case, Path(folder))
+            for row in (passed[case.operator] if case.kind == "node" else [0, 0], kinds[case.kind]):
+                row[0] += problem is None
+                row[1] += 1
+            if problem is not None:
+                sys.stdout.write(f"{case.name}: {problem}\n")
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{_table(passed, kinds)}\n{END}{after}")
+    return 0
+
+
+def _table(passed: dict[str, list[int]], kinds: dict[str, list[int]]) -> str:
+    import onnx
+
+    lines = [
+        f"Cases of `onnx` {onnx.__version__}, operator sets up to {onnx.defs.onnx_opset_version()}, but for training:",
+        "",
+        "| cases | pass | of | share |",
+        "|---|---|---|---|",
+    ]  # fmt: skip
+    lines += [f"| {kind} | {good} | {count} | {good / count:.1%} |" for kind, (good, count) in kinds.items()]
+    lines += [
+        "",
+        "Operators with a case that does not pass:",
+        "",
+        "| operator | pass | of | why |",
+        "|---|---|---|---|",
+    ]
+    for name, (good, count) in sorted(passed.items()):
+        if good < count:
+            lines.append(f"| `{name}` | {good} | {count} | {REASONS.get(name, '')} |")
+    whole = [f"`{name}` {count}" for name, (good, count) in sorted(passed.items()) if good == count]
+    lines += ["", f"All pass of: {', '.join(whole)}."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,107 @@
+"""Bodies of operators that choose or repeat: graphs of their own, built when the operator gets its layer.
+
+What builds a graph also links it, and linking makes layers: so whoever builds says how, once, when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from engine import pnnx
+from engine.errors import GraphError, ShapeError
+from engine.graph.building.inference import propagate
+from engine.graph.operator import RuntimeOperator
+from engine.graph.planning.plan import Plan
+from engine.graph.port import Port
+from engine.layers import Registry
+
+
+class Built(Protocol):
+    """A graph that can run."""
+
+    @property
+    def operators(self) -> tuple[RuntimeOperator, ...]:
+        """In execution order."""
+
+    @property
+    def plan(self) -> Plan:
+        """A run."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What it takes."""
+
+
+Build = Callable[[pnnx.Graph, Registry], Built]
+Execute = Callable[[Plan, Sequence[object]], list[object]]
+
+_HOW: Final[dict[str, Any]] = {}
+
+
+def builds_bodies(build: Build, execute: Execute) -> None:
+    """Say how a body is built, and how it is run."""
+    _HOW.update(build=build, execute=execute)
+
+
+class Body:
+    """A body that can be run: some values in, some out."""
+
+    def __init__(self, source: pnnx.Graph, registry: Registry) -> None:
+        if not _HOW:
+            raise GraphError("nobody has said how bodies are built")
+        self._built: Built = _HOW["build"](source, registry)
+        order = {op.name: k for k, op in enumerate(source.operators)}
+        outputs = [op for op in self._built.operators if op.type == "pnnx.Output"]
+        self._outputs = [op.inputs[0].name for op in sorted(outputs, key=lambda op: order[op.name])]
+
+    @property
+    def count(self) -> int:
+        """How many values it takes."""
+        return len(self._built.inputs)
+
+    @property
+    def operators(self) -> Sequence[RuntimeOperator]:
+        """What it is made of."""
+        return self._built.operators
+
+    def infer(self, inputs: Sequence[object]) -> list[object]:
+        """What is known of its results.
+
+        Raises:
+            EngineError: an operator does not accept what follows from these inputs.
+        """
+        self._check(inputs)
+        known = propagate(self._built.operators, dict(zip(self._operands(), inputs, strict=True)))
+        return [known[name] for name in self._outputs]
+
+    def run(self, inputs: Sequence[object]) -> list[object]:
+        """Its results; none shares memory with an input that may be written to.
+
+        Raises:
+            EngineError: an operator refuses its operands or fails.
+        """
+        self._check(inputs)
+        results: list[object] = _HOW["execute"](self._built.plan, [_read_only(each) for each in inputs])
+        return results
+
+    def _operands(self) -> list[str]:
+        return [port.operand for port in self._built.inputs]
+
+    def _check(self, inputs: Sequence[object]) -> None:
+        if len(inputs) != self.count:
+            raise ShapeError("a body takes another number of values", found=len(inputs), expected=self.count)
+
+
+def bodies_of(bodies: Mapping[str, pnnx.Graph], registry: Registry) -> tuple[tuple[str, Body], ...]:
+    """The bodies of an operator, built."""
+    return tuple((name, Body(source, registry)) for name, source in bodies.items())
+
+
+def _read_only(value: object) -> object:
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value

@@ -1,0 +1,43 @@
+"""One operator of a run after the other, by its numpy layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.errors import EngineError
+from engine.graph.building.inference import computed_outputs
+from engine.graph.planning.plan import Plan, Step
+
+
+def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
+    """What a plan makes of values of any kind, as its operators hand them on.
+
+    Raises:
+        EngineError: when an operator refuses its operands or fails; names the operator.
+    """
+    values: list[object] = [None] * plan.slots
+    for slot, value in zip(plan.inputs, inputs, strict=True):
+        values[slot] = value
+    for step in plan.steps:
+        run_step(step, values, True)
+        for slot in step.released:
+            values[slot] = None
+    return [values[slot] for slot in plan.outputs]
+
+
+def run_step(step: Step, values: list[object], is_new: bool) -> None:
+    """Run an operator: its inputs are taken from the table, its outputs put into it."""
+    op = step.operator
+    if op.layer is None:
+        return
+    inputs = [values[slot] for slot in step.inputs]
+    try:
+        if is_new and step.is_open:
+            op.layer.check_results(inputs)
+        result = op.layer.forward(inputs)
+    except EngineError as error:
+        raise error.at(op.place) from error.__cause__
+    for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
+        values[slot] = np.asarray(value) if isinstance(value, np.generic) else value

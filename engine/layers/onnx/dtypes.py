@@ -1,0 +1,108 @@
+"""The dtypes of ONNX, by their number in TensorProto.DataType, and how values get from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.promotion import cast
+from engine.tensor import BFLOAT16, Array, DType, Number
+
+STRING: Final[DType] = np.dtype(np.object_)
+"""Texts, as Python has them."""
+
+DTYPES: Final[Mapping[int, DType]] = {
+    number: np.dtype(kind)
+    for number, kind in (
+        (1, np.float32), (2, np.uint8), (3, np.int8), (4, np.uint16), (5, np.int16), (6, np.int32), (7, np.int64),
+        (8, STRING), (9, np.bool_), (10, np.float16), (11, np.float64), (12, np.uint32), (13, np.uint64),
+        (14, np.complex64), (15, np.complex128), (16, BFLOAT16), (17, ml_dtypes.float8_e4m3fn),
+        (18, ml_dtypes.float8_e4m3fnuz), (19, ml_dtypes.float8_e5m2), (20, ml_dtypes.float8_e5m2fnuz),
+        (21, ml_dtypes.uint4), (22, ml_dtypes.int4), (23, ml_dtypes.float4_e2m1fn), (24, ml_dtypes.float8_e8m0fnu),
+        (25, ml_dtypes.uint2), (26, ml_dtypes.int2),
+    )
+}  # fmt: skip
+NUMBERS: Final[Mapping[DType, int]] = {dtype: number for number, dtype in DTYPES.items()}
+
+SATURATING: Final = frozenset(DTYPES[number] for number in (17, 18, 19, 20))
+SMALL_INTEGERS: Final = frozenset(DTYPES[number] for number in (21, 22, 25, 26))
+_EXPONENTS: Final = DTYPES[24]
+
+
+def onnx_dtype(number: int) -> DType:
+    """The dtype of a number of ONNX's TensorProto.DataType.
+
+    Raises:
+        ParameterError: for one there is not.
+    """
+    if number not in DTYPES:
+        raise ParameterError("no such dtype", found=f"ONNX data type {number}", expected="one of TensorProto.DataType")
+    return DTYPES[number]
+
+
+def converted(value: Array | Number, dtype: DType, saturate: bool = True, round_mode: str = "up") -> Array:
+    """A value in another dtype.
+
+    Args:
+        saturate: whether what an 8-bit float cannot hold becomes its largest value, or infinite or no number.
+        round_mode: of powers of two (float8_e8m0): up, down or nearest.
+    """
+    array = np.asarray(value)
+    if array.dtype == dtype:
+        return array
+    if dtype == STRING:
+        return _as_text(array)
+    if array.dtype == STRING:
+        return _from_text(array, dtype)
+    if dtype in SATURATING:
+        wide = array.astype(np.float32)
+        limits = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+        with np.errstate(all="ignore"):
+            return np.asarray((np.clip(wide, float(limits.min), float(limits.max)) if saturate else wide).astype(dtype))
+    if dtype == _EXPONENTS:
+        return _powers(array.astype(np.float32), saturate, round_mode)
+    if array.dtype.kind == "V" or dtype.kind == "V" and dtype != BFLOAT16:
+        with np.errstate(all="ignore"):
+            return np.asarray(array.astype(dtype))
+    return cast(array, dtype)
+
+
+def _as_text(array: Array) -> Array:
+    """Numbers as texts."""
+    texts = np.empty(array.shape, STRING)
+    texts.reshape(-1)[:] = [str(each) for each in array.reshape(-1)]
+    return texts
+
+
+def _from_text(array: Array, dtype: DType) -> Array:
+    """Texts as numbers.
+
+    Raises:
+        ShapeError: one of them is none.
+    """
+    try:
+        numbers: list[Any] = [float(each) if dtype.kind != "i" else int(each) for each in array.reshape(-1)]
+    except ValueError as error:
+        raise ShapeError("a text is no number", found=str(error)[:80]) from None
+    return np.array(numbers, np.float64 if dtype.kind != "i" else np.int64).astype(dtype).reshape(array.shape)
+
+
+def _powers(x: Array, saturate: bool, round_mode: str) -> Array:
+    """The power of two next to each number, as its biased exponent; 255 is no number."""
+    bits = x.view(np.uint32) if x.ndim else x.reshape(1).view(np.uint32).reshape(())
+    exponent = ((bits >> 23) & 0xFF).astype(np.int32)
+    rest, is_special = bits & 0x7FFFFF, exponent == 0xFF
+    if round_mode == "nearest":
+        up = (rest > 0x400000) | ((rest == 0x400000) & (exponent > 0))
+    elif round_mode == "up":
+        up = rest > 0
+    else:
+        up = np.zeros_like(rest, np.bool_)
+    up = up & ~((exponent == 0) & (rest <= 0x400000)) if round_mode == "nearest" else up
+    result = exponent + up
+    result = np.where(result > 0xFE, 0xFE if saturate else 0xFF, result)
+    return np.asarray(np.where(is_special, 0xFF, result).astype(np.uint8)).view(_EXPONENTS)

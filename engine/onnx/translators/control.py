@@ -1,0 +1,152 @@
+"""Branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.onnx.control import alike
+from engine.onnx.node import Node, Part
+from engine.onnx.registry import translates
+from engine.onnx.value import Value
+from engine.tensor import UNKNOWN, TensorSpec
+
+_LONGEST = 300
+_TRUTH = TensorSpec((), np.dtype(np.bool_))
+_COUNT = TensorSpec((), np.dtype(np.int64))
+
+
+@translates("If")
+def branch(node: Node) -> list[Value]:
+    """The branch that is taken where that is known; else both, one of which a run takes."""
+    condition = node.input(0)
+    if condition.constant is not None and condition.constant.size == 1:
+        return node.inline(_graph(node, "then_branch" if condition.constant.any() else "else_branch"))
+    parts: dict[str, Part] = {}
+    refused: dict[str, str] = {}
+    for name in ("then_branch", "else_branch"):
+        try:
+            parts[name] = node.body(_graph(node, name), ())
+        except ShapeError as error:  # a branch for other shapes than these
+            refused[f"{name}_refused"] = str(error)[:_LONGEST]
+            last = error
+    if not parts:
+        raise last
+    results = [part.results for part in parts.values()]
+    known = [alike(a, b) for a, b in zip(*results, strict=False)] if len(results) > 1 else []
+    return node.builder.add(
+        "onnx.If",
+        node.name,
+        [condition, *(value for part in parts.values() for value in part.captured)],
+        outputs=list(node.outputs),
+        params=refused,
+        bodies={name: part.graph for name, part in parts.items()},
+        results=_padded(known, node),
+        declared=node.declared,
+    )
+
+
+@translates("Loop")
+def loop(node: Node) -> list[Value]:
+    """A loop of the reference."""
+    count, condition = node.optional(0), node.optional(1)
+    states = [node.input(k) for k in range(2, len(node.inputs))]
+    proto = _graph(node, "body")
+    body = node.body(proto, [_COUNT, _TRUTH, *(_open(each) for each in states)])
+    operands = [value for value in (count, condition) if value is not None]
+    known = [_same_kind(state, after) for state, after in zip(states, body.results[1:], strict=False)]
+    known += [_stacked(each) for each in body.results[1 + len(states) :]]
+    return node.builder.add(
+        "onnx.Loop",
+        node.name,
+        [*operands, *states, *body.captured],
+        outputs=list(node.outputs),
+        params={"states": len(states), "has_count": count is not None, "has_condition": condition is not None},
+        bodies={"body": body.graph},
+        results=_padded(known, node),
+        declared=node.declared,
+    )
+
+
+@translates("Scan", since=9)
+def scan(node: Node) -> list[Value]:
+    """A scan of the reference."""
+    proto, scanned = _graph(node, "body"), node.number("num_scan_inputs", 0)
+    values = [node.input(k) for k in range(len(node.inputs))]
+    count = len(values) - scanned
+    if not 0 <= count <= len(values):
+        raise ParameterError("num_scan_inputs does not fit", found=scanned, expected=f"at most {len(values)}")
+    axes = node.numbers("scan_input_axes") or (0,) * scanned
+    slices = [_slice(value, axis) for value, axis in zip(values[count:], axes, strict=False)]
+    body = node.body(proto, [*(_open(each) for each in values[:count]), *slices])
+    results = [_same_kind(state, after) for state, after in zip(values[:count], body.results, strict=False)]
+    results += [UNKNOWN] * (len(node.outputs) - len(results))
+    names = ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions")
+    return node.builder.add(
+        "onnx.Scan",
+        node.name,
+        [*values, *body.captured],
+        outputs=list(node.outputs),
+        params={"states": count, "inputs": scanned, **{name[5:]: node.numbers(name) for name in names}},
+        bodies={"body": body.graph},
+        results=_padded(results, node),
+        declared=node.declared,
+    )
+
+
+@translates("SequenceMap", since=17)
+def sequence_map(node: Node) -> list[Value]:
+    """A map of the reference."""
+    values = [node.input(k) for k in range(len(node.inputs))]
+    proto = _graph(node, "body")
+    body = node.body(proto, [value.tensor or UNKNOWN for value in values])
+    return node.builder.add(
+        "onnx.SequenceMap",
+        node.name,
+        [*values, *body.captured],
+        outputs=list(node.outputs),
+        params={"inputs": len(values)},
+        bodies={"body": body.graph},
+        results=[UNKNOWN] * len(node.outputs),
+    )
+
+
+def _graph(node: Node, name: str) -> Any:
+    proto = node.attributes.get(name)
+    if proto is None or not hasattr(proto, "node"):
+        raise ParameterError(f"attribute '{name}' is no graph", found=type(proto).__name__)
+    return proto
+
+
+def _padded(known: Sequence[object], node: Node) -> list[object]:
+    """What is known of each result, as the file says where nothing else does."""
+    rest = [*known, *(UNKNOWN for _ in node.outputs)][: len(node.outputs)]
+    notes = [*node.declared, *(None for _ in rest)]
+    return [note if each is UNKNOWN and note is not None else each for each, note in zip(rest, notes, strict=False)]
+
+
+def _open(value: Value) -> object:
+    """What holds of a state in any turn: its rank and dtype are taken to stay, no size is."""
+    spec = value.tensor
+    return UNKNOWN if spec is None else TensorSpec((None,) * spec.rank, spec.dtype)
+
+
+def _same_kind(state: Value, after: object) -> object:
+    known = alike(_open(state), after)
+    return known if known is not UNKNOWN else UNKNOWN
+
+
+def _stacked(item: object) -> object:
+    return TensorSpec((None, *item.shape), item.dtype) if isinstance(item, TensorSpec) else UNKNOWN
+
+
+def _slice(value: Value, axis: int) -> object:
+    spec = value.tensor
+    if spec is None or not -spec.rank <= axis < spec.rank:
+        return UNKNOWN
+    shape = list(spec.shape)
+    del shape[axis]
+    return TensorSpec(tuple(shape), spec.dtype)

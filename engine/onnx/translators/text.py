@@ -1,0 +1,54 @@
+"""Texts, and the few operators of ONNX's own machine learning domain that come with them."""
+
+from __future__ import annotations
+
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.value import Value
+
+_ML = "ai.onnx.ml"
+
+
+@translates("StringConcat", since=20)
+@translates("StringNormalizer", since=10)
+@translates("TfIdfVectorizer", since=9)
+@translates("ArrayFeatureExtractor", "Binarizer", domain=_ML)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+@translates("StringSplit", since=20)
+def split(node: Node) -> list[Value]:
+    """ONNX's own; both results, used or not."""
+    names = [*node.outputs, "", ""][:2]
+    params = {key: node.attributes[key] for key in ("delimiter", "maxsplit") if key in node.attributes}
+    return node.builder.add("StringSplit", node.name, [node.input(0)], outputs=names, params=params)
+
+
+@translates("LabelEncoder", since=2, domain=_ML)
+def label_encoder(node: Node) -> Value | None:
+    """ONNX's own, whichever of its attributes the table is in."""
+    keys = _table(node, "keys")
+    values = _table(node, "values")
+    if keys is None or values is None:
+        return None
+    first = values[0] if values else 0
+    default: object = "_Unused" if isinstance(first, str) else -0.0 if isinstance(first, float) else -1
+    for kind in ("string", "int64", "float"):
+        if f"default_{kind}" in node.attributes and isinstance(default, (str, int, float)):
+            given = node.attributes[f"default_{kind}"]
+            default = given if type(given) is type(first) else default
+    array = node.attributes.get("default_tensor")
+    if array is not None and array.size == 1:
+        default = array.reshape(()).item()
+    return node.make("LabelEncoder", node.input(0), keys=keys, values=values, default=default)  # type: ignore[arg-type]
+
+
+def _table(node: Node, name: str) -> tuple[object, ...] | None:
+    for kind in ("strings", "int64s", "floats"):
+        if f"{name}_{kind}" in node.attributes:
+            found = node.attributes[f"{name}_{kind}"]
+            return tuple(found) if isinstance(found, tuple) else None
+    array = node.attributes.get(f"{name}_tensor")
+    return None if array is None else tuple(array.reshape(-1).tolist())

@@ -1,0 +1,122 @@
+"""Branches and loops: bodies are graphs of their own, chosen and repeated by values of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from tests.engine.onnx_files.models import FLOAT, INT64, expected, model, node, onnx, save, value
+
+BOOL = 9
+
+
+def body(name: str, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+    return onnx.helper.make_graph(nodes, name, inputs, outputs)
+
+
+def branches() -> Any:
+    """y = x * w if c else x - 1, of the shape of x or of another."""
+    then = body("then", [node("Mul", ["x", "w"], ["a"])], [], [value("a", None)])
+    other = body("else", [node("Sub", ["x", "one"], ["b"])], [], [value("b", None)])
+    nodes = [node("If", ["c"], ["i"], then_branch=then, else_branch=other), node("Relu", ["i"], ["y"])]
+    weights = {"w": np.full((2, 1, 3), 2, np.float32), "one": np.float32(1)}
+    return model(nodes, [value("c", [], BOOL), value("x", ["n", 3])], [value("y", None)], weights)
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("choice", [True, False])
+def test_a_run_takes_the_branch_of_its_condition(tmp_path: Path, backend: Any, choice: bool) -> None:
+    proto = branches()
+    session = engine.Session(engine.load(save(tmp_path, proto)), backend=backend)
+    for rows in (1, 4):
+        feeds = {"c": np.array(choice), "x": np.linspace(-1, 3, 3 * rows, dtype=np.float32).reshape(rows, 3)}
+        (found,) = session.run(feeds)
+        np.testing.assert_allclose(found, expected(proto, feeds)[0])
+
+
+def test_of_a_known_condition_only_the_branch_is_left(tmp_path: Path) -> None:
+    proto = branches()
+    del proto.graph.input[0]
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(False), "c"))
+    graph = engine.load(save(tmp_path, proto))
+    assert "onnx.If" not in {op.type for op in graph.operators}
+    np.testing.assert_array_equal(
+        engine.Session(graph, backend="reference").run([np.full((1, 3), 5, np.float32)])[0], 4
+    )
+
+
+def summing_loop() -> Any:
+    """Adds x to a sum so often, or until it exceeds a bound; gives every sum on the way."""
+    inside = body(
+        "body",
+        [
+            node("Add", ["sum", "x"], ["more"]),
+            node("ReduceMax", ["more"], ["top"], keepdims=0),
+            node("Less", ["top", "bound"], ["goes_on"]),
+            node("Identity", ["more"], ["row"]),
+        ],
+        [value("turn", [], INT64), value("before", [], BOOL), value("sum", [2])],
+        [value("goes_on", [], BOOL), value("more", [2]), value("row", [2])],
+    )
+    nodes = [node("Loop", ["count", "", "start"], ["last", "rows"], body=inside)]
+    inputs = [value("count", [], INT64), value("start", [2]), value("x", [2])]
+    return model(nodes, inputs, [value("last", [2]), value("rows", ["turns", 2])], {"bound": np.float32(9)})
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_a_loop_runs_so_often_or_until_its_condition_fails(tmp_path: Path, count: int) -> None:
+    proto = summing_loop()
+    x = np.array([1, 2], np.float32)
+    feeds = {"count": np.array(count), "start": np.zeros(2, np.float32), "x": x}
+    found = engine.Session(engine.load(save(tmp_path, proto)), backend="reference").run(feeds)
+    turns = min(count, 5)
+    np.testing.assert_array_equal(found[0], turns * x)
+    np.testing.assert_array_equal(found[1], np.arange(1, turns + 1)[:, None] * x)
+
+
+def test_a_loop_without_an_end_is_ended(tmp_path: Path) -> None:
+    inputs = [value("turn", [], INT64), value("before", [], BOOL), value("s", [1])]
+    outputs = [value("still", [], BOOL), value("s", [1])]
+    inside = body("body", [node("Identity", ["before"], ["still"])], inputs, outputs)
+    proto = model([node("Loop", ["", "", "x"], ["y"], body=inside)], [value("x", [1])], [value("y", [1])])
+    session = engine.Session(engine.load(save(tmp_path, proto)), backend="reference")
+    turns = 0
+
+    def is_enough() -> bool:
+        nonlocal turns
+        turns += 1
+        return turns > 100
+
+    with pytest.raises(engine.RunCancelledError), engine.cancelling(is_enough):
+        session.run([np.ones(1, np.float32)])
+
+
+def test_a_scan_goes_over_slices(tmp_path: Path) -> None:
+    inside = body("body", [node("Add", ["s", "x"], ["t"]), node("Identity", ["t"], ["u"])],
+                  [value("s", [2]), value("x", [2])], [value("t", [2]), value("u", [2])])  # fmt: skip
+    nodes = [node("Scan", ["start", "xs"], ["last", "all"], body=inside, num_scan_inputs=1, scan_output_directions=[1])]
+    proto = model(nodes, [value("start", [2]), value("xs", ["n", 2])], [value("last", [2]), value("all", ["n", 2])])
+    feeds = {"start": np.zeros(2, np.float32), "xs": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    found = engine.Session(engine.load(save(tmp_path, proto)), backend="reference").run(feeds)
+    np.testing.assert_array_equal(found[0], feeds["xs"].sum(0))
+    np.testing.assert_array_equal(found[1], feeds["xs"].cumsum(0)[::-1])
+
+
+def test_a_pair_cannot_hold_a_body_and_says_so(tmp_path: Path) -> None:
+    graph = engine.load(save(tmp_path, branches()))
+    with pytest.raises(engine.EngineError, match="bodies"):
+        graph.save(tmp_path / "m.pnnx.param", tmp_path / "m.pnnx.bin")
+
+
+def test_bodies_inside_each_other_end_somewhere(tmp_path: Path) -> None:
+    inner = body("inner", [node("Relu", ["x"], ["y"])], [], [value("y", [2])])
+    for _ in range(11):
+        inner = body("outer", [node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)], [], [value("y", [2])])
+    nodes = [node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)]
+    proto = model(nodes, [value("c", [], BOOL), value("x", [2], FLOAT)], [value("y", [2])])
+    with pytest.raises(engine.EngineError, match="nested too deep"):
+        engine.load(save(tmp_path, proto))
