@@ -31,12 +31,9 @@ REASONS: Final[dict[str, str]] = {
     "Dropout": "dropout at random is for training",
     "TreeEnsemble": "not a neural network's operator; no layer yet",
     "FlexAttention": "a preview, whose meaning may change; no layer yet",
-    "LinearAttention": "new in opset 27; no layer yet",
-    "CausalConvWithState": "new in opset 27; no layer yet",
-    "Attention": "windows, new in opset 25; and one case beyond half precision",
+    "Attention": "one case, beyond half precision",
     "Scan": "opset 8, whose Scan has a batch",
     "Resize": "corners aligned by an unrounded size",
-    "LabelEncoder": "a table of 16-bit integers",
     "AffineGrid": "of the expansion, which branches on a size",
 }
 

@@ -33,6 +33,7 @@ class OnnxAttention(Layer):
         ->  as query with V; present_key, present_value (B, G, P + S, ...); scores (B, H, L, P + S)
     Parameters:
         softcap: softcap * tanh(scores / softcap) in place of the scores.
+        left_window_size, right_window_size: how far a position sees to either side; -1 as far as there is.
         qk_matmul_output_mode: which scores are given out: 0 the products, 1 with softcap, 2 with mask, 3 the weights.
     """
 
@@ -42,6 +43,8 @@ class OnnxAttention(Layer):
     qk_matmul_output_mode: int = 0
     scale: float | None = None
     softcap: float = 0.0
+    left_window_size: int = -1
+    right_window_size: int = -1
     annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
@@ -96,6 +99,11 @@ class OnnxAttention(Layer):
             # Position l sees all that came before this call, and the l + 1 first of it; with lengths, the last
             # position sees all keys that count.
             masked = np.where(places <= rows + (past if ends is None else ends - len(rows)), masked, -np.inf)
+        own = rows + (past if ends is None else ends - len(rows))
+        if self.left_window_size >= 0:
+            masked = np.where(places >= own - self.left_window_size, masked, -np.inf)
+        if self.right_window_size >= 0:
+            masked = np.where(places <= own + self.right_window_size, masked, -np.inf)
         stages.append(masked)
         weights, totals = exponentials(np.array(masked))
         weights /= totals

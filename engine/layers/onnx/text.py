@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.dtypes import STRING
+from engine.layers.onnx.dtypes import STRING, onnx_dtype
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes
@@ -183,6 +183,7 @@ class LabelEncoder(Layer):
     keys: Any
     values: Any
     default: Any
+    dtype: int = 0
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, self._dtype)
@@ -197,6 +198,8 @@ class LabelEncoder(Layer):
     @property
     def _dtype(self) -> DType:
         first = self.default
+        if self.dtype:
+            return onnx_dtype(self.dtype)
         return STRING if isinstance(first, str) else _FLOAT32 if isinstance(first, float) else INT64
 
 

@@ -78,6 +78,32 @@ def as_it_is(node: Node) -> list[Value]:
     return node.same()
 
 
+@translates("CausalConvWithState", since=27)
+def causal_conv(node: Node) -> list[Value] | None:
+    """What came before, or zeros, in front; a convolution of every channel by itself; the end of what it saw."""
+    x, weight, past = node.input(0), node.input(1), node.optional(3)
+    spec, kernel = x.tensor, weight.tensor
+    activation = node.text("activation", "none")
+    if spec is None or kernel is None or spec.rank != 3 or kernel.rank != 3 or kernel.shape[2] is None:
+        return None
+    if spec.shape[1] is None or activation not in ("none", "silu", "swish"):
+        return None
+    more = kernel.shape[2] - 1
+    if past is not None:
+        whole = node.make("torch.cat", past, x, dim=2)
+    else:
+        whole = node.make("F.pad", x, pad=(more, 0), mode="constant", value=0.0) if more else x
+    operands = [whole, weight] + ([node.input(2)] if node.is_given(2) else [])
+    (y,) = node.builder.add("Conv", node.name, operands, params={"group": spec.shape[1]})
+    if activation != "none":
+        y = node.make("nn.SiLU", y)
+    if more:
+        state = node.make("Tensor.slice", whole, dim=2, start=-more, end=2**31 - 1, step=1)
+    else:
+        state = node.make("Tensor.slice", whole, dim=2, start=0, end=0, step=1)
+    return [y, state]
+
+
 def _stored(node: Node) -> tuple[Array, Array | None] | None:
     """Weight and bias that are constants; None where PyTorch has no module for them."""
     weight, bias = node.array(1), node.array(2)

@@ -15,17 +15,11 @@ from engine.onnx.value import Value
 @translates("DynamicQuantizeLinear", since=11)
 @translates("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial")
 @translates("Bernoulli", since=15)
-@translates("RotaryEmbedding", since=23)
+@translates("Attention", "RotaryEmbedding", since=23)
+@translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own."""
     return node.same()
-
-
-@translates("Attention", since=23)
-def attention(node: Node) -> list[Value] | None:
-    """ONNX's own; what it does not know (windows) is expanded."""
-    known = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap"}
-    return node.same() if node.attributes.keys() <= known | {"softmax_precision"} else None
 
 
 @translates("LSTM", "GRU", "RNN")

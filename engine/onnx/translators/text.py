@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.layers.onnx.dtypes import NUMBERS
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
@@ -42,7 +43,10 @@ def label_encoder(node: Node) -> Value | None:
     array = node.attributes.get("default_tensor")
     if array is not None and array.size == 1:
         default = array.reshape(()).item()
-    return node.make("LabelEncoder", node.input(0), keys=keys, values=values, default=default)  # type: ignore[arg-type]
+    tensor = node.attributes.get("values_tensor")
+    dtype = 0 if tensor is None else NUMBERS[tensor.dtype]
+    params = {"keys": keys, "values": values, "default": default, "dtype": dtype}
+    return node.make("LabelEncoder", node.input(0), **params)  # type: ignore[arg-type]
 
 
 def _table(node: Node, name: str) -> tuple[object, ...] | None:
