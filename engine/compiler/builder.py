@@ -89,7 +89,7 @@ class Builder:
         refresh: bool = False,
         tune: bool = False,
         progress: Progress = silent,
-        cores: int = 1,
+        cores: int = 0,
     ) -> Program:
         """The program for inputs of these shapes.
 
@@ -97,7 +97,7 @@ class Builder:
             refresh: compile even what the cache or a bundle has, and replace it there.
             tune: compile, with kernels measured against each other, and remember which is fastest.
             progress: told how far it is.
-            cores: that it may use; others run beside what is made in the background, which gets one.
+            cores: that it may use; 0 for what is made in the background, which gets what others leave of one.
 
         Raises:
             RunCancelledError: nobody wants it any more; found out before every pass, operator and kernel.

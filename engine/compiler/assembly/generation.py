@@ -47,7 +47,7 @@ def make_blueprint(
     Args:
         passes: what was done to the graph before.
         progress: told of every kernel.
-        cores: LLVM may work on so many of them at once.
+        cores: LLVM may work on so many of them at once; 0 for what others leave of one core.
         weights: of all programs of the graph; None where each has its own.
         is_open: whether kernels read sizes when they run, where they can.
         is_known: whether only code is wanted that was made before.

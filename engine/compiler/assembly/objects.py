@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Final
 
 from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings
 from engine.compiler.blueprint import NotYetMadeError
@@ -16,6 +17,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.runtime.priority import give_way
 from engine.compiler.runtime.team import team_code
 from engine.errors import CompileError
 from engine.progress import Progress
@@ -23,6 +25,8 @@ from engine.stopping import wanted_quick
 
 # Instructions of all kernels of a program: some minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
 PROGRAM_OPERATIONS = 2_000_000
+# How far LLVM steps back behind those who answer somebody: it has a third of a core that one of them wants as well.
+_BEHIND: Final = 5
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -66,7 +70,8 @@ def make_objects(
     """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress.
 
     Args:
-        cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one.
+        cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one; 0 for what
+            others leave of one core.
         is_open: whether kernels read sizes when they run, where they can, so that other shapes find their code.
         is_known: whether only code is wanted that was made before.
 
@@ -143,7 +148,9 @@ class _Maker:
             opening, module = None, self._closed_module(step)
         if module is not None:
             self._left -= module.operations
-            self._pending.append((step, opening, self._assemble(partial(_object, step.kernel, module, self._host))))
+            self._pending.append(
+                (step, opening, self._assemble(partial(_object, step.kernel, str(module), self._host)))
+            )
 
     def finish(self) -> Objects:
         """All there is, once it is assembled."""
@@ -174,12 +181,12 @@ class _Maker:
 @contextmanager
 def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[bytes]]]:
     """What has a kernel assembled: by other threads, which are gone afterwards, or at once where there is one core."""
-    if cores < 2:
+    if cores == 1:
         yield _at_once
         return
-    pool = ThreadPoolExecutor(cores, thread_name_prefix="assemble")
+    pool = ThreadPoolExecutor(max(1, cores), "assemble", partial(give_way, _BEHIND) if cores < 1 else None)
     try:
-        yield pool.submit
+        yield pool.submit if cores else partial(_awaited, pool)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -188,6 +195,12 @@ def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[b
 def _team(host: Host) -> bytes:
     """What walks the steps, the same in every program."""
     return object_code.assemble(team_code(host), host)
+
+
+def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
+    done = pool.submit(work)
+    wait([done])
+    return done
 
 
 def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
@@ -226,9 +239,9 @@ def _module(kernel: Kernel) -> Module:
     return module
 
 
-def _object(kernel: Kernel, module: Module, host: Host) -> bytes:
+def _object(kernel: Kernel, text: str, host: Host) -> bytes:
     try:
-        return object_code.assemble(str(module), host)
+        return object_code.assemble(text, host)
     except CompileError as error:
         _log.warning("%s: %s", kernel.name, error)
         raise _NotMadeError("its kernel is not valid code") from error

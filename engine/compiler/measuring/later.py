@@ -7,13 +7,13 @@ priority there is.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from engine.compiler.measuring.others import OtherWork
+from engine.compiler.runtime.priority import give_way
 
 # Until it is first looked whether the machine is quiet; twice as long after every time that it is not, up to so long.
 _FIRST_S: Final = 20.0
@@ -42,8 +42,7 @@ def when_quiet(do: Callable[[], bool], wait: Callable[[float], bool] = _ending.w
 
 
 def _look(do: Callable[[], bool], wait: Callable[[float], bool]) -> None:
-    with suppress(OSError, AttributeError):  # a system that knows no priority of a thread
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)
+    give_way(_LOWEST)
     pause_s = _FIRST_S
     while not wait(pause_s):
         others = OtherWork()
