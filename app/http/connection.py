@@ -239,7 +239,7 @@ class Connection(HttpToolsProtocol):
             self._door.works(self)
         # Fields behind a chunked body are headers to the parser, but must not become any: they go nowhere.
         self.headers = []
-        if self._pass is Pass.HEALTH_ONLY:
+        if self._pass is Pass.HEALTH_ONLY or self._door.is_emptying:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -330,12 +330,13 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _is_between(self) -> bool:
-        """Whether what comes is the beginning of a request, and nothing else is under way."""
+        """Whether what comes is the beginning of a request, nothing else is under way, and others may follow."""
         return (
             self._in_head
             and not self._head_bytes
             and (self.cycle is None or self.cycle.response_complete)
             and self._pass is Pass.WELCOME
+            and not self._door.is_emptying
         )
 
     def _learn(self) -> None:

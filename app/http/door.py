@@ -112,6 +112,7 @@ class Door:
 
     Attributes:
         refusals: requests that were answered by their connection, by the code of the error.
+        is_emptying: whether every answer is the last one of its connection, so that clients go elsewhere by themselves.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -122,6 +123,7 @@ class Door:
         # Those that wait for their client, longest first.
         self._waiting: dict[Guest, None] = {}
         self.refusals: Counter[str] = Counter()
+        self.is_emptying = False
         self._timer: asyncio.TimerHandle | None = None
         self._tick_s = min(1.0, limits.header_timeout_s / _TICKS, limits.body_timeout_s / _TICKS)
 

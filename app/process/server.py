@@ -1,7 +1,8 @@
 """The server process: uvicorn around the app, with a banner at the start and a drain at the end.
 
-SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, close the port,
-finish what is in flight within shutdown_timeout_s, exit with status 0. A second signal ends it at once.
+SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, every answer the
+last one of its connection, close the port, finish what is in flight within shutdown_timeout_s, exit with status 0. A
+second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self.porch: Porch | None = None
+        self.door: Door | None = None
         self.calls = calls
         self.calls_port = calls_port
         self._peers = peers
@@ -146,6 +148,8 @@ class Server(uvicorn.Server):
 
     def _drain(self) -> None:
         log.info("stopping: finishing what is in flight")
+        if self.door is not None:
+            self.door.is_emptying = True
         asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
 
     def _stop(self) -> None:
@@ -339,7 +343,9 @@ def build(
     )
     # What uvicorn says at its info level, the banner says better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
+    server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
+    server.door = door
+    return server
 
 
 def _short_way(settings: Settings, state: State, gate: Gate) -> ShortWay | None:

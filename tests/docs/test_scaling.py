@@ -11,12 +11,16 @@ import pytest
 
 from tests.docs.pages import ROOT, blocks, page
 
+HAPROXY = "tests/deploy/test_haproxy.py"
 # What takes a cluster or a daemon, and what is run in its place.
 ELSEWHERE = {
     "docker compose up": "tests/docs/test_delivery.py",
     "kubectl apply --kustomize deploy/kubernetes/overlays/production": "tests/deploy/test_kubernetes.py",
     "kubectl apply --filename deploy/kserve/clusterservingruntime.yaml": "tests/deploy/test_kserve.py",
     "kubectl apply --filename deploy/kserve/inferenceservice.yaml": "tests/deploy/test_kserve.py",
+    "haproxy -c -f deploy/haproxy/haproxy.cfg": HAPROXY,
+    "SERVER_A=10.0.0.1:8000 SERVER_B=10.0.0.2:8000 haproxy -f deploy/haproxy/haproxy.cfg": HAPROXY,
+    "python -m benchmarks.rolling --updates 5": "tests/benchmarks/test_rolling.py",
     "pnnx-serve serve --store model_store": "tests/docs/test_delivery.py",
     "pnnx-serve serve --store model_store --workers 2": "tests/app/process/test_workers.py",
 }
