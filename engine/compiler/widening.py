@@ -81,6 +81,9 @@ def _operators(op: pnnx.Operator, known: RuntimeOperator | None) -> list[pnnx.Op
 
 def _is_sensitive(op: RuntimeOperator) -> bool:
     """Whether an operator of 16-bit floats gives something else in float32, by more than how it rounds."""
+    dtypes = {_dtype_of(each) for each in op.inputs}
+    if isinstance(op.definition, Comparison) and len(op.inputs) == 2 and len(dtypes) == 1:
+        return False  # the same numbers in float32
     return isinstance(op.definition, _SENSITIVE) and any(map(_dtype_of, (*op.inputs, *op.outputs)))
 
 

@@ -33,7 +33,7 @@ TYPES = {
     "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
 }  # fmt: skip
 """What elements of a dtype are in memory: their type, and bytes."""
-_STORED = {**TYPES, **{name: ("i16", size) for name, size in half.SIZES.items()}}
+STORED = {**TYPES, **{name: ("i16", size) for name, size in half.SIZES.items()}}
 """The same with those that nothing computes with."""
 _FLOATS = ("float", "double")
 
@@ -53,7 +53,7 @@ class Elements(Map):
     @cached_property
     def blocking(self) -> tuple[int, int]:
         """Rows, and elements of a row, that make a chunk."""
-        wanted = max(1, self.host.chunk_bytes // sum(_STORED[each][1] for each in self.dtypes))
+        wanted = max(1, self.host.chunk_bytes // sum(STORED[each][1] for each in self.dtypes))
         length = self.sizes[-1]
         if length > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
@@ -67,7 +67,7 @@ class Elements(Map):
             places = self._indices(f, each.index)
             pairs = self._strided(addresses[0], addresses[1:])
             at = [
-                f.at(base, self._offset(f, places, strides), _STORED[dtype][1])
+                f.at(base, self._offset(f, places, strides), STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
             self._emit_elements(f, at, *block_of(f, piece, length, self.sizes[-1]))
@@ -89,16 +89,16 @@ class Elements(Map):
     def _element(self, f: Function, at: Sequence[Value], index: Index, count: int) -> None:
         (target, *operands), (dtype, *dtypes) = at, self.dtypes
         values = [
-            self._widened(f, self._load(f, place, index, count, strides[-1], each), each)
+            widened(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
             for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
         ]
         type_ = vector(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
-        self._store(f, self._cut(f, result, dtype), target, index, count, dtype)
+        self._store(f, cut(f, result, dtype, self.host), target, index, count, dtype)
 
     def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
         """Some lanes as they lie in memory; nothing beside them is read."""
-        element, size = _STORED[dtype]
+        element, size = STORED[dtype]
         if stride == 0:
             return f.splat(f.load(element, base, size), self.lanes)
         address = f.at(base, f.mul(index, stride), size)
@@ -112,7 +112,7 @@ class Elements(Map):
         return value
 
     def _store(self, f: Function, value: Value, base: Value, index: Index, count: int, dtype: str) -> None:
-        element, size = _STORED[dtype]
+        element, size = STORED[dtype]
         stride = self.target[-1]
         address = f.at(base, f.mul(index, stride), size)
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
@@ -122,26 +122,28 @@ class Elements(Map):
             one = f.op(element, f"extractelement {value.type} {value.text}, i64 {lane}")
             f.store(one, f.at(address, lane * stride, size), size)
 
-    def _widened(self, f: Function, value: Value, dtype: str) -> Value:
-        """What was loaded, as what is computed with."""
-        type_ = vector(lanes_of(value.type), self.domain)
-        if dtype == "bool":
-            mask = f.compare("ne", value, constant(0, value.type))
-            return _as_number(f, mask, type_)
-        if dtype in half.SIZES:
-            single = half.from_half(f, value, dtype, self.host)
-            return f.convert("fpext", single, type_) if self.domain == "double" else single
-        if dtype.startswith("float"):
-            name = {("float32", "double"): "fpext", ("float64", "float"): "fptrunc"}.get((dtype, self.domain))
-            return value if name is None else f.convert(name, value, type_)
-        is_signed = not dtype.startswith("u")
-        if self.domain in _FLOATS:
-            return f.convert("sitofp" if is_signed else "uitofp", value, type_)
-        return value if dtype == "int64" else f.convert("sext" if is_signed else "zext", value, type_)
 
-    def _cut(self, f: Function, value: Value, dtype: str) -> Value:
-        """What was computed, as the target holds it."""
-        return half.to_half(f, value, dtype, self.host) if dtype in half.SIZES else _cut(f, value, dtype)
+def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
+    """What was loaded, as what is computed with."""
+    type_ = vector(lanes_of(value.type), domain)
+    if dtype == "bool":
+        mask = f.compare("ne", value, constant(0, value.type))
+        return _as_number(f, mask, type_)
+    if dtype in half.SIZES:
+        single = half.from_half(f, value, dtype, host)
+        return f.convert("fpext", single, type_) if domain == "double" else single
+    if dtype.startswith("float"):
+        name = {("float32", "double"): "fpext", ("float64", "float"): "fptrunc"}.get((dtype, domain))
+        return value if name is None else f.convert(name, value, type_)
+    is_signed = not dtype.startswith("u")
+    if domain in _FLOATS:
+        return f.convert("sitofp" if is_signed else "uitofp", value, type_)
+    return value if dtype == "int64" else f.convert("sext" if is_signed else "zext", value, type_)
+
+
+def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
+    """What was computed, as the target holds it."""
+    return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _cut(f, value, dtype)
 
 
 def _as_number(f: Function, mask: Value, type_: str) -> Truth:
@@ -159,9 +161,22 @@ def _cut(f: Function, value: Value, dtype: str) -> Value:
         return f.convert("zext", mask, vector(lanes, element))
     if vector(lanes, element) == value.type:
         return value
-    if is_float:
+    if is_float and dtype.startswith("float"):
         return f.convert("fpext" if dtype == "float64" else "fptrunc", value, vector(lanes, element))
+    if is_float:
+        return _whole(f, value, element)
     return f.convert("trunc", value, vector(lanes, element))
+
+
+def _whole(f: Function, value: Value, element: str) -> Value:
+    """A number without its fraction: the least integer where it fits none, as processors have it; short ones wrap."""
+    lanes, width = lanes_of(value.type), 32 if element == "i32" else 64
+    type_, limit = vector(lanes, f"i{width}"), 2.0 ** (width - 1)
+    above = f.compare("oge", value, constant(-limit, value.type))
+    is_inside = f.binary("and", above, f.compare("olt", value, constant(limit, value.type)))
+    integer = f.convert("fptosi", f.select(is_inside, value, constant(0.0, value.type)), type_)
+    integer = f.select(is_inside, integer, constant(-(2 ** (width - 1)), type_))
+    return integer if element in ("i32", "i64") else f.convert("trunc", integer, vector(lanes, element))
 
 
 def make_elements(

@@ -5,12 +5,15 @@ Arguments: source, target; both (outer, size, inner) without gaps.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +75,46 @@ class Scan(Kernel):
             total = (f.fadd if self.mode == "sum" else f.fmul)(step.carried[0], x)
             f.store_lanes(total, f.at(target, place), count)
             step.carry([total])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedScan(Scan):
+    """The same of other dtypes; integers wrap.
+
+    Args:
+        dtypes: of the source and the target.
+        domain: what is computed with.
+    """
+
+    dtypes: tuple[str, str]
+    domain: Domain
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector: so many that all are whole."""
+        return math.gcd(self.inner, max(1, self.host.lanes // 2))
+
+    @cached_property
+    def block(self) -> int:
+        """Vectors of a chunk."""
+        return max(1, min(self.outer * self.panels, self.host.chunk_bytes // (16 * self.size * self.lanes)))
+
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(self.with_open(sizes, "outer", "size"), block=sizes.count(self.block))
+
+    def emit(self, module: Module) -> None:
+        f, (source, target), chunk = start(module, self, 2)
+        (dtype, result), add = self.dtypes, FUNCTIONS[self.domain]["add" if self.mode == "sum" else "mul"]
+        (element, size), (_, result_size) = STORED[dtype], STORED[result]
+        neutral = constant(0 if self.mode == "sum" else 1, vector(self.lanes, self.domain))
+        with f.loop(*block_of(f, chunk, self.block, self.outer * self.panels)) as each:
+            outer, panel = f.divmod(each.index, self.panels)
+            first = f.add(f.mul(outer, self.size * self.inner), f.mul(panel, self.lanes))
+            with f.loop(0, self.size, carry=[neutral]) as step:
+                place = f.add(first, f.mul(step.index, self.inner))
+                x = f.load(vector(self.lanes, element), f.at(source, place, size), size)
+                number = widened(f, x, dtype, self.domain, self.host)
+                total = add(f, step.carried[0], Value(number.text, number.type))
+                f.store(cut(f, total, result, self.host), f.at(target, place, result_size), result_size)
+                step.carry([total])
+        f.finish()

@@ -115,6 +115,24 @@ class Context:
             raise NotLoweredError("an operand has no elements")
         return value
 
+    def elements(self, index: int) -> View:
+        """A tensor argument of any dtype, in memory, to be moved."""
+        value = self.argument(index)
+        if isinstance(value, np.ndarray):
+            value = self.lowering.stored(value)
+        if not isinstance(value, View) or self.lowering.quantises:
+            raise NotLoweredError("an operand is no tensor")
+        if value.phantom.size == 0:
+            raise NotLoweredError("an operand has no elements")
+        return value
+
+    def place_like(self, x: View, *, is_image: bool | None = None) -> View:
+        """Memory for the first result, of the dtype of what is moved there."""
+        spec = self.lowering.spec(self.op.outputs[0])
+        if x.dtype == FLOAT32 or spec is None or spec.dtype != x.dtype or spec.size == 0:
+            return self.place(is_image=is_image)
+        return row_major(spec.sizes, spec.dtype)
+
     def weight(self, index: int) -> Array:
         """A float32 argument whose value is known now."""
         return self._known(self.argument(index))

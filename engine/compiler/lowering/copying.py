@@ -22,6 +22,10 @@ WORDS = (4, 8, 16)
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
     """The step that copies a view to another of its shape and dtype; elements of several words as so many."""
+    if source.dtype.itemsize < FLOAT32.itemsize:
+        names = [f"int{8 * source.dtype.itemsize}"] * 2
+        small = make_elements(source.shape, [target.strides, source.strides], names, Operand(0), "i64", host)
+        return kernel_step(small, (target, source), operators)
     views = source, target = as_words(source), as_words(target)
     kernel: Kernel | None = make_transpose(source.shape, source.strides, target.strides, host)
     if kernel is None:

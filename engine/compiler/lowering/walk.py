@@ -21,6 +21,7 @@ from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.attention import lower_chain
+from engine.compiler.lowering.rules.elements import lower_typed
 from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, KernelRule, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips import with_strips
@@ -152,6 +153,8 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made
     rule = KERNEL_RULES.get(type(bound.layer))
     if rule is None and lowering.term(op) is not None:
         rule = KERNEL_RULES[Layer]
+    elif rule is None and type(op.definition) in EXPRESSION_RULES and lowering.spec(op.outputs[0]) is not None:
+        rule = lower_typed
     if rule is None:
         raise NotLoweredError(_why_no_rule(lowering, op, bound.layer))
     context = Context(op, bound, lowering)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant
-from engine.compiler.kernels.functions import truth
-from engine.compiler.kernels.functions.arithmetic import absolute, like, negative, square
+from engine.compiler.kernels.functions import pieces, rounding, truth
+from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square
 from engine.compiler.kernels.functions.truth import Truth
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -73,6 +73,20 @@ def _shifted_left(f: Function, x: Value, count: Value) -> Value:
     return f.select(is_inside, shifted, constant(0, x.type))
 
 
+def _as_it_is(f: Function, x: Value) -> Value:
+    return x
+
+
+def _between(f: Function, x: Value, low: Value, high: Value) -> Value:
+    return _smaller(f, _larger(f, x, low), high)
+
+
+def _sign(f: Function, x: Value) -> Value:
+    zero = constant(0, x.type)
+    below = f.select(f.compare("slt", x, zero), constant(-1, x.type), zero)
+    return f.select(f.compare("sgt", x, zero), constant(1, x.type), below)
+
+
 INTEGERS: Mapping[str, Callable[..., Value]] = {
     "add": _binary("add"),
     "sub": _binary("sub"),
@@ -87,12 +101,17 @@ INTEGERS: Mapping[str, Callable[..., Value]] = {
     "xor": _binary("xor"),
     "lshift": _shifted_left,
     "rshift": _shifted_right,
+    "relu": lambda f, x: _larger(f, x, constant(0, x.type)),
+    "clip": _between,
+    "sign": _sign,
+    "cube": lambda f, x: f.binary("mul", f.binary("mul", x, x), x),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), _as_it_is),
     "where": _selected,
     "logical_not": lambda f, x: as_truth(f, f.compare("eq", x, constant(0, x.type)), x.type),
     **{f"logical_{name}": _combined(name) for name in ("and", "or", "xor")},
     **{name: _compared(how) for name, how in _ORDERS.items()},
 }
-RING = frozenset({"add", "sub", "mul", "square", "neg", "and", "or", "xor"})
+RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})
 """Those whose lowest bits depend on no others: what is cut after many of them is as if it was cut after each."""
 
 
@@ -117,8 +136,18 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     "square": square,
     "sqrt": lambda f, x: f.intrinsic("sqrt", x),
     "reciprocal": lambda f, x: f.fdiv(like(x, 1.0), x),
+    "rsqrt": lambda f, x: f.fdiv(like(x, 1.0), f.intrinsic("sqrt", x)),
+    "cube": lambda f, x: f.fmul(f.fmul(x, x), x),
     "max": _maximum,
     "min": _minimum,
+    "relu": lambda f, x: _maximum(f, x, like(x, 0.0)),
+    "clip": lambda f, x, low, high: _minimum(f, _maximum(f, x, low), high),
+    "sign": rounding.sign,
+    "frac": rounding.frac,
+    "copysign": copysign,
+    "leaky_relu": pieces.leaky_relu,
+    "threshold": pieces.threshold,
+    **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
     "where": truth.where,
     "isnan": truth.isnan,
     "isinf": truth.comparison_with("oeq", float("inf"), of_magnitude=True),

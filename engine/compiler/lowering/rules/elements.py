@@ -19,11 +19,13 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, ke
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS
 from engine.compiler.lowering.terms.pnnx_expression import expression as expression_of
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS
 from engine.compiler.storage import View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import comparison, functions, logical
 from engine.layers.elementwise.cast import To, TypeAs
+from engine.layers.elementwise.mathematics import NanToNum
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.promotion import cast, is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
@@ -102,7 +104,7 @@ def _chosen(context: Context, operands: Sequence[View | float]) -> Made:
 
 @kernels_for(To, TypeAs)
 def lower_cast(context: Context) -> Made:
-    """A tensor in another dtype; fractions are cut, and integers outside of their dtype wrapped, by the reference."""
+    """A tensor in another dtype: fractions are cut, integers wrap."""
     if _is_map(context):
         return lower_map(context)
     if (made := _narrow_cast(context)) is not None:
@@ -112,11 +114,10 @@ def lower_cast(context: Context) -> Made:
         raise NotLoweredError("its operand is a number")
     if x.dtype == result.dtype:
         return Made(views={context.op.outputs[0].name: x})
-    if x.dtype.kind == "f" and result.dtype.kind in "iu":
-        raise NotLoweredError("there is no kernel for cutting fractions")
-    source = x.dtype if result.dtype.kind == "b" else result.dtype
+    is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
+    source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
     domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else _domain(source)
-    return _made(context, Operand(0), [x], domain)
+    return _made(context, Operand(0), [x], domain, is_cast=True)
 
 
 def _narrow_cast(context: Context) -> Made | None:
@@ -148,10 +149,34 @@ def lower_function(context: Context) -> Made:
         return lower_map(context)
     layer = context.layer(Layer)
     assert isinstance(layer, functions.Unary | functions.Binary)
-    operands = _operands(context, len(context.bound.positional))
     dtype = _result(context).dtype
     name = {"maximum": "max", "minimum": "min"}.get(layer.function.name, layer.function.name)
+    if name not in FUNCTIONS[_domain(dtype)] or dtype == FLOAT32:
+        return lower_typed(context)
+    operands = _operands(context, len(context.bound.positional))
     return _made(context, Apply(name, tuple(_places(operands, dtype))), operands, _domain(dtype))
+
+
+def lower_typed(context: Context) -> Made:
+    """A layer that has an expression of float32, with other dtypes."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, dtype = context.layer(Layer), _result(context).dtype
+    if type(layer) not in EXPRESSION_RULES or type(layer) in (*PREPARATIONS, NanToNum) or context.bound.keywords:
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+    operands = _operands(context, len(context.bound.positional))
+    tree = EXPRESSION_RULES[type(layer)](layer, *_places(operands, dtype))
+    kinds = {each.dtype for each in operands if isinstance(each, View)}
+    is_one = isinstance(tree, Apply) and not any(isinstance(each, Apply) for each in tree.arguments)
+    if dtype.kind in "iu":
+        is_whole = kinds == {dtype} and not _has_fractions(tree or Number(0.5), dtype)
+        is_fine = is_whole and (is_one or dtype.itemsize == 8 or _names(tree or Number(0)) <= RING)
+    else:  # what promotes is widened as it is loaded
+        is_fine = dtype.kind == "f" and all(each == dtype or each.kind in "iub" for each in kinds)
+        is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
+    if tree is None or not is_fine:
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+    return _made(context, tree, operands, _domain(dtype))
 
 
 @kernels_for(Expression)
@@ -161,6 +186,8 @@ def lower_expression(context: Context) -> Made:
         return lower_map(context)
     layer, dtype = context.layer(Expression), _result(context).dtype
     operands = _operands(context, len(context.bound.positional))
+    if dtype == FLOAT32:
+        return lower_typed(context)
     if any(each.dtype != dtype for each in operands if isinstance(each, View)) or dtype.kind == "b":
         raise NotLoweredError("there is no kernel for an expression of several dtypes")
     tree = expression_of(layer, *_places(operands))
@@ -241,12 +268,15 @@ def _result(context: Context) -> TensorSpec:
     return spec
 
 
-def _made(context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain) -> Made:
-    """The map that computes an expression of these operands."""
+def _made(
+    context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
+) -> Made:
+    """The map that computes an expression of these operands; a cast may cut fractions."""
     spec, views = _result(context), [each for each in operands if isinstance(each, View)]
     if not views or not is_moderate(tree) or not _names(tree) <= FUNCTIONS[domain].keys():
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
-    _check_domain(domain, views, spec.dtype, tree)
+    if not is_cast:
+        _check_domain(domain, views, spec.dtype, tree)
     target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     wide = [each.derive(np.broadcast_to(each.phantom, spec.sizes)) for each in views]
     seen = [target, *(each for each in wide if each is not None)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.rows.extreme import Extreme
-from engine.compiler.kernels.scan import Scan
+from engine.compiler.kernels.scan import Scan, TypedScan
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
@@ -18,6 +19,7 @@ from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
 from engine.layers.reduction.scan import CumProd, CumSum
+from engine.tensor import TensorSpec, dtype_name
 
 # Columns that an int32 counts.
 _MOST = 2**31 - 1
@@ -67,17 +69,35 @@ def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[V
 def lower_scan(context: Context) -> Made:
     """Every element with all before it along one dimension."""
     layer: Any = context.layer(Layer)
-    x, target, composition = context.tensor(0), context.place(is_image=False), Composition(context)
-    if not x.shape:
+    x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
+    if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
     axis = checked_axis(layer.dim, len(x.shape))
     sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    mode: Literal["sum", "product"] = "sum" if isinstance(layer, CumSum) else "product"
+    if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
+        kernel: Scan = _typed_scan(context, x, spec, sizes, mode)
+        target = row_major(spec.sizes, spec.dtype)
+    else:
+        kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
+        target = context.place(is_image=False)
     if not x.is_row_major:
-        copied = row_major(x.shape, FLOAT32)
+        copied = row_major(x.shape, x.dtype)
         composition.steps.append(context.copy(x, copied))
         x = copied
     if not target.is_row_major:
         raise NotLoweredError("its result does not lie in one piece")
-    mode: Literal["sum", "product"] = "sum" if isinstance(layer, CumSum) else "product"
-    kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
     return context.made(target, *composition.steps, context.step(kernel, x, target))
+
+
+def _typed_scan(
+    context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, int], mode: Literal["sum", "product"]
+) -> TypedScan:
+    kinds = (x.dtype.kind, spec.dtype.kind)
+    is_known = {x.dtype.name, spec.dtype.name} <= TYPES.keys() and spec.dtype.kind != "b"
+    if not is_known or (kinds[0] == "f" and x.dtype != spec.dtype) or (kinds[0] != "f" and kinds[1] == "f"):
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    domain: Domain = "double" if kinds[0] == "f" else "i64"
+    outer, size, inner = sizes
+    names = (x.dtype.name, spec.dtype.name)
+    return TypedScan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)

@@ -28,10 +28,12 @@ MOST_STACKED = 256
 @kernels_for(Stack)
 def lower_stack(context: Context) -> Made:
     """Every tensor copied to its place along the new dimension."""
-    parts = [context.tensor(index) for index, _ in enumerate(context.arguments())]
+    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len(parts) > MOST_STACKED:
         raise NotLoweredError("there is no kernel for so many tensors")
-    target = context.place()
+    if len({part.dtype for part in parts}) > 1:
+        raise NotLoweredError("there is no kernel for several dtypes")
+    target = context.place_like(parts[0])
     axis = checked_axis(context.layer(Stack).dim, len(target.shape))
     places = [derived(target, np.moveaxis(target.phantom, axis, 0)[k]) for k, _ in enumerate(parts)]
     return context.made(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
@@ -40,7 +42,8 @@ def lower_stack(context: Context) -> Made:
 @kernels_for(Repeat, Tile)
 def lower_repeat(context: Context) -> Made:
     """The tensor broadcast along new dimensions before its own."""
-    x, target = context.tensor(0), context.place(is_image=False)
+    x = context.elements(0)
+    target = context.place_like(x, is_image=False)
     shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
     sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
     spread = x.phantom.reshape([each for size in shape for each in (1, size)])
@@ -51,7 +54,8 @@ def lower_repeat(context: Context) -> Made:
 @kernels_for(Flip, FlipOne)
 def lower_flip(context: Context) -> Made:
     """A copy that reads backwards."""
-    x, target = context.tensor(0), context.place()
+    x = context.elements(0)
+    target = context.place_like(x)
     return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.phantom)), target))
 
 

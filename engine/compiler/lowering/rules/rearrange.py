@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.placement import slice_of
-from engine.compiler.lowering.rules.registry import SEE_THROUGH, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import FLOAT32, SEE_THROUGH, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.graph.operand import RuntimeOperand
@@ -129,13 +129,12 @@ def lower_unpack(context: Context) -> Made:
 
 
 def _reshaped(context: Context, x: View) -> Made:
-    sizes = context.result_spec.sizes
-    target = context.place()
+    target = context.place_like(x)
     seen = target.derive(target.phantom.reshape(x.shape))
     if seen is not None:
         return context.made(target, context.copy(x, seen))
     flat = row_major(x.shape, x.dtype)
-    result = flat.derive(flat.phantom.reshape(sizes))
+    result = flat.derive(flat.phantom.reshape(target.shape))
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
     return context.made(result, context.copy(x, flat))
@@ -144,12 +143,12 @@ def _reshaped(context: Context, x: View) -> Made:
 @kernels_for(permute.Roll)
 def lower_roll(context: Context) -> Made:
     """Elements moved round: along every dimension two parts, each copied to where it goes."""
-    layer, x = context.layer(permute.Roll), context.tensor(0)
+    layer, x = context.layer(permute.Roll), context.elements(0)
     if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
         raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
     if len(layer.dims) > MOST_ROLLED:
         raise NotLoweredError("there is no kernel for a roll of so many dimensions")
-    target = context.place()
+    target = context.place_like(x)
     pairs = [(x, target)]
     for dim, shift in zip(layer.dims, layer.shifts, strict=True):
         pairs = [part for pair in pairs for part in _rolled(*pair, dim % len(x.shape), shift)]
@@ -171,9 +170,12 @@ def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[Vie
 @kernels_for(join.Cat)
 def lower_cat(context: Context) -> Made:
     """A concatenation; parts that were computed in their place need no copy."""
-    rank = context.result_spec.rank
-    parts = [context.tensor(index) for index, _ in enumerate(context.arguments())]
-    axis, target = context.layer(join.Cat).dim % rank, context.lowering.placement.joined(context.op.outputs[0])
+    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
+    if len({part.dtype for part in parts}) > 1:
+        raise NotLoweredError("there is no kernel for several dtypes")
+    is_single = parts[0].dtype == FLOAT32
+    target = context.lowering.placement.joined(context.op.outputs[0]) if is_single else context.place_like(parts[0])
+    axis = context.layer(join.Cat).dim % len(target.shape)
     steps, in_place, first = [], [], 0
     for index, part in enumerate(parts):
         place = slice_of(target, axis, first, part.shape[axis])

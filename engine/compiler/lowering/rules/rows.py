@@ -7,20 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
+from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.pool import mean_of_pixels
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
 from engine.layers.reduction.extremum import AMax, AMin
-from engine.layers.reduction.reduction import Mean, Prod, Reduction, Sum
-from engine.tensor import Array
+from engine.layers.reduction.reduction import AllTrue, AnyTrue, CountNonZero, Mean, Prod, Reduction, Sum
+from engine.tensor import Array, dtype_name
 
+TYPED_MODES: dict[type[Reduction], TypedMode] = {
+    Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min", AnyTrue: "any", AllTrue: "all",
+    CountNonZero: "count",
+}  # fmt: skip
 MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min"}
 
 
@@ -92,6 +98,8 @@ def _rows(x: View, axis: int) -> View | None:
 @kernels_for(*MODES)
 def lower_reduction(context: Context) -> Made:
     """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
+    if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != FLOAT32:
+        return lower_typed_reduction(context)
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
     are_pixels = len(x.shape) in (4, 5) and axes == [*range(2, len(x.shape))]
@@ -117,6 +125,43 @@ def lower_reduction(context: Context) -> Made:
         columns=rows.shape[1],
         source=rows.strides[0],
         target=flat.strides[0],
+        host=context.host,
+    )
+    return context.made(target, *copies, context.step(kernel, rows, flat))
+
+
+@kernels_for(AnyTrue, AllTrue, CountNonZero)
+def lower_typed_reduction(context: Context) -> Made:
+    """A reduction of another dtype than float32, or to another: of neighbours, or what is copied to be such."""
+    layer, x, spec = context.layer(Reduction), context.elements(0), context.lowering.spec(context.op.outputs[0])
+    axes = sorted(layer.axes(len(x.shape)))
+    if spec is None or spec.dtype.name not in TYPES or x.dtype.name not in TYPES or not axes or not x.shape:
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    mode = TYPED_MODES[type(layer)]
+    is_question = mode in ("any", "all", "count")
+    kinds = (x.dtype.kind, spec.dtype.kind)
+    if not is_question and ((kinds[0] == "f") != (kinds[1] == "f") or (mode == "mean" and kinds[0] != "f")):
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    if not is_question and kinds == ("f", "f") and x.dtype != spec.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    domain: Domain = "i64" if kinds[0] != "f" else "double" if x.dtype == np.float64 else "float"
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    moved = x.derive(x.phantom.transpose([*kept, *axes]))
+    if moved is None:
+        raise NotLoweredError("its operand does not lie in rows")
+    rows, copies = context.rows(moved, len(axes))
+    target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    flat = target.derive(target.phantom.reshape(-1))
+    if flat is None:
+        raise NotLoweredError("its result does not lie in rows")
+    kernel = TypedReduction(
+        mode=mode,
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=flat.strides[0],
+        dtypes=(x.dtype.name, spec.dtype.name),
+        domain=domain,
         host=context.host,
     )
     return context.made(target, *copies, context.step(kernel, rows, flat))

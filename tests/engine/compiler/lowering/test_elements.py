@@ -103,3 +103,53 @@ def test_conversions(source: str, target: str) -> None:
 )
 def test_expressions_of_one_dtype(expr: str, dtype: str) -> None:
     assert kernel_of("pnnx.Expression", [values(dtype, (3, 17)), values(dtype, (17,))], expr=expr) == "map"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float64"])
+def test_reductions_and_scans_of_any_dtype(dtype: str) -> None:
+    x = values(dtype, (3, 4, 17))
+    if dtype == "float64":
+        x = np.nan_to_num(np.round(x * 8))  # sums are exact in any order
+    for dims in ((-1,), (0,), (0, 2)):
+        assert kernel_of("torch.sum", [x], dim=dims, keepdim=False) == "rows"
+        assert kernel_of("torch.amax", [x], dim=dims, keepdim=True) == "rows"
+        assert kernel_of("torch.amin", [x], dim=dims, keepdim=False) == "rows"
+    assert kernel_of("torch.any", [x], dim=1, keepdim=False) == "rows"
+    assert kernel_of("torch.all", [x], dim=-1, keepdim=False) == "rows"
+    assert kernel_of("torch.prod", [x[:, :, :3]], dim=-1, keepdim=False) == "rows"
+    for dim in (0, -1):
+        assert kernel_of("torch.cumsum", [x], dim=dim) == "scan"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "int64"])
+def test_elements_of_any_dtype_are_moved(dtype: str) -> None:
+    x = np.random.default_rng(3).integers(0, 2, (3, 4, 5)).astype(dtype)
+    y = np.random.default_rng(4).integers(0, 2, (3, 4, 5)).astype(dtype)
+    assert kernel_of("torch.cat", [x, y], dim=1) in ("map", "transpose")
+    assert kernel_of("torch.stack", [x, y], dim=-1) in ("map", "transpose")
+    assert kernel_of("torch.flip", [x], dims=(0, 2)) == "map"
+    assert kernel_of("Tensor.repeat", [x], sizes=(2, 1, 3)) == "map"
+    assert kernel_of("torch.roll", [x], shifts=(1,), dims=(2,)) == "map"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float64"])
+def test_layers_of_any_dtype(dtype: str) -> None:
+    x, y = values(dtype, (3, 17)), values(dtype, (17,))
+    for type_ in ("torch.add", "torch.sub"):
+        assert kernel_of(type_, [x, y], alpha=3) == "map"
+    for type_ in ("torch.sign", "torch.floor", "torch.round", "F.relu"):
+        assert kernel_of(type_, [x]) == "map"
+    assert kernel_of("torch.clamp", [x], min=1, max=30) == "map"
+    if dtype != "float64":  # PyTorch makes float32 of them
+        assert kernel_of("torch.sqrt", [np.abs(x // 2)]) == "map"
+        assert kernel_of("torch.div", [x, np.where(y == 0, np.ones_like(y), y)]) == "map"
+        assert kernel_of("pnnx.Expression", [x], expr="div(@0,3)") == "map"
+        kernel_of("pnnx.Expression", [x, values("float32", (3, 17))], expr="add(mul(@0,@0),@1)")
+
+
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["uint8", "int8", "int16", "int32", "int64"])
+def test_fractions_are_cut(source: str, target: str) -> None:
+    ends = [0.5, -0.5, 1.999, -1.999, 127.9, 128, 255.5, 256, -129, 3e4, 7e4, 2.0**31, -(2.0**31), 2.0**53]
+    x = np.array([*ends, 2.0**63, -(2.0**63), 1e30, -1e30, np.inf, -np.inf, np.nan, -0.0], source)
+    assert kernel_of("Tensor.to", [x], dtype=f"torch.{target}", copy=False) == "map"

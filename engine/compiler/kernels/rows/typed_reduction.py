@@ -1,0 +1,132 @@
+"""Rows of any dtype reduced to a number each: sums, products, extrema, whether any or all are true.
+
+Integers are summed as int64 and wrap, as PyTorch's do; float64 as float64. Arguments: source, target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Literal, Self
+
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
+from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+
+TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
+_FUNCTIONS: dict[TypedMode, str] = {
+    "sum": "add", "mean": "add", "count": "add", "product": "mul", "max": "max", "min": "min", "any": "max",
+    "all": "min",
+}  # fmt: skip
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedReduction(Kernel):
+    """A number for every row of neighbouring elements.
+
+    Args:
+        source, target: distance of rows, or of their results, in elements.
+        dtypes: of the source and the target.
+        domain: what is computed with.
+    """
+
+    kind = "rows"
+    mode: TypedMode
+    rows: int
+    columns: int
+    source: int
+    target: int
+    dtypes: tuple[str, str]
+    domain: Domain
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @cached_property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, self.host.chunk_bytes // (self.columns * STORED[self.dtypes[0]][1])))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector."""
+        return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = self.with_open(sizes, "rows", "columns", "source", "target")
+        return derived(opened, block=sizes.count(self.block))
+
+    def emit(self, module: Module) -> None:
+        f, (source, target), chunk = start(module, self, 2)
+        (dtype, result), counted = self.dtypes, self.mode in ("any", "all", "count")
+        size, result_size = STORED[dtype][1], STORED[result][1]
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(source, f.mul(row.index, self.source), size)
+
+            def load(column: Index, lanes: int, line: Value = line) -> Value:
+                element = vector(lanes, STORED[dtype][0])
+                value = f.load(element, f.at(line, column, size), size)
+                number = widened(f, value, dtype, self.domain, self.host)
+                return self._truth(f, number) if counted else number
+
+            found = self._fold(f, load)
+            if self.mode == "mean":
+                found = f.fdiv(found, constant(self.columns, found.type))
+            f.store(
+                cut(f, found, result, self.host), f.at(target, f.mul(row.index, self.target), result_size), result_size
+            )
+        f.finish()
+
+    def _truth(self, f: Function, value: Value) -> Value:
+        return FUNCTIONS[self.domain]["ne"](f, value, constant(0, value.type))
+
+    def _fold(self, f: Function, load: Callable[[Index, int], Value]) -> Value:
+        """Vectors side by side, then their lanes, then what is left, element by element."""
+        lanes, columns = self.lanes, self.columns
+        stride = SIDE_BY_SIDE * lanes
+        carried = [constant(self._nothing, vector(lanes, self.domain))] * SIDE_BY_SIDE
+        whole, vectors = columns // stride * stride, columns // lanes * lanes
+        if whole:
+            with f.loop(0, whole, stride, carry=carried) as loop:
+                places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+                loop.carry(
+                    [self._both(f, each, load(at, lanes)) for at, each in zip(places, loop.carried, strict=True)]
+                )
+            carried = loop.results
+        first = carried[0]
+        if whole < vectors:
+            with f.loop(whole, vectors, lanes, carry=[first]) as loop:
+                loop.carry([self._both(f, loop.carried[0], load(loop.index, lanes))])
+            (first,) = loop.results
+        result = fold_lanes(f, self._all(f, [first, *carried[1:]]), self._all)
+        if vectors < columns:
+            with f.loop(vectors, columns, carry=[result]) as loop:
+                loop.carry([self._both(f, loop.carried[0], load(loop.index, 1))])
+            (result,) = loop.results
+        return result
+
+    def _both(self, f: Function, a: Value, b: Value) -> Value:
+        return FUNCTIONS[self.domain][_FUNCTIONS[self.mode]](f, a, Value(b.text, b.type))
+
+    def _all(self, f: Function, values: Sequence[Value]) -> Value:
+        return reduce(lambda a, b: self._both(f, a, b), values)
+
+    @property
+    def _nothing(self) -> float:
+        """What changes nothing."""
+        if self.mode in ("product", "all"):
+            return 1
+        if self.mode == "max":
+            return -_INT64 if self.domain == "i64" else -math.inf
+        if self.mode == "min":
+            return _INT64 - 1 if self.domain == "i64" else math.inf
+        return 0
