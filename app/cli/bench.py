@@ -18,6 +18,9 @@ from app.cli.arguments.shapes import example_specs
 from app.cli.verbs import RIVALS
 from app.cli.wording import figures
 from app.cli.wording.host import host_text
+from app.cli.wording.plot import check_ending, plot
+from app.cli.wording.terminal import write_result
+from app.cli.wording.title import title
 from app.measuring import rivals
 from app.measuring.contest import Contest
 from app.measuring.rivals import Array
@@ -25,6 +28,7 @@ from app.measuring.timing import fastest_kernels
 from app.models.model import Model
 from app.models.sessions import cache_of, open_session
 from app.progress import compiling, progress, rounds
+from app.render.spelling import counted
 from app.settings import Settings
 from app.wording import printable
 
@@ -41,6 +45,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
+    if args.plot is not None:
+        check_ending(args.plot)
     if args.shape and args.batch is not None:
         raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     found = models.find(args.model, settings)
@@ -74,8 +80,11 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         kernels=kernels,
         peak=peak,
         tuned=made.get("tuned") or {},
+        has_bars=args.plot is not None,
     )
     sys.stdout.write(report.text())
+    if args.plot is not None:
+        write_result(plot(args.plot, _heading(found.name, model), times, kernels), args.plot)
     return int(len(contest) <= len(names))
 
 
@@ -126,6 +135,10 @@ def _kernels(model: Model, inputs: list[Array]) -> list[dict[str, Any]]:
 
 def _threads(model: Model) -> int:
     return model.session.threads or 1
+
+
+def _heading(name: str, model: Model) -> str:
+    return f"{title(name)}, {counted(_threads(model), 'thread')}"
 
 
 def _peak() -> float | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Final
 
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.wording.terminal import write_result
+from app.cli.wording.title import title
 from app.models.folder.repository import VersionFiles
 from app.models.sessions import open_session
 from app.progress import compiling, progress
@@ -39,7 +39,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with compiling(found.name) as show:
         session.prepare(progress=show)
-    description = {**session.describe(), "name": _title(found.name)}
+    description = {**session.describe(), "name": title(found.name)}
     if args.profile:
         with progress(f"measuring {found.name}"):
             description = with_times(description, models.prepare(found, graph, settings).profile())
@@ -52,8 +52,3 @@ def _text(version: VersionFiles, settings: Settings) -> bytes:
     if engine.is_onnx(version.param):
         return models.load(version, settings).text().encode()
     return engine.read_file(version.param, 1 << 28)
-
-
-def _title(name: str) -> str:
-    """Of a drawing, which says nothing of the folder where somebody had the file."""
-    return Path(name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")

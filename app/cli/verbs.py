@@ -82,6 +82,11 @@ def _graph(parser: ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
 
 
+def _report(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
+
+
 def _tune(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tune",
@@ -127,6 +132,7 @@ def _bench(parser: ArgumentParser) -> None:
     _tune(parser)
     parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
     parser.add_argument("--against", default="", metavar="ENGINES", help=f"by comma, of {', '.join(RIVALS)}")
+    parser.add_argument("--plot", metavar="FILE", help="show times as bars, and draw them into this .svg or .png")
     for kind, names in (("onnx", "onnxruntime and openvino"), ("ncnn", "ncnn (.ncnn.param)")):
         parser.add_argument(f"--{kind}", metavar="FILE", help=f"the network for {names}. Default: beside the model.")
 
@@ -227,6 +233,16 @@ VERBS: Final = {
         configure=_graph,
         settings=("store", "plugins", *COMPUTING),
     ),
+    "report": Verb(
+        summary="write a model and a run of it into one HTML file",
+        examples="""  pnnx-serve report digits -o digits.html
+  pnnx-serve report resnet18.pnnx.param -o resnet18.html
+
+The file needs no server and loads nothing: graph with times, kernels, inputs, outputs, machine.
+""",
+        configure=_report,
+        settings=("store", "plugins", *COMPUTING),
+    ),
     "check": Verb(
         summary="say whether models can be served, and if not, every reason",
         examples="""  pnnx-serve check digits
@@ -253,6 +269,7 @@ operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writ
   pnnx-serve bench superres --shape 1,1,64,64
   pnnx-serve bench resnet18.pnnx.param --threads 1 --batch 8 --seconds 10
   pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
+  pnnx-serve bench digits --plot digits.svg
   pnnx-serve bench --host
 
 Inputs are random. The answer is held against the reference before anything is timed, and so is that of every engine

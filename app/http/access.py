@@ -24,6 +24,8 @@ _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 # The console is the same for everybody, and asks for a key before it shows anything.
 _OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
 _CONSOLE: Final = "/console/"
+# Ends of the paths that run a model.
+_RUNNING: Final = ("/infer", "/graph/operand")
 # Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the
 # memory it shares.
 _ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
@@ -58,7 +60,7 @@ class Access:
 def group_of(method: str, path: str) -> Group | None:
     """What a request is for; None for what everybody is told. What no route answers is metadata."""
     if method not in _READING:
-        if path.endswith("/infer"):
+        if path.endswith(_RUNNING):
             return Group.INFER
         if path.startswith(_V2) and path.endswith(_ADMIN):
             return Group.ADMIN

@@ -220,6 +220,11 @@ class DataPlane:
         with _Accounting(version) as model:
             return await version.lane.call(model.profile, deadline)
 
+    async def look(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
+        """What some work returns that runs the model beside its requests, in the model's threads."""
+        with _Accounting(version) as model:
+            return await version.lane.call(partial(_within, partial(work, model), deadline), deadline)
+
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             if self.remote is not None:
@@ -266,6 +271,15 @@ class _Accounting:
                 log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
             version.statistics.failed(error.code, seconds)
             raise error from exc
+
+
+def _within(work: Callable[[], T], deadline: float) -> T:
+    """What work returns; it is asked to end when its deadline is over."""
+    allowance = current()
+    if allowance is None:
+        return work()
+    with allowance.working(lambda: time.monotonic() > deadline):
+        return work()
 
 
 def _call(version: Version, model: Model, request: InferRequest, encode: Callable[[Answer], T]) -> Call[T]:

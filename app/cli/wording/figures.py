@@ -14,6 +14,7 @@ from app.render.spelling import count_text, counted, percent_text, time_text
 from app.wording import printable
 
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
+_BAR, _BAR_LENGTH = "█", 16
 _ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
 
 
@@ -28,6 +29,7 @@ class Bench:
         kernels: of one run.
         peak: floating-point operations a second of one core; None where it cannot be measured.
         tuned: by operator what was measured of its kernel beside others.
+        has_bars: whether each kernel's time is shown as a bar as well.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Bench:
     kernels: Sequence[Mapping[str, Any]]
     peak: float | None
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    has_bars: bool = False
 
     def text(self) -> str:
         """All of it."""
@@ -88,7 +91,12 @@ class Bench:
         """A row for each kernel, in the order they run, and one for all of them."""
         total_us = sum(each["time_us"] for each in self.kernels)
         total = (f"{total_us:.1f}", "", "", "", "", f"in {counted(len(self.kernels), 'kernel')}")
-        return aligned([_TITLES, *map(self._kernel, self.kernels), total], _TITLES[:-2])
+        rows = [_TITLES, *map(self._kernel, self.kernels), total]
+        if self.has_bars:
+            most = max((each["time_us"] for each in self.kernels), default=0.0) or 1.0
+            bars = [_BAR * round(_BAR_LENGTH * each["time_us"] / most) for each in self.kernels]
+            rows = [(row[0], bar, *row[1:]) for row, bar in zip(rows, ("time", *bars, ""), strict=True)]
+        return aligned(rows, _TITLES[:-2])
 
     def _kernel(self, each: Mapping[str, Any]) -> tuple[str, ...]:
         time_us, flops, moved = each["time_us"], each.get("flops", 0), each.get("bytes", 0)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.console.pulse import pulse
@@ -53,16 +54,28 @@ class Pulses:
         return self._text
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Events until the server stops, or nobody listens any more."""
-        self.listeners += 1
+        """Events until the server stops."""
+        while not self._plane.is_draining:
+            yield self.text()
+            for _ in range(round(_PERIOD_S / _LOOK_S)):
+                if not self._plane.is_draining:
+                    await asyncio.sleep(_LOOK_S)
+
+
+class _Listening(StreamingResponse):
+    """Counts as a listener from when it is made, so that a crowd that comes at once is counted as well."""
+
+    def __init__(self, pulses: Pulses) -> None:
+        super().__init__(pulses.stream(), media_type="text/event-stream", headers=_HEADERS)
+        self._pulses = pulses
+        pulses.listeners += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until one of both ends."""
         try:
-            while not self._plane.is_draining:
-                yield self.text()
-                for _ in range(round(_PERIOD_S / _LOOK_S)):
-                    if not self._plane.is_draining:
-                        await asyncio.sleep(_LOOK_S)
+            await super().__call__(scope, receive, send)
         finally:
-            self.listeners -= 1
+            self._pulses.listeners -= 1
 
 
 @router.get("/events", responses=_RESPONSES, summary="How all models are doing, once a second", response_class=Response)
@@ -72,4 +85,4 @@ async def events(request: Request) -> Response:
     if pulses.listeners >= MAX_LISTENERS:
         retry_after_s = dataplane(request).settings.retry_after_s
         raise QueueFullError(f"{MAX_LISTENERS} listen to events already", retry_after_s=retry_after_s)
-    return StreamingResponse(pulses.stream(), media_type="text/event-stream", headers=_HEADERS)
+    return _Listening(pulses)

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from app.cli import bench, main
 from app.cli.verbs import RIVALS
@@ -210,3 +212,24 @@ def test_either_a_model_or_this_machine_is_measured(
 ) -> None:
     status, _, error = measured(*argv, capsys=capsys)
     assert status == 2 and "--host" in error
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_times_are_bars_on_the_terminal_and_in_a_file(
+    kind: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / f"times.{kind}"
+    status, lines, _ = measured("linear", "--plot", str(target), capsys=capsys)
+    assert status == 0 and any("█" in line for line in lines)
+    if kind == "png":
+        with Image.open(target) as picture:
+            assert picture.size[0] > 800
+    else:
+        drawing = ElementTree.parse(target)
+        words = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
+        assert "Kernels" in words and any("fc" in str(word) for word in words)
+
+
+def test_a_plot_of_another_kind_is_a_wrong_call(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines, error = measured("linear", "--plot", "times.gif", capsys=capsys)
+    assert (status, lines) == (2, []) and ".svg or .png" in error

@@ -47,6 +47,23 @@ def test_a_link_leads_to_an_operator(browser: Browser) -> None:
     assert browser.one(".segmented [aria-pressed=true]", "As exported")
 
 
+def test_a_drawing_is_a_picture_as_well(browser: Browser) -> None:
+    browser.go("graph/digits")
+    browser.one(".bar button", "Save PNG")
+    made = browser.driver.execute_async_script(
+        """const [done] = arguments;
+        import(new URL("console/js/parts/save.js", document.baseURI)).then(async ({pngOf}) => {
+          const svg = await (await fetch("models/digits/graph?format=svg")).blob();
+          const picture = await createImageBitmap(await pngOf(svg));
+          const pen = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+          pen.drawImage(picture, 0, 0);
+          const colours = new Set(new Uint32Array(pen.getImageData(0, 0, picture.width, picture.height).data.buffer));
+          done([picture.width, picture.height, colours.size]);
+        }, (error) => done(String(error)));"""
+    )
+    assert made[0] > 300 and made[1] > 1000 and made[2] > 50, made
+
+
 def test_keys_alone_are_enough(browser: Browser) -> None:
     from selenium.webdriver.common.keys import Keys
 

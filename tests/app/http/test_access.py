@@ -212,7 +212,10 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
     versions = "/v2/models/{name}/versions/{version}/infer"
     memory = [f"/v2/{kind}sharedmemory" for kind in ("system", "cuda")]
     assert writing == {
-        **dict.fromkeys(("/infer", "/models/{name}/infer", "/v2/models/{name}/infer", versions), Group.INFER),
+        **dict.fromkeys(
+            ("/infer", "/models/{name}/infer", "/models/{name}/graph/operand", "/v2/models/{name}/infer", versions),
+            Group.INFER,
+        ),
         **dict.fromkeys([f"{each}/unregister" for each in memory], Group.ADMIN),
         **dict.fromkeys([f"{each}/region/{{region}}/{v}register" for each in memory for v in ("", "un")], Group.ADMIN),
         **dict.fromkeys(("/v2/logging", "/v2/trace/setting", "/v2/models/{name}/trace/setting"), Group.ADMIN),

@@ -86,7 +86,7 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
   };
   const chosen = layout.nodes.find(({ id }) => id === selected);
   return html`<div class="canvas" >
-    <svg ref=${element} class="plane" tabindex="0" role="application" aria-label=${label} aria-describedby="canvas-help" onKeyDown=${onKeyDown} onClick=${(event) => event.target === element.current && onPick(null)}>
+    <svg ref=${element} class=${scene.level ? "plane" : "plane far"} tabindex="0" role="application" aria-label=${label} aria-describedby="canvas-help" onKeyDown=${onKeyDown} onClick=${(event) => event.target === element.current && onPick(null)}>
       <g ref=${group}><${Drawing} layout=${layout} ...${scene} selected=${selected} found=${found} heat=${heat} notes=${notes} onPick=${onPick} onToggle=${toggle} /></g>
     </svg>
     <p id="canvas-help" class="hidden">Arrow keys walk from operator to operator, Enter unfolds a block, plus and minus zoom, F shows all, slash searches.</p>

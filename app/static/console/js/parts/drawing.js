@@ -31,7 +31,7 @@ function Node({ node, level, heat, isSelected, isFound, isDim, onPick, onToggle 
     ${!isPill && html`<path class="fill" d=${`M0 ${level ? 26 : height / 2.4}V8a8 8 0 0 1 8-8H${width - 8}a8 8 0 0 1 8 8V${level ? 26 : height / 2.4}z`} />`}
     ${level > 0 && html`<text class="title" x=${isPill ? width / 2 : 12} y=${isPill ? 17 : 17.5} text-anchor=${isPill ? "middle" : "start"}>${node.title}</text>`}
     ${level > 1 && !isPill && node.lines.map((line, at) => html`<text key=${at} class=${at ? "line" : "line first"} x="12" y=${43 + 16 * at}>${line}</text>`)}
-    ${level > 1 && node.note && html`<text class="note" x=${width - 12} y="17.5" text-anchor="end">${node.note}</text>`}
+    ${level > 1 && node.note && html`<text class="note" x=${width + (node.kind === "fold" ? 16 : 8)} y="17.5">${node.note}</text>`}
     ${node.kind === "fold" && level > 0 && html`<g class="plus" transform=${`translate(${width - 22} 5)`} onClick=${(event) => { event.stopPropagation(); onToggle(node.id); }}>
       <rect width="16" height="16" rx="4" /><path d="M8 4.5v7M4.5 8h7" /></g>`}
     <rect class="rim" width=${width} height=${height} rx=${corner} />
@@ -61,7 +61,7 @@ function Frame({ frame, level, onToggle }) {
   const [x, y, width] = [frame.x - gap, frame.y - gap, frame.width + 2 * gap];
   return html`<g class="frame">
     <rect x=${x} y=${y} width=${width} height=${frame.height + 2 * gap} rx="14" />
-    ${level > 0 && html`<g class="plus" transform=${`translate(${x + width - 24} ${y + 6})`} onClick=${() => onToggle(frame.id)}><rect width="18" height="18" rx="5" /><path d="M5.5 9h7" /><title>Fold</title></g>`}
+    ${level > 0 && html`<g class="plus" transform=${`translate(${x + width + 5} ${y + 2})`} onClick=${() => onToggle(frame.id)}><rect width="18" height="18" rx="5" /><path d="M5.5 9h7" /><title>Fold</title></g>`}
   </g>`;
 }
 

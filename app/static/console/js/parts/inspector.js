@@ -2,6 +2,7 @@
 import { html, useEffect, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { bytes, digits, port, scaled, shape, time, value } from "../format.js";
+import { link } from "../route.js";
 import { Histogram } from "./histogram.js";
 
 const KERNELS = {
@@ -60,7 +61,7 @@ function Operands({ title, names, operands, onGo }) {
   })}</ul></section>`;
 }
 
-export function Operator({ model, row, graph, onGo, children }) {
+export function Operator({ model, row, graph, onGo }) {
   const attributes = Object.entries(row.attributes);
   return html`
     <header><p class="mono type">${row.type}</p><h2 class="name">${row.name}</h2></header>
@@ -73,7 +74,7 @@ export function Operator({ model, row, graph, onGo, children }) {
     </dl></section>`}
     <${Operands} title="Inputs" names=${row.inputs} operands=${graph.operands} onGo=${onGo} />
     <${Operands} title="Outputs" names=${row.outputs} operands=${graph.operands} onGo=${onGo} />
-    ${children}
+    ${row.outputs.length > 0 && row.kernel && html`<a class="button small" href=${link("try", model, { operand: row.outputs[0] })}>What it makes of an input</a>`}
     <${Parameters} params=${row.params} />
     ${attributes.length > 0 && html`<section><h3>Attributes</h3>${attributes.map(([name, about]) => html`<${Attribute} key=${`${row.name} ${name}`} model=${model} operator=${row.name} name=${name} about=${about} />`)}</section>`}`;
 }

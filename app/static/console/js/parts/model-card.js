@@ -56,13 +56,12 @@ function Doing({ model, version, moments }) {
 
 export function ModelCard({ model, moments }) {
   const version = [...model.versions].reverse().find(({ state }) => state === "ready");
-  const about = [model.task, version && `version ${version.version}`, version?.backend, version?.threads && plural(version.threads, "thread")];
+  const about = [model.task, version && `v${version.version}`, version?.backend, version?.threads && plural(version.threads, "thread"), model.default && "default"];
   return html`
     <header>
       <div><h2>${version ? html`<a href=${link("graph", model.name)}>${model.name}</a>` : model.name}</h2>
         <p class="about">${about.filter(Boolean).join(" · ")}</p></div>
-      ${model.default && html`<span class="chip" title="Requests that name no model go here">default</span>`}
-      <span class=${`chip ${STATES[model.state] ?? ""}`}>${model.state}</span>
+        <span class=${`chip ${STATES[model.state] ?? ""}`}>${model.state}</span>
     </header>
     ${model.reason && html`<p class="notice trouble">${model.reason}</p>`}
     ${version?.compile_failure && html`<p class="notice calm trouble">Runs on the reference: ${version.compile_failure}</p>`}

@@ -2,6 +2,8 @@
 export const VIEWS = {
   models: { load: async () => (await import("./models.js")).ModelsView },
   graph: { title: "Graph", load: async () => (await import("./graph.js")).GraphView },
+  try: { title: "Try it", load: async () => (await import("./try.js")).TryView },
+  profile: { title: "Profile", load: async () => (await import("./profile.js")).ProfileView },
 };
 
 export const OF_A_MODEL = Object.entries(VIEWS).filter(([, view]) => view.title);

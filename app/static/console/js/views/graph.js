@@ -1,10 +1,11 @@
 // The graph of a model: fits the window at first, unfolds where one looks closer.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../html.js";
-import { askJson, ask } from "../api.js";
+import { askJson } from "../api.js";
 import { plural, scaled, bytes } from "../format.js";
 import { keep } from "../route.js";
 import { Canvas } from "../parts/canvas.js";
 import { Block, Operator } from "../parts/inspector.js";
+import { saveDrawing } from "../parts/save.js";
 import { Search } from "../parts/search.js";
 
 const NAMES = { io: "in and out", conv: "convolution", linear: "product", norm: "normalisation", reduce: "reduction" };
@@ -36,12 +37,6 @@ function Legend({ layout }) {
   return html`<ul class="legend">${families.map((family) => html`<li key=${family} class=${`family-${family}`}><i></i>${NAMES[family] ?? family}</li>`)}</ul>`;
 }
 
-async function save(model) {
-  const drawing = await (await ask(`models/${encodeURIComponent(model)}/graph`, { query: { format: "svg" } })).blob();
-  const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(drawing), download: `${model}.svg` });
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(anchor.href), 10000);
-}
 
 const openOf = (query) => (query.open === undefined ? null : query.open.split(",").filter(Boolean));
 
@@ -89,7 +84,7 @@ export function GraphView({ route }) {
         ${[["before", "As exported"], ["after", "As it runs"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(passes === name)} onClick=${() => change(name)}>${title}</button>`)}
       </div>
       ${layout && layout.folds > 0 && html`<button class="button small" onClick=${() => unfold(layout.all ? null : ["all"])}>${layout.all ? "Fold" : "Unfold all"}</button>`}
-      <button class="button small" onClick=${() => save(model)}>Save SVG</button>
+      <div class="segmented" role="group" aria-label="Save the drawing">${["svg", "png"].map((kind) => html`<button key=${kind} onClick=${() => saveDrawing(model, kind)}>Save ${kind.toUpperCase()}</button>`)}</div>
       <p class="soft number totals">${totals && [plural(totals.operators, "operator"), totals.parameters && `${scaled(totals.parameters)} parameters`, totals.bytes && bytes(totals.bytes), totals.flops && scaled(totals.flops, "FLOP")].filter(Boolean).join(" · ")}</p>
     </div>
     <div class=${node ? "stage with-side" : "stage"}>

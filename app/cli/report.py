@@ -1,0 +1,32 @@
+"""``pnnx-serve report``: a model and a run of it as one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+
+from app.cli.arguments import models
+from app.cli.wording.terminal import write_result
+from app.cli.wording.title import title
+from app.console.profiling import profile
+from app.console.report import report
+from app.errors import InvalidRequestError
+from app.progress import compiling, progress
+from app.settings import Settings
+
+
+def execute(args: argparse.Namespace, settings: Settings) -> int:
+    """Load, compile, measure, write."""
+    found = models.find(args.model, settings)
+    version = models.newest(found)
+    with progress(f"loading {found.name}"):
+        model = models.prepare(found, models.load(version, settings), settings)
+    with compiling(found.name) as show:
+        model.compile(progress=show)
+    told = None
+    # Where its sizes are open there is nothing to run it on, but a graph to show.
+    with progress(f"measuring {found.name}"), suppress(InvalidRequestError):
+        told = profile(model, settings)
+    description = {**model.session.describe(), "name": title(found.name)}
+    write_result(report(description, told).encode(), args.output)
+    return 0

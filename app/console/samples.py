@@ -1,0 +1,49 @@
+"""The pictures that lie beside a model to try it with: ``examples/`` of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import engine
+from app.models.keeping.version import Entry
+
+TYPES: Final[Mapping[str, str]] = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".webp": "image/webp",
+    ".npy": "application/x-npy",
+}
+_MOST: Final = 48
+_MAX_BYTES: Final = 4 << 20
+
+
+def list_samples(entry: Entry) -> list[dict[str, object]]:
+    """Name, type and size of each, in order; none of a pair that has no folder of its own."""
+    return [
+        {"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size}
+        for path, size in _found(entry.files.folder / "examples", entry.name == entry.files.folder.name)
+    ]
+
+
+def read_sample(entry: Entry, name: str) -> tuple[bytes, str] | None:
+    """What is in one of those that are listed, and its type; None for any other name."""
+    for path, _ in _found(entry.files.folder / "examples", entry.name == entry.files.folder.name):
+        if path.name == name:
+            with suppress(engine.EngineError):  # it has gone, or is no file any more
+                return bytes(engine.read_file(path, _MAX_BYTES)), TYPES[path.suffix.lower()]
+    return None
+
+
+def _found(folder: Path, is_own: bool) -> list[tuple[Path, int]]:
+    if not is_own:
+        return []
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in TYPES and path.is_file())[:_MOST]
+        sizes = [(path, path.stat().st_size) for path in paths]
+    except OSError:  # there is none, or it goes away meanwhile
+        return []
+    return [(path, size) for path, size in sizes if size <= _MAX_BYTES]

@@ -1,0 +1,117 @@
+"""What trying a model out needs beside /infer: its samples, what operators make of an input, where the time goes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.answers import dump_json
+from app.codec.message import read_version
+from app.codec.parse import parse
+from app.console.activation import activation
+from app.console.profiling import profile
+from app.console.report import report
+from app.console.samples import list_samples, read_sample
+from app.errors import InvalidRequestError, NotFoundError
+from app.http.body import first_headers, read_body, until_disconnect
+from app.http.deadline import read_limit
+from app.http.openapi.schemas import ErrorBody
+from app.http.responses import ChargedResponse, json_response
+from app.http.routes.state import dataplane
+from app.models.model import InferRequest, Model
+from app.settings import Settings
+from app.wording import cut
+
+router = APIRouter(prefix="/models/{name}")
+
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorBody} for status in (400, 404, 408, 413, 415, 422, 429, 500, 503, 504)
+}
+_REPORT: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": {"text/html": {}}}}
+# No script, and nothing from anywhere: its styles stand in it.
+_STATIC: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_PATH: Final = "/graph/operand"
+Operand = Annotated[str, Query(description="its name, as /graph has it")]
+VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
+
+
+@router.get("/samples", tags=["models"], responses={404: {"model": ErrorBody}}, summary="What there is to try it with")
+async def samples(request: Request, name: str) -> Response:
+    """The pictures and arrays in `examples/` of the model's folder."""
+    plane = dataplane(request)
+    entry = plane.store.entry(name)
+    return json_response({"samples": await plane.offload(partial(list_samples, entry), plane.deadline())})
+
+
+@router.get(
+    "/samples/{sample}",
+    tags=["models"],
+    responses={404: {"model": ErrorBody}},
+    summary="One of its samples",
+    response_class=Response,
+)
+async def sample(request: Request, name: str, sample: str) -> Response:
+    """The file as it is."""
+    plane = dataplane(request)
+    found = await plane.offload(partial(read_sample, plane.store.entry(name), sample), plane.deadline())
+    if found is None:
+        raise NotFoundError(f"model '{name}' has no sample '{cut(sample)}'")
+    return Response(found[0], media_type=found[1], headers={"cache-control": "no-cache"})
+
+
+@router.get(
+    "/profile", tags=["graph"], responses=_ERRORS, summary="Where the time of a run goes", response_class=Response
+)
+async def profile_of(request: Request, name: str, version: VersionNumber = None) -> Response:
+    """The fastest of some runs on zeros: times of operators; time, work and bytes of every kernel; the machine."""
+    plane = dataplane(request)
+    found = plane.store.version(name, read_version(version))
+    work = plane.look(found, lambda model: profile(model, plane.settings), plane.deadline())
+    return json_response(await until_disconnect(request, work))
+
+
+@router.get("/report", tags=["graph"], responses=_REPORT, summary="All that in one file", response_class=Response)
+async def report_of(request: Request, name: str, version: VersionNumber = None) -> Response:
+    """Graph, profile and machine as one HTML file that needs no server: for a mail, or an issue."""
+    plane = dataplane(request)
+    found = plane.store.version(name, read_version(version))
+    work = plane.look(found, lambda model: _report(model, plane.settings), plane.deadline())
+    headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
+    return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
+
+
+def _report(model: Model, settings: Settings) -> str:
+    told = None
+    with suppress(InvalidRequestError):  # its sizes are open: there is nothing to run it on, but a graph to show
+        told = profile(model, settings)
+    return report({**model.session.describe(), "name": model.name}, told)
+
+
+@router.post(
+    _PATH,
+    tags=["graph"],
+    responses=_ERRORS,
+    summary="What an operator makes of an input",
+    response_class=Response,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {}, "image/*": {}}}},
+)
+async def operand(request: Request, name: str, operand: Operand, version: VersionNumber = None) -> Response:
+    """The body is one of `/infer`. An operand's figures, and its channels as pictures, from a run of the reference."""
+    plane = dataplane(request)
+    with plane.memory.answering() as allowance:
+        head = first_headers(request)
+        deadline = plane.deadline(read_limit(head))
+        body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
+        content_type = head.get(b"content-type", b"").decode("latin-1")
+        found = plane.store.version(name, read_version(version))
+        message = await plane.offload(partial(parse, body, content_type, plane.settings), deadline)
+        asked = InferRequest(decode=message.decode, parameters={})
+        work = plane.look(found, lambda model: dump_json(activation(model, asked, operand)), deadline)
+        text = await until_disconnect(request, work)
+        allowance.charge(len(text))
+        return ChargedResponse([text], allowance, "application/json")

@@ -1,0 +1,26 @@
+// The picture that was sent, with what was found on it: boxes, or a mask.
+import { html, useState } from "../html.js";
+import { percent } from "../format.js";
+
+const COLOURS = ["#e11d48", "#2563eb", "#059669", "#c2410c", "#7c3aed", "#0e7490", "#a16207", "#be185d"];
+const TALL = 368;
+export const colourOf = (index) => COLOURS[index % COLOURS.length];
+
+export function Boxes({ source, found, task }) {
+  const [size, setSize] = useState(null);
+  const loaded = (event) => setSize([event.target.naturalWidth, event.target.naturalHeight]);
+  const boxes = task === "detection" && Array.isArray(found?.predictions) ? found.predictions : [];
+  const mask = task === "segmentation" && found?.predictions?.mask;
+  const unit = size ? Math.max(...size) / 100 : 1;
+  const ratio = size ? size[0] / size[1] : 1;
+  return html`<div class="picture" style=${{ aspectRatio: String(ratio), width: `min(100%, ${Math.round(TALL * ratio)}px)` }}><img src=${source} alt="The picture that was sent" class=${size && Math.max(...size) < 200 ? "coarse" : ""} onLoad=${loaded} />
+    ${mask && html`<img class="mask" src=${`data:image/png;base64,${mask}`} alt="Mask of the classes found" />`}
+    ${size && boxes.length > 0 && html`<svg class="boxes" viewBox=${`0 0 ${size[0]} ${size[1]}`} role="img" aria-label=${`${boxes.length} found`}>
+      ${boxes.map(({ box: [x0, y0, x1, y1], label, score, index }, at) => html`<g key=${at}>
+        <rect x=${x0} y=${y0} width=${x1 - x0} height=${y1 - y0} fill="none" stroke=${colourOf(index)} stroke-width=${unit * 0.7} rx=${unit * 0.6} />
+        <rect x=${x0} y=${Math.max(0, y0 - unit * 4.6)} width=${unit * (2.1 * `${label} ${percent(score)}`.length + 1.6)} height=${unit * 4.6} fill=${colourOf(index)} rx=${unit * 0.6} />
+        <text x=${x0 + unit} y=${Math.max(unit * 4.6, y0) - unit * 1.3} font-size=${unit * 3.4} fill="#fff">${label} ${percent(score)}</text>
+      </g>`)}
+    </svg>`}
+  </div>`;
+}

@@ -1,0 +1,77 @@
+// Try it: a picture or tensors in, what the model makes of them, and how to ask for the same by program.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { askJson, ask } from "../api.js";
+import { Activations } from "../parts/activations.js";
+import { Code } from "../parts/code.js";
+import { Compare } from "../parts/compare.js";
+import { PictureInput } from "../parts/picture-input.js";
+import { Result } from "../parts/result.js";
+import { TensorInput } from "../parts/tensor-input.js";
+import { Timing } from "../parts/timing.js";
+
+const at = (model, rest = "") => `models/${encodeURIComponent(model)}${rest}`;
+
+function useAbout(model) {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    Promise.all([askJson(at(model)), askJson(at(model, "/samples"))]).then(
+      ([about, { samples }]) => setState({ about, samples }), (error) => setState({ error }),
+    );
+  }, [model]);
+  return state;
+}
+
+// A request that is sent as it stands: {body, type, name, shown}.
+export function TryView({ route, live }) {
+  const { model } = route;
+  const { about, samples, error } = useAbout(model);
+  const [sent, setSent] = useState(null);
+  const [answer, setAnswer] = useState(null);
+  const [kind, setKind] = useState(null);
+  const turn = useRef(0);
+
+  const run = async (request) => {
+    const mine = (turn.current += 1);
+    setSent(request);
+    setAnswer((old) => ({ ...old, isBusy: true }));
+    try {
+      const headers = { "content-type": request.type };
+      const query = about.task === "tensor" ? { outputs: "true" } : {};
+      const start = performance.now();
+      const found = await (await ask(at(model, "/infer"), { method: "POST", body: request.body, headers, query })).json();
+      if (mine === turn.current) setAnswer({ found, seconds: (performance.now() - start) / 1e3, request });
+    } catch (failure) {
+      if (mine === turn.current) setAnswer({ error: failure, request });
+    }
+  };
+  const sample = async ({ name, type }) => {
+    const blob = await (await ask(at(model, `/samples/${encodeURIComponent(name)}`))).blob();
+    await run({ body: blob, type, name, picture: URL.createObjectURL(blob) });
+  };
+  useEffect(() => { if (samples?.length) sample(samples[Math.floor(samples.length / 3)]); }, [samples]);
+
+  if (error) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
+  if (!about) return html`<div class="page"><p class="empty">Asking the server…</p></div>`;
+  const shown = kind ?? (about.preprocess ? "picture" : "tensor");
+  return html`<div class="page try">
+    <div class="title"><h1>Try ${model}</h1><p class="lead">${about.task}${about.labels ? `, ${about.labels.length} labels` : ""}</p></div>
+    <div class="columns">
+      <section class="panel given" aria-label="Input">
+        ${about.preprocess && html`<div class="segmented" role="group" aria-label="Kind of input">
+          ${[["picture", "Picture"], ["tensor", "Tensors"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(shown === name)} onClick=${() => setKind(name)}>${title}</button>`)}
+        </div>`}
+        ${shown === "picture"
+          ? html`<${PictureInput} about=${about} samples=${samples} sent=${sent} found=${answer?.request === sent ? answer?.found : null} onRun=${run} onSample=${sample} />`
+          : html`<${TensorInput} about=${about} onRun=${run} />`}
+      </section>
+      <section class="panel made" aria-label="Result" aria-busy=${String(Boolean(answer?.isBusy))}>
+        ${answer?.error && html`<p class="notice" role="alert">${answer.error.message}</p>`}
+        ${answer?.found ? html`<${Result} about=${about} answer=${answer.found} sent=${answer.request} /><${Timing} timing=${answer.found.timing} seconds=${answer.seconds} />`
+          : !answer?.error && html`<p class="empty">${answer?.isBusy ? "Running…" : "What the model finds is shown here."}</p>`}
+      </section>
+    </div>
+    ${answer?.request && html`<${Code} model=${model} request=${answer.request} isTensor=${about.task === "tensor"} />`}
+    ${answer?.found && html`<${Compare} model=${model} version=${answer.found.version} models=${live.moments.at(-1)?.models ?? []} request=${answer.request} />`}
+    ${answer?.found && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
+  </div>`;
+}

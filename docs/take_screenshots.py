@@ -1,0 +1,83 @@
+"""Take the pictures of the console that docs/console.md shows, with a headless Chromium, of the models in model_store/.
+
+    python docs/take_screenshots.py [--more FOLDER]
+
+FOLDER has further models, as a store has them; where there is a resnet50 among them, the graph shown is its own. Look
+at what was made before it is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+IMAGES: Final = ROOT / "docs" / "images"
+_REQUESTS: Final = 400
+
+
+def main() -> None:
+    """Serve, send some requests, look at every view."""
+    from tests.app.console.browser import browsing
+    from tests.app.console.conftest import serving
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("--more", type=Path)
+    args = parser.parse_args()
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        shutil.copytree(ROOT / "model_store", store)
+        if args.more is not None:
+            shutil.copytree(args.more, store, dirs_exist_ok=True)
+        large = "resnet50" if (store / "resnet50").is_dir() else "shapes"
+        with serving(store) as (url, _), browsing(url, scale=1.5) as browser:
+            browser.size(1280, 800)
+            browser.go("models")
+            _send(url)
+            views = (
+                ("models", "models", ".model .spark", "light"),
+                ("graph", f"graph/{large}", ".node.fold", "light"),
+                ("try", "try/shapes", ".boxes text", "dark"),
+                ("profile", f"profile/{large}", ".tiles", "light"),
+            )
+            for name, route, sign, scheme in views:
+                browser.scheme(scheme)
+                if name != "models":
+                    browser.go(route)
+                browser.one(sign)
+                if name == "graph":
+                    browser.script(
+                        "document.querySelector('.node.fold .plus').dispatchEvent(new Event('click', {bubbles: true}))"
+                    )
+                time.sleep(2.5)
+                browser.picture(IMAGES / f"{name}.png")
+                _shrink(IMAGES / f"{name}.png")
+
+
+def _send(url: str) -> None:
+    import httpx
+
+    with httpx.Client(base_url=url) as client:
+        for at in range(_REQUESTS):
+            for name, picture in (("digits", f"digit-{at % 10}-a.png"), ("shapes", f"shapes-{'abcd'[at % 4]}.png")):
+                content = (ROOT / "model_store" / name / "examples" / picture).read_bytes()
+                client.post(f"/models/{name}/infer", content=content, headers={"content-type": "image/png"})
+            time.sleep(0.02 if at % 100 < 60 else 0.06)
+
+
+def _shrink(path: Path) -> None:
+    """A palette is enough for such pictures, and a third of the bytes."""
+    from PIL import Image
+
+    Image.open(path).convert("RGB").quantize(192, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

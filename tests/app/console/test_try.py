@@ -1,0 +1,151 @@
+"""Trying models in a real browser: samples, files that are dropped, tensors, a sketch, and what is seen inside."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import engine
+from tests.app.console.browser import Browser
+from tests.app.console.conftest import ROOT
+from tests.app.pictures import npy
+
+pytestmark = pytest.mark.slow
+
+STORE = ROOT / "model_store"
+DROP = """
+const [selector, name, type, data] = arguments;
+const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+const transfer = new DataTransfer();
+transfer.items.add(new File([bytes], name, {type}));
+const zone = document.querySelector(selector);
+for (const kind of ["dragover", "drop"]) {
+  zone.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: transfer}));
+}
+"""
+DRAW = """
+const canvas = document.querySelector(".sketch canvas"), box = canvas.getBoundingClientRect();
+canvas.setPointerCapture = () => null;
+const send = (kind, y) => canvas.dispatchEvent(
+  new PointerEvent(kind, {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + box.height * y}));
+send("pointerdown", 0.15); send("pointermove", 0.5); send("pointermove", 0.85); send("pointerup", 0.85);
+"""
+
+
+def drop(browser: Browser, path: Path) -> None:
+    browser.script(DROP, ".drop", path.name, "image/png", base64.b64encode(path.read_bytes()).decode())
+
+
+def test_a_sample_is_run_at_once_and_a_file_that_is_dropped_as_well(browser: Browser) -> None:
+    browser.go("try/digits")
+    browser.one(".answer", "3")
+    assert "digit-3-a.png" in browser.one(".code pre").text and "/models/digits/infer" in browser.one(".code pre").text
+    drop(browser, STORE / "digits/examples/digit-7-b.png")
+    browser.one(".answer", "7")
+    browser.click(".code button", "Python")
+    assert 'client.infer("digits", "digit-7-b.png")' in browser.one(".code pre").text
+    assert "network" in browser.one(".timing").text
+    browser.wait(lambda: len(browser.all(".maps img")) == 24, "24 channels")
+
+
+def test_a_digit_that_is_drawn_is_read(browser: Browser) -> None:
+    browser.go("try/digits")
+    browser.one(".answer")
+    browser.click(".given button", "Draw")
+    browser.one(".sketch canvas")
+    browser.script(DRAW)
+    browser.one(".answer", "1")
+
+
+def test_boxes_are_drawn_on_the_picture(browser: Browser) -> None:
+    browser.go("try/shapes")
+    browser.one(".boxes text")
+    assert len(browser.all(".boxes g")) == len(browser.all(".bars li")) > 0
+
+
+def test_what_was_sent_and_what_was_made_lie_under_one_slider(browser: Browser) -> None:
+    browser.go("try/superres")
+    browser.one(".compare .before")
+    browser.script(
+        "const s = document.querySelector('.slide input'); s.value = 10; s.dispatchEvent(new Event('input'))"
+    )
+    browser.wait(lambda: "90%" in browser.one(".compare .before").get_attribute("style"), "the slider's place")
+
+
+def test_tensors_come_from_a_form_and_a_refusal_is_shown(browser: Browser) -> None:
+    browser.go("try/long")
+    browser.click(".given button", "Run")
+    browser.one(".output .histogram")
+    assert "1×8×12×12" in browser.one(".output").text
+    browser.click(".code button", "Python")
+    assert "np.random" in browser.one(".code pre").text
+
+
+def test_the_same_input_goes_through_other_models_side_by_side(browser: Browser) -> None:
+    browser.go("try/digits")
+    browser.one(".answer", "3")
+    browser.click(".beside button", "shapes v1")
+    browser.wait(lambda: len(browser.all(".beside tbody td i")) == 2, "two answers")
+    assert "other outputs" in browser.one(".beside tbody").text
+    browser.click(".beside button", "shapes v1")
+    browser.wait(lambda: not browser.all(".beside table"), "nothing to compare")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_trying_is_fit_for_everybody(browser: Browser, scheme: str, width: int) -> None:
+    browser.scheme(scheme)
+    browser.size(width, 844)
+    browser.go("try/digits")
+    browser.one(".answer", "3")
+    browser.one(".maps img")
+    assert browser.script("return document.documentElement.scrollWidth") <= width
+    assert browser.unfit() == []
+
+
+def test_a_profile_tells_the_time_of_every_kernel_on_the_graph_and_in_a_table(browser: Browser) -> None:
+    browser.go("profile/digits")
+    browser.one(".tiles", "FLOP/s")
+    assert len(browser.all(".kernels tbody tr")) > 5 and browser.one(".node .heat") and browser.all(".strip button")
+    browser.click(".kernels .link", "convbn2d_1")
+    browser.one(".kernels tr.picked")
+    browser.one(".node.selected")
+    browser.click(".kernels th button", "Operator")
+    names = [each.text for each in browser.all(".kernels tbody .link")]
+    assert names == sorted(names)
+    assert browser.unfit() == []
+
+
+def test_a_model_of_open_sizes_says_that_there_is_nothing_to_run_it_on(window: Browser) -> None:
+    window.go("profile/superres")
+    assert "size open" in window.one("main [role=alert]").text
+    window.complaints()  # the server has refused
+
+
+def test_what_is_seen_inside_is_what_the_engine_has_there(server: str) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 1, 16, 16)).astype(np.float32)
+    url = f"{server}/models/digits/graph/operand"
+    told = httpx.post(f"{url}?operand=2", content=npy(x), headers={"content-type": "application/x-npy"}, timeout=60)
+    session = engine.Session(engine.load(STORE / "digits/1/model.pnnx.param"), backend="reference")
+    value = session.run([x], taps=["2"]).taps["2"]
+    assert told.json()["shape"] == list(value.shape) and np.isclose(told.json()["mean"], value.mean())
+    assert np.allclose(told.json()["first"], value.ravel()[:64], atol=1e-5) and len(told.json()["pictures"]) == 24
+    for query, status in (("operand=nothing", 404), ("", 400), ("operand=2&version=9", 404)):
+        assert httpx.post(f"{url}?{query}", content=npy(x)).status_code == status
+    assert httpx.post(f"{url}?operand=2", content=b"{").status_code == 400
+    assert httpx.post(f"{url}?operand=2", content=npy(x[:, :, :3])).status_code == 422
+
+
+def test_samples_are_those_of_the_folder_and_no_other_file_is_told(server: str) -> None:
+    url = f"{server}/models/digits/samples"
+    listed = [each["name"] for each in httpx.get(url).json()["samples"]]
+    assert listed == sorted(path.name for path in (STORE / "digits/examples").iterdir())
+    found = httpx.get(f"{url}/{listed[0]}")
+    assert found.content == (STORE / "digits/examples" / listed[0]).read_bytes()
+    assert found.headers["content-type"] == "image/png"
+    for name in ("..%2fconfig.toml", "config.toml", "%2e%2e%2f1%2fmodel.pnnx.param", "nothing.png"):
+        assert httpx.get(f"{url}/{name}").status_code in (404, 405)
+    assert httpx.get(f"{server}/models/long/samples").json() == {"samples": []}
