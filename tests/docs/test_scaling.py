@@ -21,6 +21,9 @@ ELSEWHERE = {
     "haproxy -c -f deploy/haproxy/haproxy.cfg": HAPROXY,
     "SERVER_A=10.0.0.1:8000 SERVER_B=10.0.0.2:8000 haproxy -f deploy/haproxy/haproxy.cfg": HAPROXY,
     "python -m benchmarks.rolling --updates 5": "tests/benchmarks/test_rolling.py",
+    "python -m benchmarks.replicas": "tests/benchmarks/test_replicas.py",
+    "python -m benchmarks.scale": "tests/benchmarks/test_scale.py",
+    "python -m benchmarks.scale.measure": "tests/benchmarks/test_scale.py",
     "pnnx-serve serve --store model_store": "tests/docs/test_delivery.py",
     "pnnx-serve serve --store model_store --workers 2": "tests/app/process/test_workers.py",
 }
