@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def fake(grace_s: float, failures: int = 1000) -> PodPlan:
     return PodPlan(
         environ={}, startup=startup, liveness=probe, readiness=probe, pre_stop_s=0.05, grace_s=grace_s
     )  # fmt: skip
+
+
+def patient(own: PodPlan) -> PodPlan:
+    """The same, on a machine that may be slow to answer a probe."""
+    probes = {name: replace(getattr(own, name), timeout_s=60) for name in ("startup", "liveness", "readiness")}
+    return replace(own, **probes, grace_s=300)  # type: ignore[arg-type]
 
 
 async def lived(tmp_path: Path, own: PodPlan, *words: str) -> tuple[int, bool] | None:
@@ -76,6 +83,7 @@ def test_a_service_without_endpoints_is_a_failure_that_is_counted() -> None:
 
 @pytest.mark.slow
 def test_an_update_under_load_loses_no_request(tmp_path: Path) -> None:
-    (row,) = asyncio.run(run(plan(hurry=10), tmp_path, updates=1, replicas=1, clients=4, pause_s=0.02, late_s=0.2))
+    own = patient(plan(hurry=10))
+    (row,) = asyncio.run(run(own, tmp_path, updates=1, replicas=1, clients=4, pause_s=0.02, late_s=0.2))
     assert (row.failed, row.failures, row.killed, row.statuses) == (0, {}, 0, [0])
     assert row.answered > 20

@@ -111,6 +111,18 @@ def test_prometheus_is_sent_where_the_runtime_listens() -> None:
     assert f"--port={port}" in container["args"] and container["ports"][0]["containerPort"] == int(port)
 
 
+def test_the_runtime_is_the_user_of_the_image_and_may_write_where_it_has_to() -> None:
+    stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
+    spec = of("clusterservingruntime")["spec"]
+    (container,) = spec["containers"]
+    assert f"\nUSER {container['securityContext']['runAsUser']}:" in stage
+    assert container["securityContext"]["readOnlyRootFilesystem"] and container["securityContext"]["runAsNonRoot"]
+    assert {"/tmp", environment(container)["PNNX_SERVE_CACHE_DIR"]} == {
+        each["mountPath"] for each in container["volumeMounts"]
+    }
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+
+
 def runtime(mounted: Path, name: str, tmp_path: Path) -> Any:
     """The server as the runtime starts it, with what KServe puts into its arguments."""
     (container,) = of("clusterservingruntime")["spec"]["containers"]
