@@ -87,6 +87,16 @@ def tails(world: World) -> Iterator[Row]:
             yield row | {"least, 2 at once: p99": f"{queue.quantile_s(0.99) * 1e3:.1f}"}
 
 
+def inflight(world: World) -> Iterator[Row]:
+    """Requests in flight for each of ten nodes, on average: what an autoscaler looks at."""
+    for load in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+        row: Row = {"load": f"{load:.2f}"}
+        for policy in ("random", "least request"):
+            found = simulate(world, Plan(nodes=10, policy=policy, service=world.heavy), load)
+            row[policy] = f"{load * found.mean_s() / world.heavy.mean_s():.2f}"  # Little's law
+        yield row
+
+
 def batches(world: World) -> Iterator[Row]:
     """What sharing runs changes: ten nodes, runs of up to eight; load is of what they can do one by one."""
     for load in (0.5, 0.8, 1.2, 1.6):
@@ -185,6 +195,7 @@ def fullest(keeps: Callable[[float], bool], steps: int = 6) -> float | None:
 SCENARIOS: Final[dict[str, tuple[str, Callable[[World], Iterator[Row]]]]] = {
     "sizes": ("Nodes, balancing and arrivals", sizes),
     "tails": ("Round robin or least request", tails),
+    "inflight": ("In flight", inflight),
     "batches": ("With batching", batches),
     "balancers": ("Several balancers", balancers),
     "losses": ("Nodes that are lost", losses),
