@@ -93,7 +93,19 @@ def _tensor(value: Mapping[str, Any], port: engine.Port, settings: Settings) -> 
     shape = _shape(value["shape"], port, settings) if "shape" in value else None
     if "b64" in value:
         return _from_bytes(_base64(value["b64"], f"input '{port.name}': b64"), shape, dtype, port)
-    array = to_array(value["data"], port, dtype)
+    return filled(value["data"], shape, port, dtype)
+
+
+def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values, flat or nested, as a tensor of a shape.
+
+    Args:
+        shape: None for that of the lists.
+
+    Raises:
+        InputMismatchError: they do not fill it, or are not of that dtype.
+    """
+    array = to_array(data, port, dtype)
     if shape is None or array.shape == shape:
         return array
     if array.size != math.prod(shape):

@@ -36,6 +36,7 @@ from app.http.reception import RECEPTION, Funnel, Reception
 from app.http.wire.known import END_OF_HEAD
 from app.http.wire.shortcut import Shortcut
 from app.http.wire.standin import StandIn
+from app.http.wire.taking import Taking
 from app.http.wire.way import ShortWay
 
 log = logging.getLogger(__name__)
@@ -98,10 +99,7 @@ class Connection(HttpToolsProtocol):
         self._error: ServiceError | None = None
         self._farewell: ServiceError | None = None
         self._lingers_until = 0.0
-        # Of an answer that its client has yet to take: since when, how much it took, and what was left when it was told
-        # to wait for that.
-        self._slow_since = 0.0
-        self._taken = self._paused_at = 0
+        self._taking = Taking(self._limits)
 
     # What asyncio calls
 
@@ -201,14 +199,12 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client takes its answer more slowly than it is made."""
         super().pause_writing()
-        self._paused_at = self.transport.get_write_buffer_size()
-        if not self._slow_since:
-            self._slow_since, self._taken = self.loop.time(), 0
+        self._taking.paused(self.transport.get_write_buffer_size(), self.loop.time())
 
     def resume_writing(self) -> None:
         """It has taken most of what there was."""
         super().resume_writing()
-        self._taken += self._paused_at - self.transport.get_write_buffer_size()
+        self._taking.resumed(self.transport.get_write_buffer_size())
 
     # What the parser calls
 
@@ -277,7 +273,7 @@ class Connection(HttpToolsProtocol):
         if self._is_reading_too_slowly(now):
             self.cut_off()
         elif self._lingers_until:
-            if self._slow_since:
+            if self._taking.is_slow:
                 self._lingers_until = now + _LINGER_S
             elif now > self._lingers_until:
                 self.cut_off()
@@ -310,7 +306,7 @@ class Connection(HttpToolsProtocol):
     def takes(self, cycle: StandIn) -> None:
         """A request has come, and is being answered."""
         self.cycle = self._active = cycle  # type: ignore[assignment]  # it has what is looked at
-        self._slow_since = 0.0
+        self._taking.begins()
         self._door.works(self)
 
     def took(self) -> None:
@@ -392,7 +388,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        self._slow_since = 0.0
+        self._taking.begins()
         gate, lane = self._gate, None if self._visit is None else self._visit.version.lane
         if gate is not None:
             gate.arrivals.comes(lane)
@@ -442,7 +438,10 @@ class Connection(HttpToolsProtocol):
         self.transport.write(text)
         if not refused.keep_alive:
             self.transport.close()
-        self.on_response_complete()
+        if self._in_head and not (self._head_bytes or self.pipeline or self._farewell or self.flow.read_paused):
+            self.took()  # most have nothing behind them that would have to go on
+        else:
+            self.on_response_complete()
 
     def _text(self) -> tuple[bytes, int] | None:
         """The piece that the head at hand ends in, and where; None where there may be several."""
@@ -514,18 +513,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(RequestTimeoutError("the request's body did not arrive in time"))
 
     def _is_reading_too_slowly(self, now: float) -> bool:
-        """Whether the client has taken less of its answer than it should have by now."""
-        unsent = self.transport.get_write_buffer_size()
-        if not unsent:
-            if self.cycle is None or self.cycle.response_complete:
-                self._slow_since = 0.0
-            return False
-        if not self._slow_since:
-            self._slow_since, self._taken = now, 0
-        took = now - self._slow_since
-        allowed = took - self._limits.header_timeout_s
-        taken = self._taken + (self._paused_at - unsent if self.flow.write_paused else 0)
-        return took > self._limits.answer_timeout_s or (allowed > 0 and taken < allowed * self._limits.rate)
+        unsent, is_answered = self.transport.get_write_buffer_size(), self.cycle is None or self.cycle.response_complete
+        return self._taking.is_too_slow(unsent, now, is_paused=self.flow.write_paused, is_answered=is_answered)
 
     def _refuse(self, error: ServiceError) -> None:
         """Read nothing more, and end with this error: now, or after the answers that are due before it."""

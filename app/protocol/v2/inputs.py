@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.codec.advice import advise
 from app.codec.dtype_names import dtype_name
 from app.codec.json_lists import Numbers
-from app.codec.json_tensors import decode_input
+from app.codec.json_tensors import decode_input, filled
 from app.errors import RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of
@@ -144,6 +144,9 @@ class Decoder:
             raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
         spec = dtype_of(item.datatype)
         assert spec is not None  # only BYTES has none
+        if type(item.data) is list and port.named.spec is not None:  # most are, of the dtype that was asked for above
+            _check_filled(item.data, item.shape, port)
+            return filled(item.data, item.shape, port.named, port.named.spec.dtype)
         key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
         data = item.data["b64"] if key == "b64" else item.data
         _check_filled(data, item.shape, port)
