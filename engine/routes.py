@@ -45,9 +45,9 @@ class Route(NamedTuple):
 
 def shapes_of(inputs: Given) -> tuple[Any, ...] | None:
     """Names or places, shapes and dtypes; None where not all are arrays."""
-    is_named = isinstance(inputs, Mapping)
-    if isinstance(inputs, Mapping):
-        given: Collection[tuple[Any, Any]] = inputs.items()
+    is_named = type(inputs) is dict or isinstance(inputs, Mapping)  # the first is what most are, and asked sooner
+    if is_named:
+        given: Collection[tuple[Any, Any]] = inputs.items()  # type: ignore[union-attr]  # it is one
     elif isinstance(inputs, np.ndarray):
         given = [(0, inputs)]
     elif isinstance(inputs, (list, tuple)):

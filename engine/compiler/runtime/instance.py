@@ -63,7 +63,8 @@ class Instance:
         ports = {each.address.port for each in outputs}
         self.gives_new_arrays = len(ports) == len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
-        self._threads = threads
+        # More than a step has chunks would look for work that never comes, after every run.
+        self._threads = min(threads, max((step.chunks for step in program.blueprint.steps), default=1))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._hired)
