@@ -141,7 +141,7 @@ class Connection(HttpToolsProtocol):
         is_apart = self._short is not None and self._short.is_waiting
         if self._repeats is not None and not is_apart and self._is_refused_again(data):
             return
-        if self._is_between and self._short is not None and self._short.take(data):
+        if self._short is not None and (is_apart or self._is_between) and self._short.take(data):
             return
         self.parse(data)
 
