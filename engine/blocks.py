@@ -135,6 +135,30 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
     return _in_nameless_file(copy, folder)
 
 
+def disk_block(pieces: Callable[[], Iterator[Array]], size: int) -> Array | None:
+    """Bytes in a new file without a name, mapped; None where there is no disk with plenty of room.
+
+    Args:
+        pieces: gives them, as contiguous arrays one after the other; more than once where a folder fails.
+    """
+
+    def write(nameless: int) -> Array | None:
+        if not _has_room(nameless, size):
+            return None
+        os.posix_fallocate(nameless, 0, size)
+        at = 0
+        for piece in pieces():
+            check_wanted()
+            content = piece.reshape(-1).view(np.uint8).data
+            done = 0
+            while done < len(content):
+                done += os.pwrite(nameless, content[done:], at + done)
+            at += done
+        return _mapped(nameless, size, None)
+
+    return _in_nameless_file(write, tempfile.gettempdir())
+
+
 def move_to_disk(block: Array, folder: str) -> bool:
     """Let the whole pages of a block in memory be those of a new file without a name: what nobody reads takes none.
 

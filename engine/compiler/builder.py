@@ -110,6 +110,8 @@ class Builder:
         release(self._graph)
         if self._is_wide and not self.is_open and not blueprint.needs_graph:
             self._optimised = None  # its weights take memory of their own
+        elif self._is_wide and self._optimised is not None:
+            release(self._optimised)
         object_code.settle()
         time_s = time.perf_counter() - start
         METER.made(time_s, is_cached=is_cached)
@@ -314,7 +316,7 @@ class Builder:
     def _optimise(self, progress: Progress) -> RuntimeGraph:
         if self._optimised is None:
             off = self._options.passes_off - set(LOWERING_PASSES)
-            graph = widened(self._graph) if self._is_wide else self._graph
+            graph = widened(self._graph, is_kept=self.is_open) if self._is_wide else self._graph
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from engine import pnnx
+from engine.blocks import disk_block
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.elementwise.activation import Tanhshrink
@@ -20,6 +21,9 @@ from engine.layers.elementwise.mathematics import NanToNum
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
 
+# Of weights that are kept in a file, and of them so many elements at a time.
+_LARGE_BYTES: Final = 1 << 18
+_PIECE: Final = 1 << 20
 _FLOAT32: Final = np.dtype(np.float32)
 _NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
 _WIDE: Final = "torch.float"
@@ -39,15 +43,18 @@ def is_narrow(graph: RuntimeGraph) -> bool:
     return any(each is not None and is_reduced(each.dtype) for each in (*attributes, *specs))
 
 
-def widened(graph: RuntimeGraph) -> RuntimeGraph:
+def widened(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
     """The graph in float32, with the same names; what means something else there is left among casts.
+
+    Args:
+        is_kept: whether it stays: large weights lie in a file then, so that their pages can be given back.
 
     Raises:
         NotWidenedError: its operands would be other than those of the graph, but for their dtype.
     """
     source = graph.source
     known = {op.name: op for op in graph.operators}
-    operators = [each for op in source.operators for each in _operators(op, known.get(op.name))]
+    operators = [each for op in source.operators for each in _operators(op, known.get(op.name), is_kept=is_kept)]
     annotations = {name: _spec(spec) for name, spec in source.annotations.items()}
     try:
         wide = graph.rebuilt(replace(source, operators=operators, annotations=annotations))
@@ -68,12 +75,12 @@ def _spec(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.shape, _FLOAT32) if is_reduced(spec.dtype) else spec
 
 
-def _operators(op: pnnx.Operator, known: RuntimeOperator | None) -> list[pnnx.Operator]:
+def _operators(op: pnnx.Operator, known: RuntimeOperator | None, *, is_kept: bool) -> list[pnnx.Operator]:
     """What takes the place of an operator: itself, its weights widened, or itself among casts."""
     if known is not None and known.layer is not None and _is_sensitive(known):
         return _among_casts(op, known)
     params = {name: _parameter(value) for name, value in op.params.items()}
-    attributes = {name: _attribute(each) for name, each in op.attributes.items()}
+    attributes = {name: _attribute(each, is_kept=is_kept) for name, each in op.attributes.items()}
     if all(a is b for a, b in zip((*params.values(), *attributes.values()), _contents(op), strict=True)):
         return [op]
     return [replace(op, params=params, attributes=attributes)]
@@ -117,10 +124,17 @@ def _contents(op: pnnx.Operator) -> Sequence[object]:
     return *op.params.values(), *op.attributes.values()
 
 
-def _attribute(attribute: pnnx.Attribute) -> pnnx.Attribute:
+def _attribute(attribute: pnnx.Attribute, *, is_kept: bool) -> pnnx.Attribute:
     if not is_reduced(attribute.dtype):
         return attribute
-    data = attribute.data.astype(_FLOAT32)
+    narrow = attribute.data
+    if is_kept and narrow.nbytes >= _LARGE_BYTES:
+        flat = narrow.reshape(-1)
+        starts = range(0, flat.size, _PIECE)
+        block = disk_block(lambda: (flat[at : at + _PIECE].astype(_FLOAT32) for at in starts), 4 * flat.size)
+        if block is not None:
+            return pnnx.Attribute(attribute.shape, _FLOAT32, block.view(_FLOAT32).reshape(attribute.shape))
+    data = narrow.astype(_FLOAT32)
     data.flags.writeable = False
     return pnnx.Attribute(attribute.shape, _FLOAT32, data)
 

@@ -10,6 +10,8 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
+from engine.blocks import disk_block, is_mapped, release
+from engine.compiler.widening import widened
 from engine.pnnx import Attribute
 from engine.tensor import BFLOAT16, DType
 from tests.engine.compiler.random_maps import EXACT, SMOOTH
@@ -100,6 +102,25 @@ def test_open_sizes(dtype: DType) -> None:
         for mine, theirs in zip(session.run([x]), wanted, strict=True):
             assert mine.dtype == dtype
             np.testing.assert_allclose(mine.astype(F32), theirs.astype(F32), atol=8 * TOLERANCE[dtype])
+
+
+@both
+def test_wide_weights_that_stay_take_no_memory(dtype: DType) -> None:
+    weight = np.random.default_rng(2).standard_normal((512, 300)).astype(F32)
+    layer = op("nn.Linear", "linear", "0", "1", in_features=300, out_features=512, bias=False, weight=weight)
+    net = narrowed(built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=(None, 300)), dtype)
+    (kept,) = (each.attributes["weight"].data for each in widened(net, is_kept=True).operators if each.attributes)
+    np.testing.assert_array_equal(kept, weight.astype(dtype).astype(F32))
+    assert (
+        is_mapped(kept) or disk_block(lambda: iter([weight]), weight.nbytes) is None
+    )  # no disk that may be written to
+    release(kept)
+    np.testing.assert_array_equal(kept, weight.astype(dtype).astype(F32))
+    session = engine.Session(net, backend="compiled", cache=None, measure_host=False)
+    for count in (3, 7):
+        x = np.random.default_rng(count).standard_normal((count, 300)).astype(dtype)
+        (found,), (wanted,) = session.run([x]), engine.Session(net, backend="reference").run([x])
+        np.testing.assert_allclose(found.astype(F32), wanted.astype(F32), atol=64 * TOLERANCE[dtype])
 
 
 @both
