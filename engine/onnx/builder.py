@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from engine.errors import EngineError, ParameterError, ShapeError, UnsupportedOperatorError
-from engine.layers import Annotations, bind, registry
+import numpy as np
+
+from engine.errors import EngineError, ParameterError, RunCancelledError, ShapeError, UnsupportedOperatorError
+from engine.layers import Annotations, BoundLayer, bind, registry
+from engine.layers.definition.known import is_repeatable
 from engine.limits import check_results
 from engine.onnx.value import Axis, Size, Sum, Value, constant
 from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
@@ -20,6 +23,16 @@ MAX_OPERATORS: Final = 1 << 18
 """Operators of one graph, bodies of functions counted as often as they are used."""
 
 
+_FOLDED: Final = 1 << 20
+"""Elements of what is computed when a file is read; larger constants are left to the passes."""
+
+_WORK: Final = 1 << 28
+"""Operations that all of it may take."""
+
+# What is quantised stays so in the graph.
+_KEPT: Final = ("QuantizeLinear", "DequantizeLinear", "pnnx.Attribute")
+
+
 class Builder:
     """The operators of a graph that is being made."""
 
@@ -29,6 +42,7 @@ class Builder:
         self._names: set[str] = set()
         self._operands: set[str] = set()
         self._numbers: dict[str, int] = {}
+        self._work = _WORK
         self._makers: dict[str, Operator] = {}
 
     def maker(self, value: Value) -> Operator | None:
@@ -90,9 +104,12 @@ class Builder:
             raise UnsupportedOperatorError(f"no layer for the operator type '{type}'")
         params = dict(params or {})
         stored = {key: _attribute(array) for key, array in (attributes or {}).items()}
+        layer = None
         if results is None:
-            results = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
+            results, layer = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
         values = [_known(result) for result in results]
+        if bodies is None and results is not None and layer is not None and type not in _KEPT:
+            values = self._folded(layer, inputs, values) or values
         if all(value.constant is not None for value in values):
             return values
         for value, wanted in zip(values, outputs, strict=True):
@@ -109,8 +126,8 @@ class Builder:
         labels: tuple[str | None, ...],
         count: int,
         declared: Sequence[TensorSpec | None],
-    ) -> Sequence[object]:
-        """What is known of the results."""
+    ) -> tuple[Sequence[object], BoundLayer]:
+        """What is known of the results, and what computes them."""
         notes = (*declared, *(None,) * (count - len(declared)))
         annotations = Annotations(inputs=tuple(each.tensor for each in inputs), outputs=notes, labels=labels)
         attributes = {key: attribute.data for key, attribute in stored.items()}
@@ -126,10 +143,33 @@ class Builder:
             raise ParameterError(
                 "parameters do not fit the operator", found=f"{exc.__class__.__name__}: {exc}"
             ) from exc
-        results = _split(result, count)
-        return [
-            note if each is UNKNOWN and note is not None else each for each, note in zip(results, notes, strict=True)
-        ]
+        pairs = zip(_split(result, count), notes, strict=True)
+        return [note if each is UNKNOWN and note is not None else each for each, note in pairs], layer
+
+    def _folded(self, layer: BoundLayer, inputs: Sequence[Value], values: Sequence[Value]) -> list[Value] | None:
+        """The results of an operator that takes constants alone; None where they are large, or dear to compute."""
+        arrays = [value.constant for value in inputs if value.constant is not None]
+        if not inputs or len(arrays) < len(inputs) or layer.layer.loops or not is_repeatable(layer.layer):
+            return None
+        specs = [value.tensor for value in values if value.tensor is not None and value.tensor.is_static]
+        made = sum((spec.size or 0) for spec in specs)
+        if len(specs) < len(values) or made > _FOLDED:
+            return None
+        work = layer.layer.flops(specs[0], *(each.spec for each in inputs)) + sum(array.size for array in arrays) + made
+        if work > self._work:
+            return None
+        self._work -= work
+        try:
+            with np.errstate(all="ignore"):
+                results = _split(layer.forward(list(arrays)), len(values))
+        except RunCancelledError:
+            raise
+        except Exception:  # whatever it is, a run shows it, at its place
+            return None
+        found = [np.ascontiguousarray(each).reshape(np.shape(each)) for each in results if isinstance(each, np.ndarray)]
+        for each in found:
+            each.flags.writeable = False
+        return [constant(each) for each in found] if len(found) == len(values) else None
 
     def _add(
         self,

@@ -101,7 +101,7 @@ class OnnxGroupNorm(Layer):
 
 def _broadcasts(weight: Any, input: TensorSpec) -> None:
     shape = shape_of(weight)
-    if weight is not None and broadcast_shapes(shape, input.shape) != input.shape:
+    if weight is not None and not may_match(broadcast_shapes(shape, input.shape), input.shape):
         raise ShapeError("weights do not fit", found=format_shape(shape), expected=f"into {format_shape(input.shape)}")
 
 

@@ -52,6 +52,8 @@ def layer_norm(node: Node) -> Value | list[Value]:
         return node.same()
     axis = node.number("axis", -1)
     trailing = x.tensor.shape[axis:] if -x.tensor.rank <= axis < x.tensor.rank else ()
+    if len(trailing) == scale.ndim and 1 not in scale.shape:  # an open size can only be that of the weights
+        trailing = tuple(own if size is None else size for size, own in zip(trailing, scale.shape, strict=True))
     shape = tuple(size or 0 for size in trailing)
     if not shape or None in trailing or scale.shape != shape or (bias is not None and bias.shape != shape):
         return node.same()

@@ -110,13 +110,21 @@ def _way(node: Node, axes: int) -> tuple[str, bool | None] | None:
     return (name[mode, axes], True) if places == "align_corners" else None
 
 
-def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int, ...] | None]:
+def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...] | None]:
     """Scales and sizes, as far as the file says them."""
     if "scales" in node.attributes:
         value = node.attributes["scales"]
         return (tuple(map(float, value)) if isinstance(value, tuple) else None), None
     place = 1 if node.version < 11 else 2
     scales, sizes = node.array(place), node.array(3)
+    wanted = node.optional(3)
+    if sizes is None and wanted is not None and wanted.sizes is not None and place == 2:
+        # Images of any number and channels: the file takes their sizes from the image itself.
+        known = tuple(size if isinstance(size, int) else None for size in wanted.sizes)
+        own = node.input(0).tensor
+        if own is not None and None not in known[2:] and len(known) == own.rank:
+            lead = tuple(a if b is None else b for a, b in zip(own.shape[:2], known[:2], strict=True))
+            return None, (*lead, *(size for size in known[2:] if size is not None))
     if sizes is not None and sizes.size and sizes.dtype.kind == "i":
         return None, tuple(map(int, sizes.reshape(-1).tolist()))
     if scales is None or not scales.size or scales.dtype.kind != "f":
