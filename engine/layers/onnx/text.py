@@ -14,6 +14,7 @@ from engine.layers.onnx.dtypes import STRING, onnx_dtype
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes
+from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
@@ -117,6 +118,8 @@ class TfIdfVectorizer(Layer):
         max_skip_count: how many items may lie between two of an n-gram, at most.
     """
 
+    loops = True
+
     max_gram_length: int
     max_skip_count: int
     min_gram_length: int
@@ -156,9 +159,11 @@ class TfIdfVectorizer(Layer):
         return found.reshape(*input.shape[:-1], self._size).astype(np.float32)
 
     def _count(self, found: Array, items: list[Any], grams: dict[tuple[Any, ...], int]) -> None:
-        for length in range(self.min_gram_length, self.max_gram_length + 1):
-            skips = range(1 if length > 1 else 1, (self.max_skip_count if length > 1 else 0) + 2)
-            for skip in skips:
+        longest = min(self.max_gram_length, len(self.ngram_counts), len(items))
+        for length in wanted(range(max(self.min_gram_length, 1), longest + 1)):
+            # Items further apart than a row is long are in none.
+            widest = (len(items) - 1) // (length - 1) if length > 1 else 1
+            for skip in wanted(range(1, min(self.max_skip_count + 1 if length > 1 else 1, widest) + 1)):
                 for start in range(len(items) - (length - 1) * skip):
                     place = grams.get(tuple(items[start : start + (length - 1) * skip + 1 : skip]))
                     if place is not None:
