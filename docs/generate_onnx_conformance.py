@@ -34,7 +34,6 @@ REASONS: Final[dict[str, str]] = {
     "Attention": "one case, beyond half precision",
     "Scan": "opset 8, whose Scan has a batch",
     "Resize": "corners aligned by an unrounded size",
-    "AffineGrid": "of the expansion, which branches on a size",
 }
 
 

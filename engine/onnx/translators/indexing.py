@@ -49,13 +49,15 @@ def split(node: Node) -> list[Value] | None:
     size = x.tensor.shape[axis] if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank else None
     if sections is None:
         if size is None:
-            return None
+            return _halved(node, x, count, axis)
         each = -(-size // count)
         sections = tuple(max(min(each, size - k * each), 0) for k in range(count))
     if len(sections) != count:
         return None
     if count == 1:
         return [x]
+    if len(set(sections)) == 1 and sections[0] * count == size:
+        return _halved(node, x, count, axis)
     names = [name or "" for name in node.outputs]
     return node.builder.add(
         "torch.split",
@@ -64,6 +66,12 @@ def split(node: Node) -> list[Value] | None:
         outputs=names,
         params={"split_size_or_sections": sections, "dim": axis},
     )
+
+
+def _halved(node: Node, x: Value, count: int, axis: int) -> list[Value]:
+    """torch.chunk: equal parts."""
+    params = {"chunks": count, "dim": axis}
+    return node.builder.add("torch.chunk", node.name, [x], outputs=list(node.outputs), params=params)
 
 
 @translates("Slice")

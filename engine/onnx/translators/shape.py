@@ -234,20 +234,14 @@ def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
     """ONNX's own: its dtype is that of what the file says of the result."""
     if filler.dtype not in CODES or filler.dtype.kind == "c":
         return node.same()
-    zeros = node.builder.add(
-        "ConstantOfShape",
-        node.name,
-        [node.input(0)],
-        params={"value": filler.reshape(()).item()},
-        declared=[TensorSpec(_open(node), filler.dtype)],
-    )
-    return zeros
-
-
-def _open(node: Node) -> tuple[None, ...]:
     spec = node.input(0).tensor
     count = spec.shape[0] if spec is not None and spec.rank == 1 else None
-    return (None,) * (count or 0)
+    declared = [] if count is None else [TensorSpec((None,) * count, filler.dtype)]
+    number = filler.reshape(()).item()
+    found = node.builder.add("ConstantOfShape", node.name, [node.input(0)], params={"value": number}, declared=declared)
+    if declared or filler.dtype == (np.float32 if isinstance(number, float) else np.int64):
+        return found
+    return [node.make("Tensor.to", found[0], dtype=_TORCH_NAMES[CODES[filler.dtype]])]
 
 
 @translates("Range", since=11)
