@@ -8,11 +8,14 @@ kernel takes in; result is the frame around a kernel; steps are what comes of it
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import (
     attention,
+    contracting,
     conv,
     conv_transpose,
+    distances,
     einsum,
     elements,
     extremes,
+    filling,
     fourier,
     gather,
     linear,
@@ -44,11 +47,14 @@ __all__ = ["Lowering", "lower"]
 # Rules of kernels, and of expressions.
 __all__ += [
     "attention",
+    "contracting",
     "conv",
     "conv_transpose",
+    "distances",
     "einsum",
     "elements",
     "extremes",
+    "filling",
     "fourier",
     "gather",
     "linear",

@@ -44,7 +44,7 @@ class LinalgNorm(Layer):
     def forward(self, input: Array) -> Array:
         self._check(input.ndim)
         self._check_elements(input.shape)
-        if not self._is_of_matrices(input.ndim):
+        if not self.is_of_matrices(input.ndim):
             order = 2 if self.ord is None or self.ord == "fro" else self.ord
             return self._vector_norm(self.dim, order).forward(input)
         return self._matrix_norm(input)
@@ -52,7 +52,7 @@ class LinalgNorm(Layer):
     def _vector_norm(self, dim: tuple[int, ...] | None, order: int | float | str = 2) -> Norm:
         return Norm(p=order, dim=dim, keepdim=self.keepdim, dtype=self.dtype)
 
-    def _is_of_matrices(self, rank: int) -> bool:
+    def is_of_matrices(self, rank: int) -> bool:
         """Whether singular values or sums of rows are asked for; the Frobenius norm is that of a vector."""
         return len(self.dim or range(rank)) == 2 and self.ord not in (None, "fro")
 
@@ -67,7 +67,7 @@ class LinalgNorm(Layer):
 
     def _check_elements(self, shape: Shape) -> None:
         """Refuse to choose the largest or smallest column, row or singular value where there is none."""
-        if not self._is_of_matrices(len(shape)) or self.ord == "nuc":
+        if not self.is_of_matrices(len(shape)) or self.ord == "nuc":
             return
         rows, columns = (shape[axis] for axis in checked_axes(self.dim or (0, 1), len(shape)))
         counted: dict[object, Shape] = {1: (columns,), -1: (columns,), 2: (rows, columns), -2: (rows, columns)}
@@ -80,7 +80,7 @@ class LinalgNorm(Layer):
             raise ShapeError("a norm of that order takes one or two dims", found=f"{count} dims")
         if isinstance(self.ord, str) and (self.ord not in ("fro", "nuc") or count != 2):
             raise ParameterError("unknown norm", found=f"{self.ord} of {count} dims", expected="fro or nuc of two dims")
-        if self._is_of_matrices(rank) and self.ord not in _MATRIX_ORDERS:
+        if self.is_of_matrices(rank) and self.ord not in _MATRIX_ORDERS:
             raise ParameterError(
                 "unknown matrix norm", found=self.ord, expected="fro, nuc, 1, 2 or inf, or a negative one"
             )

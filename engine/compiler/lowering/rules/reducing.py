@@ -69,7 +69,7 @@ def lower_norm(context: Context) -> Made:
     """The length of vectors, of any order."""
     (x, axes), composition = _operand(context), Composition(context)
     p = context.layer(Norm).p
-    before, mode, after = _norm(2.0 if p is None or p == "fro" else float(p))
+    before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
     return _result(composition, after, composition.reduce(composition.map(before, x), axes, mode))
 
 
@@ -79,13 +79,13 @@ def lower_normalize(context: Context) -> Made:
     x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
     if not x.shape:
         raise NotLoweredError("its operand is a single number")
-    before, mode, after = _norm(float(layer.p))
+    before, mode, after = norm_of(float(layer.p))
     length = composition.reduce(composition.map(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
     length = composition.map(apply("max", after, layer.eps), length)
     return composition.finish(apply("div", X, Y), x, length)
 
 
-def _norm(p: float) -> tuple[Expr, Mode, Expr]:
+def norm_of(p: float) -> tuple[Expr, Mode, Expr]:
     """What a norm does to every element, how those are folded, and what is done to the result."""
     size = apply("abs", X)
     if p == 2:
