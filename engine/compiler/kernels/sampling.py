@@ -47,28 +47,41 @@ class Channels:
     target: int
     lanes: int
 
-    def sample(self, f: Function, taps: Sequence[Tap], source: Value, target: Value, *, adds: bool = False) -> None:
-        """The weighted sum of taps, written or added to what is there."""
-        whole = self.count // self.lanes * self.lanes
-        if whole:
-            with f.loop(0, whole, self.lanes) as each:
-                self._sample(f, taps, source, target, each.index, self.lanes, adds=adds)
-        if whole < self.count:
-            self._sample(f, taps, source, target, whole, self.count - whole, adds=adds)
-
-    def _sample(
-        self, f: Function, taps: Sequence[Tap], source: Value, target: Value, at: Index, count: int, *, adds: bool
+    def sample(
+        self,
+        f: Function,
+        taps: Sequence[Tap],
+        source: Value,
+        target: Value,
+        *,
+        adds: bool = False,
+        scale: Value | None = None,
     ) -> None:
+        """The weighted sum of taps, scaled or not, written or added to what is there."""
+        whole = self.count // self.lanes * self.lanes
+
+        def each(at: Index, count: int) -> None:
+            out = f.at(target, f.mul(at, self.target))
+            before = f.load_lanes(vector(self.lanes), out, count, self.target) if adds else None
+            total = self._sum(f, taps, f.at(source, f.mul(at, self.source)), count, before)
+            total = total if scale is None else f.fmul(total, f.splat(scale, self.lanes))
+            f.store_lanes(total, out, count, self.target)
+
+        if whole:
+            with f.loop(0, whole, self.lanes) as loop:
+                each(loop.index, self.lanes)
+        if whole < self.count:
+            each(whole, self.count - whole)
+
+    def _sum(self, f: Function, taps: Sequence[Tap], line: Value, count: int, total: Value | None) -> Value:
         type_ = vector(self.lanes)
-        line, out = f.at(source, f.mul(at, self.source)), f.at(target, f.mul(at, self.target))
-        total = f.load_lanes(type_, out, count, self.target) if adds else None
         for tap in taps:
             value = f.load_lanes(type_, f.at(line, tap.offset), count, self.source)
             value = f.select(tap.is_inside, value, constant(0.0, type_))
             value = value if tap.weight is None else f.fmul(value, f.splat(tap.weight, self.lanes))
             total = value if total is None else f.fadd(total, value)
         assert total is not None
-        f.store_lanes(total, out, count, self.target)
+        return total
 
 
 @dataclass(frozen=True, kw_only=True)

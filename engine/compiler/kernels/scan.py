@@ -1,4 +1,4 @@
-"""Running sums and products along a dimension; what lies behind it is walked in vectors.
+"""Running sums, products and extremes along a dimension; what lies behind it is walked in vectors.
 
 Arguments: source, target; both (outer, size, inner) without gaps.
 """
@@ -6,6 +6,7 @@ Arguments: source, target; both (outer, size, inner) without gaps.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self
@@ -13,7 +14,14 @@ from typing import Literal, Self
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
+from engine.compiler.kernels.functions.logarithm import logaddexp
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+
+_FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
+    "sum": Function.fadd,
+    "product": Function.fmul,
+    "logarithm": logaddexp,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +29,7 @@ class Scan(Kernel):
     """Every element with all before it."""
 
     kind = "scan"
-    mode: Literal["sum", "product"]
+    mode: Literal["sum", "product", "logarithm"]
     outer: int
     size: int
     inner: int
@@ -68,11 +76,12 @@ class Scan(Kernel):
         f.finish()
 
     def _walk(self, f: Function, source: Value, target: Value, count: int) -> None:
-        neutral = constant(0.0 if self.mode == "sum" else 1.0, vector(self.lanes))
+        first = {"sum": 0.0, "product": 1.0, "logarithm": -math.inf}[self.mode]
+        neutral = constant(first, vector(self.lanes))
         with f.loop(0, self.size, carry=[neutral]) as step:
             place: Index = f.mul(step.index, self.inner)
             x = f.load_lanes(vector(self.lanes), f.at(source, place), count)
-            total = (f.fadd if self.mode == "sum" else f.fmul)(step.carried[0], x)
+            total = _FOLDS[self.mode](f, step.carried[0], x)
             f.store_lanes(total, f.at(target, place), count)
             step.carry([total])
 
@@ -117,4 +126,56 @@ class TypedScan(Scan):
                 total = add(f, step.carried[0], Value(number.text, number.type))
                 f.store(cut(f, total, result, self.host), f.at(target, place, result_size), result_size)
                 step.carry([total])
+        f.finish()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningExtreme(Kernel):
+    """The largest or smallest element so far and its place: of equal ones the last, and NaN stays.
+
+    Arguments: source, elements, places (int64); all (outer, size, inner) without gaps.
+    """
+
+    kind = "scan"
+    is_largest: bool
+    outer: int
+    size: int
+    inner: int
+
+    @property
+    def lines(self) -> int:
+        """Of elements that follow each other."""
+        return self.outer * self.inner
+
+    @property
+    def block(self) -> int:
+        """Lines of a chunk."""
+        return max(1, min(self.lines, self.host.chunk_bytes // (16 * self.size)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.lines // self.block)
+
+    @property
+    def flops(self) -> int:
+        return self.lines * self.size
+
+    def emit(self, module: Module) -> None:
+        f, (source, elements, places), chunk = start(module, self, 3)
+        first = constant(-math.inf if self.is_largest else math.inf, "float")
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as each:
+            outer, inner = f.divmod(each.index, self.inner)
+            line = f.add(f.mul(outer, self.size * self.inner), inner)
+            with f.loop(0, self.size, carry=[first, constant(0, "i64")]) as step:
+                at = f.add(line, f.mul(step.index, self.inner))
+                x, (best, place) = f.load("float", f.at(source, at)), step.carried
+                is_more = f.compare("oge" if self.is_largest else "ole", x, best)
+                is_more = f.binary("or", is_more, f.compare("uno", x, x))
+                # What is no number is more than all that follow, but for another.
+                is_taken = f.binary("and", f.compare("ord", best, best), is_more)
+                best = f.select(is_taken, x, best)
+                place = f.select(f.binary("or", is_taken, f.compare("uno", x, x)), step.index, place)
+                f.store(best, f.at(elements, at))
+                f.store(place, f.at(places, at, 8), 8)
+                step.carry([best, place])
         f.finish()

@@ -77,6 +77,16 @@ def lower_conv(context: Context) -> Made:
     return result.made(*edges, *copies, *steps)
 
 
+def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Made:
+    """The result as a convolution of single pixels of an image that other kernels make; weight is (O, I, 1, 1)."""
+    result = context.fuse(as_image, is_image=True)
+    parameters = ConvParameters(kernel=(1, 1), groups=groups)
+    sizes = image.shape[2:]
+    rows, columns = spans_of(parameters, sizes, sizes)
+    parts = [*product(rows, columns)]
+    return result.made(*_whole(context, image, result, parameters, parts, (_as_filters(weight), bias)))
+
+
 def _as_filters(weight: Array) -> Array:
     """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
     return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.rows.extreme import Extreme
-from engine.compiler.kernels.scan import Scan, TypedScan
+from engine.compiler.kernels.scan import RunningExtreme, Scan, TypedScan
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
@@ -18,11 +18,16 @@ from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
-from engine.layers.reduction.scan import CumProd, CumSum
+from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp
 from engine.tensor import TensorSpec, dtype_name
 
 # Columns that an int32 counts.
 _MOST = 2**31 - 1
+_MODES: dict[type[Layer], Literal["sum", "product", "logarithm"]] = {
+    CumSum: "sum",
+    CumProd: "product",
+    LogCumSumExp: "logarithm",
+}
 
 
 @kernels_for(ArgMax, ArgMin)
@@ -65,7 +70,7 @@ def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[V
     return places, elements, composition
 
 
-@kernels_for(CumSum, CumProd)
+@kernels_for(CumSum, CumProd, LogCumSumExp)
 def lower_scan(context: Context) -> Made:
     """Every element with all before it along one dimension."""
     layer: Any = context.layer(Layer)
@@ -74,12 +79,13 @@ def lower_scan(context: Context) -> Made:
         raise NotLoweredError("its operand is a single number")
     axis = checked_axis(layer.dim, len(x.shape))
     sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
-    mode: Literal["sum", "product"] = "sum" if isinstance(layer, CumSum) else "product"
     if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
-        kernel: Scan = _typed_scan(context, x, spec, sizes, mode)
+        if isinstance(layer, LogCumSumExp):
+            raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+        kernel: Scan = _typed_scan(context, x, spec, sizes, "sum" if isinstance(layer, CumSum) else "product")
         target = row_major(spec.sizes, spec.dtype)
     else:
-        kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
+        kernel = Scan(mode=_MODES[type(layer)], outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
         target = context.place(is_image=False)
     if not x.is_row_major:
         copied = row_major(x.shape, x.dtype)
@@ -101,3 +107,27 @@ def _typed_scan(
     outer, size, inner = sizes
     names = (x.dtype.name, spec.dtype.name)
     return TypedScan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
+
+
+@kernels_for(CumMax, CumMin)
+def lower_running_extreme(context: Context) -> Made:
+    """The most extreme element so far, and its place."""
+    layer: Any = context.layer(Layer)
+    x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
+    if not x.shape or len(outputs) != 2:
+        raise NotLoweredError("its operand is a single number, or its results come as a list")
+    axis = checked_axis(layer.dim, len(x.shape))
+    if not x.is_row_major:
+        copied = row_major(x.shape, FLOAT32)
+        composition.steps.append(context.copy(x, copied))
+        x = copied
+    elements, places = row_major(x.shape, FLOAT32), row_major(x.shape, INT64)
+    kernel = RunningExtreme(
+        is_largest=isinstance(layer, CumMax),
+        outer=math.prod(x.shape[:axis]),
+        size=x.shape[axis],
+        inner=math.prod(x.shape[axis + 1 :]),
+        host=context.host,
+    )
+    views = {outputs[0].name: elements, outputs[1].name: places}
+    return Made(views=views, steps=[*composition.steps, context.step(kernel, x, elements, places)])
