@@ -71,7 +71,9 @@ def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_
     lowered = {kind for kind, _, is_lowered in found if is_lowered}
     dilated = {(ConvTranspose, 1), (ConvTranspose, 3)}
     recorded_in_other_dtypes = {(layer, None) for layer in (RSub, To, TypeAs, engine.registry["ReduceLogSumExp"].layer)}
-    # Of a list, what is lowered are its items; and repetitions are recorded as often as a tensor says.
-    told_elsewhere = {(AxisSplit, None), (MeshGrid, None), (engine.registry["aten::repeat_interleave"].layer, None)}
+    # Of a list, what is lowered are its items; repetitions, windows, filters are recorded as tensors of the run.
+    deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
+    types = ("aten::repeat_interleave", deformed, inverse)
+    told_elsewhere = {(AxisSplit, None), (MeshGrid, None), *((engine.registry[type].layer, None) for type in types)}
     others = recorded_in_other_dtypes | dilated | told_elsewhere
     assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | others

@@ -38,7 +38,9 @@ from engine.compiler.lowering.rules import (
     rows,
     sampling,
     scattering,
+    searching,
     sorting,
+    spectra,
     standardising,
 )
 from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
@@ -78,7 +80,9 @@ __all__ += [
     "rows",
     "sampling",
     "scattering",
+    "searching",
     "sorting",
+    "spectra",
     "standardising",
 ]
 __all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]

@@ -98,8 +98,8 @@ class Framing:
             ShapeError: when the windows leave a gap between the frames.
         """
         count = frames.shape[1]
-        total = self._added(frames * window)
-        share = self._added(np.broadcast_to(window * window, (1, count, self.n_fft)))
+        total = self.added(frames * window)
+        share = self.added(np.broadcast_to(window * window, (1, count, self.n_fft)))
         full = self.n_fft + self.hop * (count - 1)
         start = self.margin
         end = full - self.margin if length is None else start + length
@@ -110,7 +110,7 @@ class Framing:
         signal = total[:, start : min(end, full)] / weights
         return np.pad(signal, ((0, 0), (0, max(end - full, 0))))
 
-    def _added(self, frames: Array) -> Array:
+    def added(self, frames: Array) -> Array:
         """The frames laid over each other, hop points apart, and added."""
         batch, count, _ = frames.shape
         parts = -(-self.n_fft // self.hop)

@@ -29,10 +29,10 @@ class _ShortTime(Layer):
     onesided: bool | None = None
 
     def __post_init__(self) -> None:
-        _ = self._framing
+        _ = self.framing
 
     @property
-    def _framing(self) -> Framing:
+    def framing(self) -> Framing:
         return Framing(
             n_fft=self.n_fft,
             hop=self.n_fft // 4 if self.hop_length is None else self.hop_length,
@@ -47,13 +47,13 @@ class _ShortTime(Layer):
             if is_half and each is not None and each.dtype.kind == "c":
                 raise ShapeError("a real signal and window are needed", found=dtype_name(each.dtype))
 
-    def _places(self, is_half: bool) -> int:
+    def places(self, is_half: bool) -> int:
         return self.n_fft // 2 + 1 if is_half else self.n_fft
 
     def _spectrum(self, signals: Array, window: Array | None, is_half: bool) -> Array:
         """(batch, length) -> (batch, places, frames)."""
         window_dtype = signals.dtype if window is None else np.promote_types(window.dtype, real_dtype(signals.dtype))
-        frames = self._framing.cut(signals, self._framing.window(window, window_dtype))
+        frames = self.framing.cut(signals, self.framing.window(window, window_dtype))
         spectrum = np.fft.rfft(frames) if is_half else np.fft.fft(frames)
         return spectrum.swapaxes(-1, -2).astype(complex_dtype(signals.dtype), copy=False)
 
@@ -61,14 +61,14 @@ class _ShortTime(Layer):
         """(batch, places, frames) -> (batch, length); a real signal from the first half of the places."""
         frames = spectrum.swapaxes(-1, -2)
         pieces = np.fft.irfft(frames[..., : self.n_fft // 2 + 1], self.n_fft) if is_real else np.fft.ifft(frames)
-        return self._framing.join(pieces, self._framing.window(window, real_dtype(spectrum.dtype)), length)
+        return self.framing.join(pieces, self.framing.window(window, real_dtype(spectrum.dtype)), length)
 
     def _signal_length(self, frames: Dim, length: int | None) -> Dim:
         if frames == 0:
             raise ShapeError("a spectrum without frames has no signal", found="0 frames", expected="1 or more")
         if length is not None or frames is None:
             return length
-        return self.n_fft + self._framing.hop * (frames - 1) - 2 * self._framing.margin
+        return self.n_fft + self.framing.hop * (frames - 1) - 2 * self.framing.margin
 
 
 @register("torch.stft", ignored=("align_to_window",))
@@ -89,28 +89,28 @@ class Stft(_ShortTime):
         if input.rank not in (1, 2):
             raise ShapeError("a signal or a batch of them is needed", found=format_shape(input.shape))
         if window is not None:
-            self._framing.check_window(window.shape)
-        self._check_real(self._is_half(input.dtype), input, window)
-        frames = self._framing.count(input.shape[-1])
-        shape = (*input.shape[:-1], self._places(self._is_half(input.dtype)), frames)
+            self.framing.check_window(window.shape)
+        self._check_real(self.is_half(input.dtype), input, window)
+        frames = self.framing.count(input.shape[-1])
+        shape = (*input.shape[:-1], self.places(self.is_half(input.dtype)), frames)
         dtype = complex_dtype(input.dtype)
-        return TensorSpec(shape, dtype) if self._gives_complex else TensorSpec((*shape, 2), real_dtype(dtype))
+        return TensorSpec(shape, dtype) if self.gives_complex else TensorSpec((*shape, 2), real_dtype(dtype))
 
     def forward(self, input: Array, window: Array | None = None) -> Array:
         self.infer(
             TensorSpec(input.shape, input.dtype), None if window is None else TensorSpec(window.shape, window.dtype)
         )
-        spectrum = self._spectrum(np.atleast_2d(input), window, self._is_half(input.dtype))
+        spectrum = self._spectrum(np.atleast_2d(input), window, self.is_half(input.dtype))
         if self.normalized:
             spectrum = spectrum * real_dtype(spectrum.dtype).type(1 / math.sqrt(self.n_fft))
         result = spectrum.reshape(*input.shape[:-1], *spectrum.shape[1:])
-        return result if self._gives_complex else np.stack([result.real, result.imag], -1)
+        return result if self.gives_complex else np.stack([result.real, result.imag], -1)
 
     @property
-    def _gives_complex(self) -> bool:
+    def gives_complex(self) -> bool:
         return self.return_complex is not False
 
-    def _is_half(self, dtype: DType) -> bool:
+    def is_half(self, dtype: DType) -> bool:
         return dtype.kind != "c" if self.onesided is None else self.onesided
 
 
@@ -125,7 +125,7 @@ class Istft(_ShortTime):
     def infer(self, input: TensorSpec, window: TensorSpec | None = None) -> TensorSpec:
         self._check(input)
         if window is not None:
-            self._framing.check_window(window.shape)
+            self.framing.check_window(window.shape)
         dtype = input.dtype if self.return_complex else real_dtype(input.dtype)
         return TensorSpec((*input.shape[:-2], self._signal_length(input.shape[-1], self.length)), dtype)
 
@@ -137,7 +137,7 @@ class Istft(_ShortTime):
         signals = self._signals(scaled.reshape(-1, *input.shape[-2:]), window, not self.return_complex, self.length)
         return signals.reshape(*input.shape[:-2], signals.shape[-1])
 
-    def _is_half(self, shape: Shape) -> bool:
+    def is_half(self, shape: Shape) -> bool:
         whole = self.return_complex or shape[-2] == self.n_fft
         return not whole if self.onesided is None else self.onesided
 
@@ -146,9 +146,9 @@ class Istft(_ShortTime):
             raise ParameterError("half a spectrum is that of a real signal", found="onesided and return_complex")
         if input.dtype.kind != "c" or input.rank not in (2, 3):
             raise ShapeError("a complex spectrum or a batch of them is needed", found=str(input))
-        if input.shape[-2] not in (None, self._places(self._is_half(input.shape))):
+        if input.shape[-2] not in (None, self.places(self.is_half(input.shape))):
             raise ShapeError(
-                "spectrum does not fit n_fft", found=input.shape[-2], expected=self._places(self._is_half(input.shape))
+                "spectrum does not fit n_fft", found=input.shape[-2], expected=self.places(self.is_half(input.shape))
             )
 
 
@@ -166,7 +166,7 @@ class _Normalised(_ShortTime):
         if self.normalized not in (True, False, "window", "frame_length") or self.pad < 0:
             raise ParameterError("unknown normalisation or padding", found=f"{self.normalized} and {self.pad}")
 
-    def _factor(self, window: Array) -> float:
+    def factor(self, window: Array) -> float:
         if self.normalized == "frame_length":
             return math.sqrt(self.n_fft)
         return math.sqrt(float((window * window).sum())) if self.normalized else 1.0
@@ -185,9 +185,9 @@ class Spectrogram(_Normalised):
     def infer(self, waveform: TensorSpec, window: TensorSpec) -> TensorSpec:
         self._check_real(bool(self.onesided), waveform, window)
         length = waveform.shape[-1] if waveform.shape else 0
-        frames = self._framing.count(None if length is None else length + 2 * self.pad)
+        frames = self.framing.count(None if length is None else length + 2 * self.pad)
         dtype = complex_dtype(waveform.dtype)
-        shape = (*waveform.shape[:-1], self._places(bool(self.onesided)), frames)
+        shape = (*waveform.shape[:-1], self.places(bool(self.onesided)), frames)
         return TensorSpec(shape, dtype if self.power is None else real_dtype(dtype))
 
     def forward(self, waveform: Array, window: Array) -> Array:
@@ -195,7 +195,7 @@ class Spectrogram(_Normalised):
         padded = (*waveform.shape[:-1], waveform.shape[-1] + 2 * self.pad)
         check_scratch(padded, waveform.dtype, waveform.nbytes, "the padded signal")
         signals = np.pad(waveform.reshape(-1, waveform.shape[-1]), ((0, 0), (self.pad, self.pad)))
-        spectrum = self._spectrum(signals, window, bool(self.onesided)) / waveform.dtype.type(self._factor(window))
+        spectrum = self._spectrum(signals, window, bool(self.onesided)) / waveform.dtype.type(self.factor(window))
         spectrum = spectrum.reshape(sizes(shape))
         return spectrum if self.power is None else np.asarray(np.abs(spectrum) ** waveform.dtype.type(self.power))
 
@@ -209,7 +209,7 @@ class InverseSpectrogram(_Normalised):
     def infer(self, spectrogram: TensorSpec, window: TensorSpec) -> TensorSpec:
         if spectrogram.dtype.kind != "c" or spectrogram.rank < 2:
             raise ShapeError("a complex spectrogram is needed", found=str(spectrogram))
-        places = self._places(bool(self.onesided))
+        places = self.places(bool(self.onesided))
         if spectrogram.shape[-2] not in (None, places):
             raise ShapeError("spectrogram does not fit n_fft", found=spectrogram.shape[-2], expected=places)
         length = self._signal_length(spectrogram.shape[-1], self.length)
@@ -217,7 +217,7 @@ class InverseSpectrogram(_Normalised):
 
     def forward(self, spectrogram: Array, window: Array) -> Array:
         shape = self.infer(*(TensorSpec(each.shape, each.dtype) for each in (spectrogram, window))).shape
-        scaled = spectrogram * real_dtype(spectrogram.dtype).type(self._factor(window))
+        scaled = spectrogram * real_dtype(spectrogram.dtype).type(self.factor(window))
         length = None if self.length is None else self.length + 2 * self.pad
         signals = self._signals(scaled.reshape(-1, *spectrogram.shape[-2:]), window, True, length)
         kept = signals if self.length is None else signals[:, self.pad : self.pad + self.length]

@@ -269,6 +269,24 @@ def top(g: Growing) -> list[Operator] | None:
     return [op("torch.topk", f"topk_{names[0]}", x.name, " ".join(names), k=g.between(1, x.shape[dim]), dim=dim)]
 
 
+def ordered(g: Growing) -> list[Operator] | None:
+    """The elements along a dimension in order, or the most extreme so far, and their places."""
+    x = g.pick(lambda x: x.is_float and x.rank > 0)
+    if x is None:
+        return None
+    type, names = g.one_of(("torch.sort", "torch.cummax")), (g.name(), g.name())
+    given = {"descending": g.chance(0.5)} if type == "torch.sort" else {}
+    return [op(type, f"{type}_{names[0]}", x.name, " ".join(names), dim=g.between(-x.rank, x.rank - 1), **given)]
+
+
+def moved(g: Growing) -> list[Operator] | None:
+    x = g.pick(lambda x: x.rank == 2)
+    if x is None:
+        return None
+    name = g.name()
+    return [op("torch.repeat_interleave", f"repeat_{name}", x.name, name, repeats=g.between(1, 3), dim=g.between(0, 1))]
+
+
 def flip(g: Growing) -> list[Operator] | None:
     x = g.pick(lambda x: x.rank > 0)
     if x is None:
@@ -318,6 +336,8 @@ EXACT = (
     Maker(through_integers, is_exact=True),
     Maker(embedding, is_exact=True),
     Maker(top, is_exact=True, is_discrete=True),
+    Maker(ordered, is_exact=True, is_discrete=True),
+    Maker(moved, is_exact=True),
     Maker(along("torch.argmax", keepdim=False), is_exact=True, is_discrete=True),
 )
 """Operators whose results are the same bits however they are computed."""

@@ -251,6 +251,20 @@ def recurrent(g: Growing) -> list[Operator] | None:
     return [op(f"nn.{type}", f"{type}_{name}", x.name, name, **given)]
 
 
+def grid_sample(g: Growing) -> list[Operator] | None:
+    x = g.pick(lambda x: x.is_image)
+    if x is None:
+        return None
+    grid, name = g.name(), g.name()
+    places = g.numbers(x.shape[0], g.between(1, 6), g.between(1, 6), 2)
+    given: dict[str, Any] = {"mode": g.one_of(("bilinear", "bicubic")), "align_corners": g.chance(0.5)}
+    given["padding_mode"] = g.one_of(("zeros", "border", "reflection"))
+    return [
+        op("pnnx.Attribute", f"grid_{grid}", "", grid, data=places),
+        op("F.grid_sample", f"sample_{name}", f"{x.name} {grid}", name, **given),
+    ]
+
+
 def _divisors(number: int) -> list[int]:
     return [k for k in range(1, number + 1) if number % k == 0]
 
@@ -278,6 +292,7 @@ KERNELS = (
     Maker(batch_norm),
     Maker(prelu),
     Maker(group_norm),
+    Maker(grid_sample),
     Maker(recurrent),
     Maker(recurrent),
 )

@@ -1,0 +1,73 @@
+"""How many elements of sorted rows come before values; NaN comes after all numbers.
+
+Arguments: rows, values, target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant
+from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching(Kernel):
+    """A number for every value, by halving what is left of its row.
+
+    Args:
+        dtype, result: of rows and values, and of the numbers.
+        count: of values of a row, side by side with those of the next.
+        length, step: of a row, and from row to row; 0 where there is one.
+        is_right: whether those equal to a value come before it.
+    """
+
+    kind = "search"
+    dtype: str
+    result: str
+    rows: int
+    count: int
+    length: int
+    step: int
+    is_right: bool
+
+    @property
+    def block(self) -> int:
+        """Values of a chunk."""
+        return max(1, min(self.rows * self.count, self.host.chunk_bytes // 64))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows * self.count // self.block)
+
+    def emit(self, module: Module) -> None:
+        f, (rows, values, target), chunk = start(module, self, 3)
+        (type_, size), (to, bytes_) = TYPES[self.dtype], TYPES[self.result]
+        with f.loop(*block_of(f, chunk, self.block, self.rows * self.count)) as each:
+            row, _ = f.divmod(each.index, self.count)
+            line = f.at(rows, f.mul(row, self.step), size)
+            value = f.load(type_, f.at(values, each.index, size), size)
+            nothing, all_ = constant(0, "i64"), constant(self.length, "i64")
+            with f.loop(0, self.length.bit_length(), carry=[nothing, all_]) as turn:
+                low, high = turn.carried
+                middle = f.divmod(f.add(low, high), 2)[0]
+                is_open = f.less(low, high)
+                inside = f.minimum(middle, self.length - 1)
+                is_before = self._is_before(f, f.load(type_, f.at(line, inside, size), size), value)
+                goes_up = f.binary("and", is_open, is_before)
+                after = as_value(f.add(middle, 1))
+                high = f.select(f.binary("and", is_open, is_before), high, f.select(is_open, as_value(middle), high))
+                turn.carry([f.select(goes_up, after, low), high])
+            found = turn.results[0]
+            number = found if to == "i64" else f.convert("trunc", found, to)
+            f.store(number, f.at(target, each.index, bytes_), bytes_)
+        f.finish()
+
+    def _is_before(self, f: Function, element: Value, value: Value) -> Value:
+        if not self.dtype.startswith("float"):
+            sign = "u" if self.dtype in ("uint8", "bool") else "s"
+            return f.compare(sign + ("le" if self.is_right else "lt"), element, value)
+        is_number = constant(1, "i1") if self.is_right else f.compare("ord", element, element)
+        is_less = f.compare("ole" if self.is_right else "olt", element, value)
+        return f.binary("or", is_less, f.binary("and", f.compare("uno", value, value), is_number))

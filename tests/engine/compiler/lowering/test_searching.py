@@ -1,0 +1,49 @@
+"""Running extremes, and places in sorted rows: the reference's answers, NaN and ties included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.scan import RunningExtreme
+from engine.compiler.kernels.searching import Searching
+from engine.layers.reduction.scan import CumMax, CumMin
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.lowering.test_picking import kernel_of
+from tests.engine.compiler.lowering.test_sorting import awkward
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_running_extremes_keep_nan_and_the_last_place(level: str) -> None:
+    for outer, size, inner in [(1, 1, 1), (3, 9, 1), (2, 17, 3), (2, 3, 65)]:
+        x = guarded_array(awkward(outer, size, inner))
+        for is_largest in (True, False):
+            elements, places = guarded_array(np.zeros_like(x)), np.zeros(x.shape, np.int64)
+            kernel = RunningExtreme(is_largest=is_largest, outer=outer, size=size, inner=inner, host=describe(level))
+            run(kernel, level, [x, elements, places])
+            values, indices = (CumMax if is_largest else CumMin)(dim=1).forward(x)
+            np.testing.assert_array_equal(elements, values)
+            np.testing.assert_array_equal(places, indices)
+
+
+@pytest.mark.parametrize("type_", ["torch.cummax", "torch.cummin"])
+def test_running_extremes_along_every_dimension(type_: str) -> None:
+    for dim in (-1, 0, 1):
+        assert kernel_of(type_, [awkward(4, 5, 6)], 2, dim=dim) == "scan"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_right", [False, True])
+def test_values_are_found_in_sorted_rows(level: str, is_right: bool) -> None:
+    for length in (1, 2, 3, 8, 9, 100):
+        rows = np.sort(awkward(length))
+        values = np.concatenate([awkward(7), rows[:3]])
+        kernel = Searching(
+            dtype="float32", result="int64", rows=1, count=len(values), length=length, step=0, is_right=is_right,
+            host=describe(level),
+        )  # fmt: skip
+        found = np.zeros(len(values), np.int64)
+        run(kernel, level, [guarded_array(rows), guarded_array(values), found])
+        np.testing.assert_array_equal(found, np.searchsorted(rows, values, "right" if is_right else "left"))
