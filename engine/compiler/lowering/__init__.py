@@ -8,6 +8,7 @@ kernel takes in; result is the frame around a kernel; steps are what comes of it
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules import (
     attention,
+    bags,
     contracting,
     conv,
     conv_transpose,
@@ -50,6 +51,7 @@ __all__ = ["Lowering", "lower"]
 # Rules of kernels, and of expressions.
 __all__ += [
     "attention",
+    "bags",
     "contracting",
     "conv",
     "conv_transpose",
