@@ -68,7 +68,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(reason)
     store = tmp_path_factory.mktemp("console")
     write_store(store)
-    with serving(store, measure_host=False, cache_dir=store.parent / "cache") as (url, _):
+    # Each worker of a test run starts one: compiling for it would take longer than all tests of the page together.
+    with serving(store, backend="reference") as (url, _):
         yield url
 
 
