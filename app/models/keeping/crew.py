@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,6 +107,7 @@ class Crew:
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
+        self._later: list[Callable[[], None]] = []
         self._abandoned = 0
         self._is_watched = False
         self._is_closed = False
@@ -116,10 +118,20 @@ class Crew:
             if self._is_closed:
                 return
             self._waiting.append(job)
-            if not self._is_watched:
-                self._is_watched = True
-                threading.Thread(target=self._watch, name="loading", daemon=True).start()
-            self._changed.notify_all()
+            self._see_to_it()
+
+    def when_idle(self, work: Callable[[], None]) -> None:
+        """Have something done once no job is left, but those that take longer than PATIENCE_S: it would delay them."""
+        with self._changed:
+            if not self._is_closed:
+                self._later.append(work)
+                self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            threading.Thread(target=self._watch, name="loading", daemon=True).start()
+        self._changed.notify_all()
 
     def wait(self) -> None:
         """Until every job has ended or was given up, those included that jobs have submitted."""
@@ -131,6 +143,7 @@ class Crew:
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
+            self._later.clear()
             for job in self._running:
                 job.stop.give_up()
             self._changed.notify_all()
@@ -143,9 +156,12 @@ class Crew:
     def _watch(self) -> None:
         """A thread's life: starts jobs while there is room, and gives up those whose time is up."""
         with self._changed:
-            while self._waiting or self._running:
+            while self._waiting or self._running or self._later:
                 while (job := self._next()) is not None:
                     self._start(job)
+                if self._later and not self._waiting and not self._fresh():
+                    self._do_later()
+                    continue
                 self._changed.wait(self._until_next())
                 for job in [job for job in self._running if job.stop.left_s <= 0]:
                     self._give_up(job)
@@ -170,9 +186,18 @@ class Crew:
         return found
 
     def _has_room(self) -> bool:
+        return self._fresh() < self._size and len(self._running) < MAX_THREADS
+
+    def _fresh(self) -> int:
+        """How many run that have not taken longer than most."""
         now = time.monotonic()
-        fresh = sum(now - job.began < PATIENCE_S for job in self._running)
-        return fresh < self._size and len(self._running) < MAX_THREADS
+        return sum(now - job.began < PATIENCE_S for job in self._running)
+
+    def _do_later(self) -> None:
+        """Do what was to be done when nothing is loaded, beside this thread."""
+        works, self._later = self._later, []
+        with suppress(RuntimeError):  # the system has no more threads
+            threading.Thread(target=_do_all, args=(works,), name="after-loading", daemon=True).start()
 
     def _until_next(self) -> float | None:
         """Seconds until a job has had its time, or its place becomes free; None while nothing runs."""
@@ -214,6 +239,14 @@ class Crew:
             else:
                 self._abandoned -= 1
             self._changed.notify_all()
+
+
+def _do_all(works: Sequence[Callable[[], None]]) -> None:
+    for work in works:
+        try:
+            work()
+        except Exception:  # one of them does not keep the others waiting
+            log.exception("after loading")
 
 
 def _interrupt(thread: threading.Thread | None) -> None:

@@ -323,6 +323,8 @@ class Store:
             version.fail(f"not loaded {self._too_long}" if stop.is_void() else str(exc))
         else:
             version.serve(model, time.perf_counter() - start)
+            if version.model is model:
+                self._crew.when_idle(model.settle_batching)  # which compiles, and measures
 
     def _give_up_loading(self, version: Version) -> None:
         version.fail(f"not loaded {self._too_long}")

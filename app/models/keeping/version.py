@@ -84,7 +84,6 @@ class Version:
                 return
             self.model, self.load_s = model, load_s
             self.state = State.READY
-        model.settle_batching()
         log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
 
 

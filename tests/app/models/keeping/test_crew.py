@@ -192,3 +192,48 @@ def test_one_that_is_given_up_makes_room_for_those_that_wait_for_memory(stuck: l
     hands.submit(heavy(stuck[1], 90))
     assert stuck[0].given_up.wait(PATIENCE_S)
     assert stuck[1].began.wait(PATIENCE_S)
+
+
+def test_what_is_to_be_done_when_nothing_is_loaded_waits_for_all_jobs(stuck: list[Work]) -> None:
+    hands, done = Crew(2), threading.Event()
+    for work in stuck:
+        hands.submit(work.job())
+    hands.when_idle(done.set)
+    stuck[0].may_end.set()
+    assert stuck[2].began.wait(PATIENCE_S) and not done.is_set()
+    stuck[1].may_end.set()
+    assert not done.wait(0.05)
+    stuck[2].may_end.set()
+    assert done.wait(PATIENCE_S)
+
+
+def test_it_is_done_at_once_where_nothing_is_loaded_and_one_that_fails_keeps_no_other_from_it() -> None:
+    hands, done = Crew(1), threading.Event()
+
+    def fail() -> None:
+        raise ValueError
+
+    hands.when_idle(fail)
+    hands.when_idle(done.set)
+    assert done.wait(PATIENCE_S)
+
+
+def test_it_does_not_wait_for_a_job_that_takes_longer_than_most(
+    stuck: list[Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "PATIENCE_S", 0.01)
+    hands, done = Crew(1), threading.Event()
+    hands.submit(stuck[0].job())
+    hands.when_idle(done.set)
+    assert done.wait(PATIENCE_S) and not stuck[0].given_up.is_set()
+
+
+def test_a_crew_that_is_closed_does_nothing_later(stuck: list[Work]) -> None:
+    hands, done = Crew(1), threading.Event()
+    hands.submit(stuck[0].job())
+    hands.when_idle(done.set)
+    hands.close()
+    hands.when_idle(done.set)
+    stuck[0].may_end.set()
+    hands.wait()
+    assert not done.wait(0.05)
