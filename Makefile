@@ -41,8 +41,9 @@ fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, dat
 schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis
 	$(ONE_THREAD) $(BIN)/python -m tests.schema
 
-scale: $(VENV)/.installed-scale ## the tests that need large packages: stores in S3
+scale: $(VENV)/.installed-scale ## the tests that need large packages: stores in S3, Ray Serve
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadfile --timeout=900 tests/app/remote
+	$(ONE_THREAD) WITH_RAY=1 $(BIN)/python -m pytest -p no:warnings --timeout=900 tests/app/scale
 
 lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff check .

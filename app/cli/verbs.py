@@ -195,6 +195,22 @@ def _export(parser: ArgumentParser) -> None:
     )
 
 
+def _deploy(parser: ArgumentParser) -> None:
+    parser.add_argument("engine", choices=("ray",), metavar="ENGINE", help="ray: an application of Ray Serve.")
+    parser.add_argument(
+        "--address", metavar="ADDRESS", help="of a cluster that runs, or auto. Default: one of this machine alone."
+    )
+    parser.add_argument("--name", default="pnnx-serve", help="of the application. Default: pnnx-serve.")
+    parser.add_argument("--replicas", type=positive, metavar="N", help="as many replicas. Default: 1.")
+    parser.add_argument("--cpus", type=float, metavar="CORES", help="cores of a replica. Default: 1.")
+    parser.add_argument(
+        "--models-per-replica",
+        type=positive,
+        metavar="N",
+        help="most models of a replica, which loads those it is asked for. Default: all of the store.",
+    )
+
+
 VERBS: Final = {
     "serve": Verb(
         summary="serve the models of a store over HTTP",
@@ -204,6 +220,17 @@ VERBS: Final = {
         configure=lambda parser: None,
         settings=tuple(name for name in Settings.model_fields if name not in SECRETS),
         is_concurrent=True,
+    ),
+    "deploy": Verb(
+        summary="serve the models of a store with Ray, on many machines",
+        examples="""  pnnx-serve deploy ray --store model_store
+  pnnx-serve deploy ray --store s3://bucket/models --address auto --replicas 4 --cpus 2
+
+It needs the extra [ray]. All that can be said, replicas of single models among it, is for Ray's own config file:
+docs/scaling.md.
+""",
+        configure=_deploy,
+        settings=tuple(name for name in Settings.model_fields if name not in (*SECRETS, "workers", "grpc_port")),
     ),
     "models": Verb(
         summary="list the models of a store",

@@ -55,7 +55,7 @@ class Meter:
         self.connections: Callable[[], int] = lambda: 0
         GARBAGE.watch()
 
-    def join(self, board: Board, worker: int) -> None:
+    def join(self, board: Board, worker: int | str) -> None:
         """Be one of several workers, and go on counting where the one before it ended."""
         self._board, self._worker = board, str(worker)
         before = board.own()

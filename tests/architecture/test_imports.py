@@ -84,6 +84,8 @@ ALLOWED: dict[str, set[str]] = {
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.threads"},
+    "app.scale": BASICS
+    | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.serving", "app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
@@ -153,6 +155,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("app.metrics.exposition",),
     "fsspec": ("app.remote.source",),
     "aiohttp": ("app.remote.source",),
+    "ray": ("app.scale.ray",),
+    "app.scale": ("app.cli.deploy",),
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),

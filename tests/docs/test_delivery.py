@@ -162,6 +162,7 @@ def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> 
         ("To run faster", "fast"),
         ("To serve gRPC", "grpc"),
         ("To send traces", "otel"),
+        ("To serve with Ray", "ray"),
         ("To fetch stores", "remote"),
         ("To develop", "test"),
         ("To try the API", "schema"),

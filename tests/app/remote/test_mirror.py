@@ -382,7 +382,7 @@ def test_without_the_extra_it_is_named(
 
 
 def test_who_serves_a_folder_of_this_machine_loads_nothing_of_it() -> None:
-    others = {"fsspec", "tarfile", "app.remote.mirror"}
+    others = {"fsspec", "tarfile", "ray", "app.remote.mirror", "app.scale", "app.cli.deploy"}
     code = f"import sys, app.process.server; print({others} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,0 +1,50 @@
+"""``pnnx-serve deploy ray``: the store as an application of Ray Serve, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+
+from app.location import Remote
+from app.scale.ray.building import OF_RAY
+from app.scale.ray.cluster import Cluster
+from app.scale.ray.options import Options
+from app.settings import Settings
+
+
+def execute(args: argparse.Namespace, settings: Settings) -> int:
+    """Deploy, say where it is served, and on this machine stay until told to stop."""
+    said = {name: getattr(args, name) for name in ("replicas", "cpus", "models_per_replica")}
+    scaling = {name: value for name, value in said.items() if value is not None}
+    options = Options(store=_address(settings), settings=_given(settings), **scaling)
+    with Cluster(args.address, settings.host, settings.port) as cluster:
+        url = cluster.deploy(options, args.name, settings.load_timeout_s)
+        sys.stdout.write(f"pnnx-serve: {options.store} is served by Ray at {url}\n")
+        sys.stdout.flush()
+        if args.address is None:
+            _wait()
+    return 0
+
+
+def _address(settings: Settings) -> str:
+    """The store as every replica finds it, whatever folder it runs in."""
+    store = settings.store
+    if not isinstance(store, Remote):
+        return str(store.absolute())
+    return store.url if store.digest is None else f"{store.url}#sha256={store.digest}"
+
+
+def _given(settings: Settings) -> dict[str, object]:
+    """What was said on the command line, in the environment or in a file; replicas have neither of these."""
+    usual = type(settings)()
+    names = [name for name in type(settings).model_fields if name not in OF_RAY]
+    return {name: value for name in names if (value := getattr(settings, name)) != getattr(usual, name)}
+
+
+def _wait() -> None:
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    stopping.wait()

@@ -1,0 +1,83 @@
+"""An application of Ray Serve: one deployment for the store, and one for each model that has its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from app.models.folder.layout import NAME_RULE, is_model_name
+from app.scale.ray.options import ModelOptions, Options
+from app.scale.ray.version import check_ray
+from app.settings import Settings, SettingsError
+
+NAME: Final = "pnnx-serve"
+# Of the server's settings, those that Ray decides: where it listens, how many there are, and when they end.
+OF_RAY: Final = ("store", "host", "port", "grpc_port", "workers", "tls_certificate", "tls_key", "tls_client_ca")
+_HEALTH_S: Final = 5.0
+
+
+def build(store: str | Path | Mapping[str, Any] | Options) -> Any:
+    """An application that serves a store: ``serve.run(build("/models"))``.
+
+    Args:
+        store: what ``Options`` says, or the store alone with all else as it is by default. Ray hands in the ``args``
+            of its own config file, and takes builders of one argument only.
+
+    Returns:
+        A ``ray.serve.Application``.
+
+    Raises:
+        SettingsError: Ray is not installed or too old, or settings are none.
+        pydantic.ValidationError: the options are none.
+    """
+    check_ray()
+    options = _options(store)
+    settings = make_settings(options)
+    from app.scale.ray.deployments import front, own  # they import Ray
+
+    shares = {name: own(name, settings, share, placement(share)) for name, share in options.models.items()}
+    return front(NAME, settings, options, placement(options), shares)
+
+
+def _options(store: str | Path | Mapping[str, Any] | Options) -> Options:
+    if isinstance(store, Options):
+        return store
+    return Options.model_validate({"store": str(store)} if isinstance(store, str | Path) else dict(store))
+
+
+def make_settings(options: Options) -> Settings:
+    """The settings of every replica.
+
+    Raises:
+        SettingsError: one is none, or is Ray's to decide.
+    """
+    wrong = [name for name in options.settings if name in OF_RAY]
+    if wrong:
+        raise SettingsError(f"settings: {', '.join(wrong)}: that is for Ray to decide, see docs/scaling.md")
+    for name in options.models:
+        if not is_model_name(name):
+            raise SettingsError(f"models: found a name that no model has, expected {NAME_RULE}")
+    # As many threads as a replica has cores: Ray promises them to nobody else.
+    given = {"threads": max(1, math.floor(options.cpus)), **options.settings}
+    found = Settings.from_env(**given, store=options.store)
+    return found.model_copy(update={"workers": 1, "grpc_port": None, "shared_memory": False})
+
+
+def placement(share: ModelOptions) -> dict[str, Any]:
+    """What Ray is told of a deployment."""
+    resources: dict[str, Any] = {"num_cpus": share.cpus}
+    if share.memory_bytes is not None:
+        resources["memory"] = share.memory_bytes
+    told: dict[str, Any] = {
+        "ray_actor_options": resources,
+        "max_ongoing_requests": share.max_ongoing_requests,
+        "graceful_shutdown_timeout_s": share.grace_s,
+        "graceful_shutdown_wait_loop_s": 0.1,
+        "health_check_period_s": _HEALTH_S,
+    }
+    if share.replicas is not None:
+        return {**told, "num_replicas": share.replicas}
+    scaling = ("min_replicas", "max_replicas", "target_ongoing_requests", "upscale_delay_s", "downscale_delay_s")
+    return {**told, "autoscaling_config": {name: getattr(share, name) for name in scaling}}

@@ -1,0 +1,143 @@
+"""A cluster that is deployed to: one that is there, or one of this machine alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+
+from app.errors import ConfigError
+from app.scale.ray.building import build
+from app.scale.ray.options import ModelOptions, Options
+from app.scale.ray.version import check_ray
+from app.wording import told
+
+_LOOK_S: Final = 0.25
+_REASON: Final = 600
+_KNOCK_S: Final = 10.0
+
+
+class ClusterError(ConfigError):
+    """A cluster cannot be reached, has no room, or could not start what it was given."""
+
+
+def _absent(address: str | None) -> ClusterError:
+    return ClusterError(
+        f"no Ray cluster answers at '{address}': see that 'ray status --address {address}' does, "
+        "or leave --address out to start one here"
+    )
+
+
+def _knock(address: str) -> None:
+    """See that somebody is there: Ray itself would try for minutes.
+
+    Raises:
+        ClusterError: nobody is.
+    """
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not port.isdecimal():  # auto, or what Ray says itself is none
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S).close()
+    except (OSError, OverflowError):
+        raise _absent(address) from None
+
+
+class Cluster:
+    """Ray, as long as the block runs.
+
+    Args:
+        address: of a cluster, or ``auto`` for the one this machine is part of; None starts one of this machine alone,
+            which ends with the block.
+
+    Raises:
+        SettingsError: Ray is not installed, or too old.
+        ClusterError: the cluster cannot be reached, or is of another version.
+    """
+
+    def __init__(self, address: str | None, host: str, port: int) -> None:
+        found = check_ray()
+        # It is asked for by nobody who starts a server.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        if address is not None:
+            _knock(address)
+        more: dict[str, Any] = {"include_dashboard": False} if address is None else {}
+        try:
+            ray.init(address=address or "local", logging_level=logging.WARNING, log_to_driver=address is None, **more)
+        except ConnectionError:
+            raise _absent(address) from None
+        except RuntimeError as exc:
+            if "ersion" not in str(exc):
+                raise ClusterError(f"Ray does not start: {told(str(exc), _REASON)}") from None
+            raise ClusterError(
+                f"the cluster at '{address}' has another version of Ray or of Python than this one (Ray {found}): "
+                f"install the same on both. {told(str(exc), _REASON)}"
+            ) from None
+        self._ray = ray
+        self._is_ours = address is None
+        self._http = {"host": host, "port": port}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_ours:
+            from ray import serve
+
+            serve.shutdown()
+        self._ray.shutdown()
+
+    def deploy(self, options: Options, name: str, limit_s: float) -> str:
+        """Have the application run; the address of its proxy.
+
+        Raises:
+            ClusterError: there is no room for it, or it cannot start.
+        """
+        from ray import serve
+
+        application = build(options)
+        self._check_room([options, *options.models.values()])
+        serve.start(http_options=self._http)
+        serve.run_many([serve.RunTarget(application, name=name)], wait_for_applications_running=False)
+        self._wait_for(name, time.monotonic() + limit_s)
+        host = "127.0.0.1" if self._http["host"] == "0.0.0.0" else self._http["host"]
+        return f"http://{host}:{self._http['port']}"
+
+    def _check_room(self, shares: list[ModelOptions]) -> None:
+        """A replica that no node has the cores for would be waited for without end."""
+        most = max((node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]), default=0.0)
+        wanted = max(share.cpus for share in shares)
+        if wanted > most:
+            raise ClusterError(
+                f"a replica is to have {wanted:g} cores, and no node of the cluster has more than {most:g}: "
+                "expected fewer (--cpus), or a larger node"
+            )
+
+    def _wait_for(self, name: str, end: float) -> None:
+        from ray import serve
+
+        while True:
+            found = serve.status().applications.get(name)
+            status = "" if found is None else str(found.status.value)
+            if status == "RUNNING":
+                return
+            reasons = [] if found is None else [each.message for each in found.deployments.values() if each.message]
+            if status in ("DEPLOY_FAILED", "UNHEALTHY"):
+                raise ClusterError(f"the replicas do not start: {told('; '.join(reasons), _REASON)}")
+            if time.monotonic() > end:
+                raise ClusterError(self._full(reasons))
+            time.sleep(_LOOK_S)
+
+    def _full(self, reasons: list[str]) -> str:
+        free, there = self._ray.available_resources().get("CPU", 0.0), self._ray.cluster_resources().get("CPU", 0.0)
+        return (
+            f"the replicas have not started in time; {free:g} of the cluster's {there:g} cores are free. If it is "
+            f"full: fewer replicas, fewer --cpus, or another node. {told('; '.join(reasons), _REASON)}"
+        )

@@ -1,0 +1,88 @@
+"""Replicas: each is the whole service in a process of Ray's, with those models that it is there for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray import serve
+
+from app.log import configure_logging
+from app.scale.ray.options import ModelOptions, Options
+from app.scale.ray.wire import Wire
+from app.serving.commands import Command
+from app.settings import Settings
+from app.threads import limit_threads
+
+
+class Replica:
+    """What Ray makes of a deployment on a node.
+
+    Args:
+        settings: of the server.
+        only: the models it is there for; None for all of the store but those of others.
+        others: whoever serves models that have replicas of their own, by their names.
+        most: how many models it holds, of those that it is asked for; None for all.
+        revision: makes no difference but to Ray, which replaces replicas with another one.
+    """
+
+    def __init__(
+        self, settings: Settings, only: tuple[str, ...] | None, others: dict[str, Any], most: int | None, revision: str
+    ) -> None:
+        limit_threads(settings.threads or 1)
+        configure_logging(settings.log_level, settings.log_format)
+        from app.scale.ray.front import Front  # it imports numpy, whose threads are settled now
+
+        self.front: Any = Front(settings, only, others, most)
+
+    async def call(self, wire: Wire) -> Wire:
+        """An answer to a request that another replica passes on."""
+        found: Wire = await self.front.call(wire)
+        return found
+
+    async def tell(self) -> tuple[str, bytes, bytes]:
+        """Figures, for another replica."""
+        found: tuple[str, bytes, bytes] = self.front.peers.tell()
+        return found
+
+    async def obey(self, asked: str, command: Command) -> None:
+        """Do what another replica was told."""
+        await self.front.peers.obey(asked, command)
+
+    async def check_health(self) -> None:
+        """
+        Raises:
+            RuntimeError: it will not serve any more; Ray starts another one.
+        """
+        self.front.check()
+
+
+class Store(Replica):
+    """Takes requests from Ray's proxy."""
+
+    def __serve_build_asgi_app__(self) -> Any:
+        """What answers them, by Ray's name for it."""
+        return self.front
+
+
+class Model(Replica):
+    """Takes requests for its model from the store's replicas."""
+
+    async def __init__(self, *args: Any) -> None:  # type: ignore[misc]  # Ray awaits it
+        super().__init__(*args)
+        await self.front.start()
+
+    async def __del__(self) -> None:
+        await self.front.stop()
+
+
+def front(name: str, settings: Settings, options: Options, told: dict[str, Any], others: dict[str, Any]) -> Any:
+    """The deployment that everything comes to, bound."""
+    made = serve.deployment(serve.ingress()(Store), name=name, **told)
+    return made.bind(settings, None, others, options.models_per_replica, options.revision)
+
+
+def own(name: str, settings: Settings, share: ModelOptions, told: dict[str, Any]) -> Any:
+    """The deployment of a model that has its own, bound."""
+    threads = max(1, int(share.cpus))
+    made = serve.deployment(Model, name=f"model-{name}", **told)
+    return made.bind(settings.model_copy(update={"threads": threads}), (name,), {}, None, share.revision)

@@ -1,0 +1,195 @@
+"""The service's app as a replica runs it: loaded before it is asked, and with what others serve passed on to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.codec.answers import dump_json
+from app.errors import ModelNotReadyError, RequestTooLargeError, ServiceError
+from app.http.main import create_app
+from app.scale.ray.aim import model_of
+from app.scale.ray.holding import Holding
+from app.scale.ray.peers import Peers
+from app.scale.ray.turns import turn
+from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, passed
+from app.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# Paths that tell of all models: what others serve is asked of them.
+_LISTS: Final = {"/models": "models", "/v2/repository/index": ""}
+_TOLD: Final = ("/metrics", "/models", "/v2/models")
+_READY: Final = ("/health/ready", "/v2/health/ready")
+_HAS_ID: Final = b"x-request-id"
+
+
+class Front:
+    """An ASGI app around the service's.
+
+    Args:
+        only: the models it is there for; None for all of the store but those of others.
+        others: handles of the deployments that serve the models of these names.
+        most: how many models it holds, of those that it is asked for; None for all.
+    """
+
+    def __init__(
+        self, settings: Settings, only: tuple[str, ...] | None, others: Mapping[str, Any], most: int | None
+    ) -> None:
+        is_part = only is not None or bool(others) or most is not None
+        # What a part of a store is made of, somebody has to say: the folder names models of others as well.
+        more: dict[str, Any] = {"model_control": "explicit", "load_model": ()} if is_part else {}
+        self._settings = settings.model_copy(update=more)
+        self._app = create_app(self._settings)
+        self._plane = self._app.state.dataplane
+        self._others = others
+        self._holding = Holding(self._plane, settings, only, frozenset(others), most) if is_part else None
+        self._is_asked = most is not None
+        self.peers = Peers(self._plane, self._app.state.meter, others)
+        self._is_alive = False
+        self._lifespan: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, _for_ray(send))
+
+    async def start(self) -> None:
+        """Load the models; until they are."""
+        async with turn(self._settings):
+            self._lifespan = self._app.router.lifespan_context(self._app)
+            await self._lifespan.__aenter__()
+            await self._plane.loaded.wait()
+            if self._holding is not None:
+                await self._holding.start()
+        self.peers.join()
+        self._is_alive = True
+        if (problem := self._plane.unready_reason()) is not None:
+            log.error("this replica serves, but: %s", problem)
+
+    async def stop(self) -> None:
+        """End all work."""
+        self._is_alive = False
+        if self._holding is not None:
+            self._holding.close()
+        if self._lifespan is not None:
+            lifespan, self._lifespan = self._lifespan, None
+            await lifespan.__aexit__(None, None, None)
+
+    def check(self) -> None:
+        """
+        Raises:
+            RuntimeError: it has ended.
+        """
+        if not self._is_alive:
+            raise RuntimeError("this replica has ended")
+
+    async def call(self, wire: Wire) -> Wire:
+        """The answer to a request that another replica passes on."""
+        return await passed(self._serve, wire)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if path.startswith(_TOLD) and scope["method"] in ("GET", "HEAD"):
+            await self.peers.look()
+        if self._holding is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            if path in _LISTS or (path in _READY and self._others):
+                await self._answer_of_all(scope, receive, send)
+                return
+            limit = self._settings.max_body_bytes
+            name, receive = await model_of(scope, receive, limit, self._holding.default)
+            if name is not None and name in self._others:
+                wire = await Wire.of(scope, receive, limit)
+                await (await self._ask(name, wire)).send(send)
+            else:
+                await self._serve(scope, receive, send, name)
+        except ServiceError as error:
+            await _refuse(error, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, name: str | None = None) -> None:
+        """Answer here; a model that has to be loaded for it is not let go before the end."""
+        if self._holding is None or not self._is_asked:
+            await self._app(scope, receive, send)
+            return
+        async with self._holding.held(name):
+            await self._app(scope, receive, send)
+
+    async def _ask(self, name: str, wire: Wire) -> Wire:
+        """The answer of whoever serves a model.
+
+        Raises:
+            ModelNotReadyError: there is nobody just now.
+        """
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s + self._settings.answer_timeout_s):
+                found: Wire = await self._others[name].call.remote(wire)
+                return found
+        except asyncio.CancelledError:
+            raise
+        except Exception as exc:  # of Ray: the replica has died, none is there, too many wait
+            log.warning("model '%s': its replica gave no answer (%s)", name, type(exc).__name__)
+            raise ModelNotReadyError(
+                f"model '{name}': its replica gave no answer", retry_after_s=self._settings.retry_after_s
+            ) from None
+
+    async def _answer_of_all(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wire = await Wire.of(scope, receive, self._settings.max_body_bytes)
+        answers = await asyncio.gather(
+            passed(self._app, wire), *(self._ask(name, wire) for name in self._others), return_exceptions=True
+        )
+        assert self._holding is not None  # nobody else asks others
+        own = answers[0]
+        if isinstance(own, BaseException):
+            raise own
+        lacking = [each for each in answers if isinstance(each, BaseException) or each.head != (200,)]
+        if scope["path"] in _READY:
+            first = lacking[0] if lacking else own
+            if isinstance(first, ServiceError):
+                raise first
+            await (own if isinstance(first, BaseException) else first).send(send)
+            return
+        rows = dict(zip(self._others, answers[1:], strict=True))
+        known = {name: each for name, each in rows.items() if isinstance(each, Wire) and each.head == (200,)}
+        await own.with_rows(known, _LISTS[scope["path"]], self._holding.default_name).send(send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as exc:
+            log.exception("this replica cannot start")
+            await send({"type": "lifespan.startup.failed", "message": f"{type(exc).__name__}: {exc}"})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _for_ray(send: Send) -> Send:
+    """Answers as Ray passes them on: bodies that can be pickled, and without a request's id, which it adds itself."""
+
+    async def fitting(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(key, value) for key, value in message["headers"] if key != _HAS_ID]
+            message = {**message, "headers": headers}
+        elif not isinstance(message.get("body", b""), bytes):
+            message = {**message, "body": bytes(message["body"])}
+        await send(message)
+
+    return fitting
+
+
+async def _refuse(error: ServiceError, send: Send) -> None:
+    headers = [(b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff")]
+    headers += [(key.lower().encode(), value.encode()) for key, value in error.headers.items()]
+    if isinstance(error, RequestTooLargeError):
+        headers.append((b"connection", b"close"))
+    await Wire((error.status,), headers, dump_json(error.body())).send(send)

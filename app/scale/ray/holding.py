@@ -1,0 +1,184 @@
+"""Which models a replica holds that is not there for all of a store.
+
+Either those it is there for, or as many as it may hold of those it is asked for: then the one that was asked for
+longest ago makes room. Files are looked at again and again, as with any store: what has changed is loaded beside what
+serves and takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from app.errors import ConfigError, ModelNotFoundError, ServiceError
+from app.models.folder.identity import mark_of
+from app.models.folder.repository import find_models, read_model
+from app.scale.ray.multiplexing import announce
+from app.serving.commands import Command
+from app.serving.control import aside
+from app.serving.dataplane import DataPlane
+from app.settings import Settings
+from app.wording import quoted
+
+log = logging.getLogger(__name__)
+
+
+class Holding:
+    """Loads and unloads models of a replica.
+
+    Args:
+        only: the models it is there for; None for all but those of others.
+        others: names of those.
+        most: how many it holds at most, of those it is asked for; None for all.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        settings: Settings,
+        only: tuple[str, ...] | None,
+        others: frozenset[str],
+        most: int | None,
+    ) -> None:
+        self._plane = plane
+        self._settings = settings
+        self._only = only
+        self._others = others
+        self._most = most
+        self._there: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
+        self._defaults: tuple[str, ...] = ()
+        self._defaults_by_mark: dict[str, tuple[str, bool]] = {}
+        self._held: OrderedDict[str, int] = OrderedDict()
+        self._loading = asyncio.Lock()
+        self._released = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load what is to be there from the start, and look after it from then on."""
+        await self._look()
+        self._watch = asyncio.create_task(self._go_on())
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    @property
+    def default_name(self) -> str | None:
+        """The model of a request that names none: of the whole store, and not of what is held of it."""
+        if self._settings.default_model is not None:
+            return self._settings.default_model
+        candidates = tuple(self._there) if len(self._there) == 1 else self._defaults
+        return candidates[0] if len(candidates) == 1 else None
+
+    def default(self) -> str:
+        """The same.
+
+        Raises:
+            ModelNotFoundError: it has to name one.
+        """
+        if (name := self.default_name) is not None:
+            return name
+        names = sorted(self._there)
+        raise ModelNotFoundError(f"the request names no model: expected ?model= one of {quoted(names)}", known=names)
+
+    @asynccontextmanager
+    async def held(self, name: str | None) -> AsyncIterator[None]:
+        """Have a model loaded as long as the block runs. One that there is not is for the service to refuse.
+
+        Raises:
+            ServiceError: it cannot be served.
+        """
+        if name is None or self._most is None or name not in self._there:
+            yield
+            return
+        await self._hold(name)
+        try:
+            yield
+        finally:
+            self._held[name] -= 1
+            self._released.set()
+
+    async def _hold(self, name: str) -> None:
+        """Count one more request of a model, which is loaded then."""
+        while name not in self._held:
+            async with self._loading:
+                if name not in self._held:
+                    await self._make_room()
+                    await self._load(name)
+                    self._held[name] = 0
+                    announce(self._held)
+        # Nobody has had a turn since it was looked for: it is there still.
+        self._held[name] += 1
+        self._held.move_to_end(name)
+
+    async def _make_room(self) -> None:
+        """Let the one go that was asked for longest ago and that nobody waits for."""
+        assert self._most is not None
+        while len(self._held) >= self._most:
+            idle = next((name for name, count in self._held.items() if not count), None)
+            if idle is None:
+                self._released.clear()
+                await self._released.wait()
+                continue
+            del self._held[idle]
+            self._marks.pop(idle, None)
+            await self._do("unload", idle)
+
+    async def _load(self, name: str) -> None:
+        self._marks[name] = self._there.get(name, "")
+        await self._do("load", name)
+
+    async def _do(self, verb: str, name: str) -> None:
+        """In this replica, and in no other."""
+        arguments = {"name": name, "config": None}
+        await self._plane.commands.do(
+            Command(verb=verb, subject=f"model/{name}", arguments=arguments, limit_s=self._settings.load_timeout_s)
+        )
+
+    async def _go_on(self) -> None:
+        while self._settings.reload_interval_s > 0:
+            await asyncio.sleep(self._settings.reload_interval_s)
+            try:
+                await self._look()
+            except Exception:  # a fault of ours must not end the watch
+                log.exception("looking at the store's files")
+
+    async def _look(self) -> None:
+        """See what is there, and load what is new or has changed and is at rest."""
+        try:
+            found, defaults = await aside(self._read)
+        except ConfigError as exc:
+            log.error("%s", exc)
+            return
+        before, self._there, self._defaults = self._there, found, defaults
+        await self._plane.control.look()
+        wanted = self._held if self._most is not None else [name for name in found if self._is_mine(name)]
+        for name in tuple(wanted):
+            is_at_rest = not before or before.get(name) == found.get(name)
+            if name in found and is_at_rest and self._marks.get(name) != found[name]:
+                try:
+                    await self._load(name)
+                except ServiceError as error:  # told in the answers of its routes, too
+                    log.error("model '%s': %s", name, error.message)
+        for name in [name for name in self._marks if name not in found]:
+            self._marks.pop(name)
+            await self._do("unload", name)
+
+    def _is_mine(self, name: str) -> bool:
+        return name in self._only if self._only is not None else name not in self._others
+
+    def _read(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Marks of all models by name, and those that say they are the default one."""
+        models: list[Any] = find_models(self._settings.store_folder)
+        marks = {each.name: mark_of(each) for each in models}
+        known = self._defaults_by_mark
+        for each in models:
+            if known.get(each.name, ("", False))[0] != marks[each.name]:
+                known[each.name] = marks[each.name], read_model(each).config.default
+        return marks, tuple(name for name in marks if known[name][1])
