@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
+import engine
 from app.codec.answers import dump_json
 from app.errors import ModelNotReadyError, RequestTooLargeError, ServiceError
 from app.http.main import create_app
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 _LISTS: Final = {"/models": "models", "/v2/repository/index": ""}
 _TOLD: Final = ("/metrics", "/models", "/v2/models")
 _READY: Final = ("/health/ready", "/v2/health/ready")
+_LOOK_S: Final = 0.1
 _HAS_ID: Final = b"x-request-id"
 
 
@@ -50,6 +53,7 @@ class Front:
         self.peers = Peers(self._plane, self._app.state.meter, others)
         self._is_alive = False
         self._lifespan: Any = None
+        self._settling: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the lifespan."""
@@ -60,12 +64,15 @@ class Front:
 
     async def start(self) -> None:
         """Load the models; until they are."""
-        async with turn(self._settings):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(turn(self._settings))
             self._lifespan = self._app.router.lifespan_context(self._app)
             await self._lifespan.__aenter__()
             await self._plane.loaded.wait()
             if self._holding is not None:
                 await self._holding.start()
+            # It serves before all is compiled; those that start beside it wait for that, and it does not.
+            self._settling = asyncio.create_task(_settle(stack.pop_all(), self._settings.load_timeout_s))
         self.peers.join()
         self._is_alive = True
         if (problem := self._plane.unready_reason()) is not None:
@@ -74,6 +81,8 @@ class Front:
     async def stop(self) -> None:
         """End all work."""
         self._is_alive = False
+        if self._settling is not None:
+            self._settling.cancel()
         if self._holding is not None:
             self._holding.close()
         if self._lifespan is not None:
@@ -171,6 +180,15 @@ class Front:
         await receive()
         await self.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _settle(turn: AsyncExitStack, limit_s: float) -> None:
+    """Give the next one its turn once nothing is compiled any more."""
+    async with turn:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while engine.compile_figures().is_compiling:
+                    await asyncio.sleep(_LOOK_S)
 
 
 def _for_ray(send: Send) -> Send:

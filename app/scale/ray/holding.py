@@ -175,7 +175,7 @@ class Holding:
 
     def _read(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """Marks of all models by name, and those that say they are the default one."""
-        models: list[Any] = find_models(self._settings.store_folder)
+        models: list[Any] = find_models(self._settings.store_folder, self._settings.model_name)
         marks = {each.name: mark_of(each) for each in models}
         known = self._defaults_by_mark
         for each in models:
