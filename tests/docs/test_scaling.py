@@ -24,6 +24,7 @@ ELSEWHERE = {
     "python -m benchmarks.replicas": "tests/benchmarks/test_replicas.py",
     "python -m benchmarks.scale": "tests/benchmarks/test_scale.py",
     "python -m benchmarks.scale.measure": "tests/benchmarks/test_scale.py",
+    "pnnx-serve deploy ray --store model_store": "tests/app/scale/test_deployment.py",
     "pnnx-serve serve --store model_store": "tests/docs/test_delivery.py",
     "pnnx-serve serve --store model_store --workers 2": "tests/app/process/test_workers.py",
 }

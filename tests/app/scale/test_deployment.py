@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -191,3 +192,34 @@ def test_a_cluster_that_is_not_there_is_told(ray_url: str, store: Path) -> None:
     )
     assert done.returncode == 1
     assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr.splitlines()[-1]
+
+
+def test_the_command_line_deploys_on_this_machine_alone_until_it_is_told_to_stop(ray_url: str, store: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        "deploy",
+        "ray",
+        "--store",
+        str(store),
+        "--port",
+        str(port),
+        "--cpus",
+        "0.5",
+    ]
+    environ = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if line.startswith("pnnx-serve:"))
+        assert line == f"pnnx-serve: {store} is served by Ray at http://127.0.0.1:{port}\n"
+        client = Deployed(f"http://127.0.0.1:{port}")
+        assert [answer(client, name) for name in "abc"] == [0.0, 1.0, 2.0]
+        client.close()
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0

@@ -1,0 +1,1 @@
+"""What Ray Serve costs, and what it saves: see __main__.py."""

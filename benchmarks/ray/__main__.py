@@ -1,0 +1,40 @@
+"""python -m benchmarks.ray overhead|loss|rolling, with the extra [ray].
+
+overhead: a 600 kB tensor to the digits model, behind a server alone, behind Ray's proxy and behind HAProxy.
+loss: two nodes with a replica each, one of them killed (SIGKILL, with all of its processes) under load.
+rolling: five updates of a model's replicas under load, and five of its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+
+from benchmarks.ray import loss, overhead, rolling
+
+COMMANDS = {"overhead": overhead.run, "loss": loss.run, "rolling": rolling.run}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--kind", choices=("plain", "haproxy"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.command == "overhead" and args.kind is None:
+        return overhead.compare(lambda kind: _of_its_own(args.command, kind))
+    print(json.dumps(COMMANDS[args.command](args.kind or "plain")), flush=True)
+    return 0
+
+
+def _of_its_own(command: str, kind: str) -> dict[str, float]:
+    """What a process says: which proxy Ray has is settled when it is imported."""
+    asked = [sys.executable, "-m", "benchmarks.ray", command, "--kind", kind]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
