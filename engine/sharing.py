@@ -53,6 +53,10 @@ class Exchange:
         threading.Thread(target=self._serve, args=(ours,), daemon=True, name="exchange").start()
         return theirs
 
+    def adopt(self, child: socket.socket) -> None:
+        """Answer a child that has come by itself, over a socket that keeps messages apart (SOCK_SEQPACKET)."""
+        threading.Thread(target=self._serve, args=(child,), daemon=True, name="exchange").start()
+
     @property
     def blocks(self) -> int:
         """How many blocks are in use."""

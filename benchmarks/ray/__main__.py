@@ -1,8 +1,9 @@
-"""python -m benchmarks.ray overhead|loss|rolling, with the extra [ray].
+"""python -m benchmarks.ray overhead|loss|rolling|second, with the extra [ray].
 
 overhead: a 600 kB tensor to the digits model, behind a server alone, behind Ray's proxy and behind HAProxy.
 loss: two nodes with a replica each, one of them killed (SIGKILL, with all of its processes) under load.
 rolling: five updates of a model's replicas under load, and five of its files.
+second: another replica of a model on the same machine: how soon it is ready, and what memory it adds.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 import subprocess
 import sys
 
-from benchmarks.ray import loss, overhead, rolling
+from benchmarks.ray import loss, overhead, rolling, second
 
-COMMANDS = {"overhead": overhead.run, "loss": loss.run, "rolling": rolling.run}
+COMMANDS = {"overhead": overhead.run, "loss": loss.run, "rolling": rolling.run, "second": second.run}
 
 
 def main() -> int:

@@ -31,7 +31,9 @@ class Replica:
         limit_threads(settings.threads or 1)
         configure_logging(settings.log_level, settings.log_format)
         from app.scale.ray.front import Front  # it imports numpy, whose threads are settled now
+        from app.scale.ray.sharing import share_with_others
 
+        share_with_others()
         self.front: Any = Front(settings, only, others, most)
 
     async def call(self, wire: Wire) -> Wire:
