@@ -30,7 +30,7 @@ def test_every_model_is_a_row_and_one_that_cannot_be_read_has_its_reason(
         "canary=2",
         "tensor",
         "no",
-        "pair",
+        "model",
         "in",
         "2",
     ]
