@@ -72,7 +72,7 @@ class Builder:
         self._passes: list[PassReport] = []
         self.is_open = static_specs(graph.inputs) is None
         self.known_s = 0.0
-        self._made = 0
+        self._made = self._kept = 0
         self._weights = Weights() if self.is_open else None
 
     @property
@@ -200,9 +200,12 @@ class Builder:
             return found.blueprint, True, found.bytes
         made = self._made
         blueprint = self._compile(specs, progress, cores, tune)
-        # What was made of code there was is made again as quickly.
-        is_kept = is_unchanged() and (refresh or not self.is_open or (made < self._made and made < MOST_KEPT))
-        return blueprint, False, self._cache.save(key, with_own_weights(blueprint)) if is_kept else 0
+        # What was made of code there was is made again as quickly, but for a process that has none.
+        is_new = self._kept < MOST_KEPT and (not self._kept or made < self._made)
+        if not is_unchanged() or not (refresh or not self.is_open or is_new):
+            return blueprint, False, 0
+        self._kept += 1
+        return blueprint, False, self._cache.save(key, with_own_weights(blueprint))
 
     def _measure(self) -> None:
         """Something is to be compiled beside the programs of a bundle, for this machine as it is."""

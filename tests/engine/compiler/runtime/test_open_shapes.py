@@ -175,3 +175,13 @@ def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openi
     np.testing.assert_array_equal(again.run([image(40)])[0], expected[0])
     assert again.describe()["compiler"]["is_cached"]
     np.testing.assert_array_equal(again.run([image(24)])[0], expected[1])
+
+
+def test_what_another_graph_has_made_code_for_is_kept_for_processes_that_have_none(
+    tmp_path: Path, openings: Openings
+) -> None:
+    engine.Session(reader(), backend="compiled", cache=None, threads=1).run([image(40)])
+    for _ in range(2):
+        session = engine.Session(reader(), backend="compiled", cache=tmp_path, threads=1)
+        session.run([image(40)])
+    assert session.describe()["compiler"]["is_cached"]
