@@ -17,11 +17,11 @@ import pytest
 
 from tests.app.process.test_server import Process, process
 from tests.docs.pages import ROOT
+from tests.patience import PATIENCE_S
 
 HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 CONFIG = ROOT / "deploy/haproxy/haproxy.cfg"
 PICTURE = (ROOT / "model_store/digits/examples/digit-3-a.png").read_bytes()
-PATIENCE_S = 120.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(HAPROXY is None, reason="needs haproxy (Debian's package)")]
 

@@ -18,7 +18,8 @@ from app.http.wire.request import ShortRequest
 from app.process.server import Server
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
-from tests.app.sockets import HOST, LIVE, Front, answers, listening, until
+from tests.app.sockets import HOST, LIVE, Front, answers, listening
+from tests.patience import until
 
 ONES = npy(np.ones((1, 3), np.float32))
 V2 = b'{"id":"7","inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'

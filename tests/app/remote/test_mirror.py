@@ -27,9 +27,9 @@ from app.settings import Settings, SettingsError
 from tests.app.client import serving
 from tests.app.remote.web import Web, tar_folder, tar_of, web_server
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 120.0
 
 
 def write(store: Path, name: str, term: int) -> None:

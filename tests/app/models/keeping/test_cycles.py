@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from app.models.model import Model
 from tests.app.client import Client, serving
 from tests.app.sample_models import elementwise, write_model
 from tests.engine.pnnx.build import members, param
 from tests.held import assert_no_more, held
+from tests.nightly import IS_NIGHTLY
 from tests.patience import until
 
-# As many as the issue is about where there is time for it (`make nightly`), else enough to tell a leak a turn.
-CYCLES = 50 if settings.get_profile("project").max_examples < settings().max_examples else 6
+# Enough to tell a leak a turn; more where there is time for it.
+CYCLES = 50 if IS_NIGHTLY else 6
 WIDTH = 768
 BYTES = 4 * WIDTH * WIDTH
 LINES = [

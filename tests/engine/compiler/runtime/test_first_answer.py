@@ -14,8 +14,8 @@ from engine.compiler.builder import Builder
 from engine.compiler.compiled import MANY_OPERATORS
 from engine.errors import CompileError
 from tests.engine.graph.build import INPUT, built, op
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 120.0
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 FUNCTIONS = ("torch.sin", "torch.tanh", "F.relu")
 
