@@ -86,7 +86,7 @@ class IndexPut(Layer):
             check_category(values.dtype, input.dtype)
         index, source = _index(slots), cast(values, input.dtype)
         result = input.copy()
-        with _placed(input.shape):
+        with _placed(input.shape), np.errstate(all="ignore"):
             target = result[index]
             _check_values(source.shape, target.shape)
             if self.accumulate:
