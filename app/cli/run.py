@@ -11,7 +11,8 @@ import numpy as np
 from app.cli.arguments import files, models
 from app.cli.wording import report
 from app.codec.numpy_files import write_npz
-from app.models.model import InferRequest, Model
+from app.models.model import Model
+from app.models.request import InferRequest
 from app.progress import compiling, progress
 from app.settings import Settings
 from app.signature import Inputs

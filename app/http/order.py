@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from app.models.keeping.version import Version
-from app.models.model import InferRequest
+from app.models.request import InferRequest
 from app.serving.dataplane import Answer
 
 _NONE: Final[Mapping[str, str]] = {}

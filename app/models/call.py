@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Self, TypeVar
 
-from app.models.model import Decoded, InferRequest, InferResult, Model, Prepared, Ran
+from app.models.model import Model
+from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
 from app.scheduling.job import Demand
 
 T = TypeVar("T")

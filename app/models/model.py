@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,12 +16,14 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.budget import charge, would_fit
 from app.models.batcher import Batcher
+from app.models.examples import example_inputs, partly_known
 from app.models.folder.config import ModelConfig
+from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran, batch_of
 from app.models.response_cache import open_cache
 from app.models.sessions import open_session
 from app.models.sizing import settle
 from app.models.statistics import Timing
-from app.scheduling.job import USUAL_PRIORITY, Demand
+from app.scheduling.job import Demand
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
@@ -33,10 +33,6 @@ from app.wording import cut, quoted
 # Runs that are over sooner, predictions included, are made on the event loop: a thread and back take some 100 us, and
 # two threads that take turns disturb each other.
 _QUICK_S: Final = 250e-6
-# Requests that are longer are decoded in threads.
-LIGHT_BYTES: Final = 1 << 13
-# The same of those whose values are taken as they lie, or copied at worst.
-PLAIN_BYTES: Final = 1 << 20
 # What is answered as text may take no time either.
 _QUICK_BYTES: Final = 1 << 14
 # Runs that are timed after the first, which starts threads and may share the cores with what else is loaded, if that
@@ -44,96 +40,6 @@ _QUICK_BYTES: Final = 1 << 14
 _QUICK_RUNS: Final = 5
 _MAYBE_S: Final = 50e-3
 _PROBABLY_S: Final = 1e-3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRequest:
-    """What is to be run, independent of how it was sent.
-
-    outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
-    none for pictures.
-    draw: whether the predictions are wanted as a picture as well.
-    predict: whether predictions are wanted at all.
-    priority: of those that wait the lowest is run first.
-    is_light: whether decoding takes no time: it is short, and cannot become large, or is taken as it lies.
-    is_binary: whether outputs are answered as they lie, so that many of them take no more time than few.
-    """
-
-    decode: Callable[[Signature], Inputs]
-    outputs: tuple[str, ...] | bool | None = None
-    draw: bool = False
-    predict: bool = True
-    parameters: Mapping[str, Any]
-    priority: int = USUAL_PRIORITY
-    is_light: bool = False
-    is_binary: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The inputs of a request, and how long it took to make them."""
-
-    inputs: Inputs
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferResult:
-    """What came out: the raw outputs asked for, what was found for each item, and where the time went.
-
-    drawing: the PNG, where it was asked for.
-    batch, is_first: as ``Ran`` has them.
-    """
-
-    outputs: dict[str, NDArray[Any]]
-    predictions: Sequence[Finding] | None
-    items: int
-    timing: Timing
-    drawing: bytes | None = None
-    batch: int = 1
-    is_first: bool = True
-
-
-@dataclass(slots=True, kw_only=True)
-class Prepared:
-    """A request whose tensors are ready to run.
-
-    inputs: what was sent, to draw on it.
-    tensors: by name; what of the answer does not depend on the request itself follows from them.
-    placements: where its pictures lie on the canvas; empty for tensors.
-    options: the task's, with the request's parameters.
-    wanted: names of the raw outputs to answer with; None for what is usual.
-    timing: what was done so far.
-    key: what its outputs are to be kept by; None where they are not to be.
-    """
-
-    request: InferRequest
-    inputs: Inputs
-    tensors: dict[str, NDArray[Any]]
-    placements: tuple[Placement, ...]
-    options: Any
-    wanted: tuple[str, ...] | None
-    timing: Timing
-    key: bytes | None = None
-
-    @property
-    def items(self) -> int:
-        """Pictures, or rows of the batch."""
-        return len(self.placements) or _batch(self.tensors.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a run gave: every raw output by name, and how long it took.
-
-    batch: items that were run together.
-    is_first: whether it stands for the run, of all requests that shared it.
-    """
-
-    outputs: dict[str, NDArray[Any]]
-    infer_s: float
-    batch: int
-    is_first: bool = True
 
 
 class Model:
@@ -307,14 +213,14 @@ class Model:
         """
         known = {each.key: found for each in prepared if (found := self._known(each)) is not None}
         first = {each.key or id(each): each for each in reversed(prepared) if each.key not in known}
-        ran = self._run_batch(list(reversed(first.values())), cancelled)
+        ran = self._runbatch_of(list(reversed(first.values())), cancelled)
         for each in prepared:
             if id(each) not in ran:
                 outputs = known[each.key] if each.key in known else ran[id(first[each.key or id(each)])].outputs
                 ran[id(each)] = _recalled(each, outputs)
         return [ran[id(each)] for each in prepared]
 
-    def _run_batch(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None) -> dict[int, Ran]:
+    def _runbatch_of(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None) -> dict[int, Ran]:
         """What one run gives for each of them, by its identity; their outputs are kept."""
         if not prepared:
             return {}
@@ -459,32 +365,11 @@ class Model:
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:
         """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""
-        zeros = {port.name: self._zeros(port) for port in self.signature.inputs}
-        known = {name: array for name, array in zeros.items() if array is not None}
-        return known if len(known) == len(zeros) else None
+        return example_inputs(self.signature.inputs, self.preprocessor)
 
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Specs of the inputs, with the sizes that the config gives them."""
-        return [
-            engine.TensorSpec(tuple(self._shape(port, spec)), spec.dtype)
-            for port, spec in zip(self.signature.inputs, specs, strict=True)
-        ]
-
-    def _zeros(self, port: engine.Port) -> NDArray[Any] | None:
-        if port.spec is None:
-            return None
-        shape = self._shape(port, port.spec)
-        if shape and shape[0] is None:
-            shape[0] = 1
-        known = [dim for dim in shape if dim is not None]
-        return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
-
-    def _shape(self, port: engine.Port, spec: engine.TensorSpec) -> list[int | None]:
-        shape = list(spec.shape)
-        size = None if self.preprocessor is None else self.preprocessor.example_size
-        if self.preprocessor is not None and size is not None and port.name == self.signature.picture_input:
-            shape[slice(2, 4) if self.preprocessor.config.layout == "nchw" else slice(1, 3)] = size
-        return shape
+        return partly_known(self.signature.inputs, specs, self.preprocessor)
 
     def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
         tensors: dict[str, NDArray[Any]] = {}
@@ -506,7 +391,7 @@ class Model:
 
     def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
         """For tensors sent as they are the picture is the network's canvas: its first input of four dimensions."""
-        name, items = self.signature.picture_input or "", _batch(outputs.values())
+        name, items = self.signature.picture_input or "", batch_of(outputs.values())
         maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
         if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:
             return [Placement.identity((1, 1))] * items
@@ -518,7 +403,7 @@ class Model:
         if not self.can_draw:
             raise NotAcceptableError(f"model '{self.name}': its task '{self.config.task}' gives no picture")
         pictures = inputs.get(self.signature.picture_input or "")
-        items = len(pictures) if isinstance(pictures, tuple) else _batch(inputs.values())
+        items = len(pictures) if isinstance(pictures, tuple) else batch_of(inputs.values())
         if items != 1:
             raise InputMismatchError(
                 f"an answer as a picture is of one item: found {items}, expected 1", found=items, expected=1
@@ -557,9 +442,3 @@ def _recalled(prepared: Prepared, outputs: Outputs) -> Ran:
     prepared.timing.was_cached = True
     charge(sum(array.nbytes for array in outputs.values()))
     return Ran(outputs=dict(outputs), infer_s=0.0, batch=prepared.items, is_first=False)
-
-
-def _batch(arrays: Any) -> int:
-    """Items in a batch: the first dimension of the first array, 1 for a scalar."""
-    first = next(iter(arrays), None)
-    return int(first.shape[0]) if first is not None and first.ndim else 1

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 import engine
-from app.models.model import InferRequest, Model
+from app.models.model import Model
+from app.models.request import InferRequest
 from app.wording import quoted
 
 # Multiples of what networks divide by first, then what only some take.

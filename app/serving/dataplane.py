@@ -27,7 +27,8 @@ from app.models.keeping.store import Store
 from app.models.keeping.version import State, Version
 from app.models.keeping.watch import Watcher
 from app.models.lane import Lane
-from app.models.model import InferRequest, InferResult, Model
+from app.models.model import Model
+from app.models.request import InferRequest, InferResult
 from app.remote.opening import open_store
 from app.scheduling.ticket import Ticket
 from app.serving.arrivals import Arrivals

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.models.model import InferResult
+from app.models.request import InferResult
 from app.render.spelling import shortened, time_text
 from app.tasks.task import Finding
 from app.wording import printable

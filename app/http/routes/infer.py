@@ -30,7 +30,7 @@ from app.http.order import Order, Reply
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
-from app.models.model import LIGHT_BYTES, PLAIN_BYTES, InferRequest
+from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import parameter_names
 from app.wording import brief, cut, did_you_mean

@@ -23,7 +23,8 @@ from app.http.deadline import read_limit
 from app.http.openapi.schemas import ErrorBody
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
-from app.models.model import InferRequest, Model
+from app.models.model import Model
+from app.models.request import InferRequest
 from app.settings import Settings
 from app.wording import cut
 

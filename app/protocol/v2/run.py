@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from app.models.model import LIGHT_BYTES, PLAIN_BYTES, InferRequest, Model
+from app.models.model import Model
+from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
