@@ -125,12 +125,14 @@ class Executor:
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.
 
-        Not for the shapes of the file, unless there is much to compile: they are compiled when the graph first runs.
-        Nor where a bundle has code for them.
+        Not for the shapes of the file: they are compiled when the graph first runs; where there is much to compile that
+        is done behind the first answer, and whoever asks for a second one waits for it. Nor where a bundle has code.
         """
         if self._options.must_compile:
             return False
-        return compiled.takes_long(specs) if _is_own(graph, specs) else not compiled.builder.carries(specs)
+        if _is_own(graph, specs):
+            return id(graph) not in self._meanwhile_s and compiled.takes_long(specs)
+        return not compiled.builder.carries(specs)
 
     def _is_gap(self, compiled: CompiledGraph, specs: Sequence[TensorSpec]) -> bool:
         """Whether a bundle has no code for these shapes, and nothing else can make it.

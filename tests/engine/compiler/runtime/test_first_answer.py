@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from engine.compiler.builder import Builder
 from engine.compiler.compiled import MANY_OPERATORS
 from engine.errors import CompileError
 from tests.engine.graph.build import INPUT, built, op
-from tests.patience import PATIENCE_S
+from tests.patience import until
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 FUNCTIONS = ("torch.sin", "torch.tanh", "F.relu")
@@ -32,13 +30,6 @@ def session(cache: Path | None = None, **options: object) -> engine.Session:
     return engine.Session(graph, threads=1, cache=cache, measure_host=False, **options)  # type: ignore[arg-type]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def no_program(*_: object, **__: object) -> None:
     raise CompileError("there is none")
 
@@ -48,8 +39,8 @@ def test_the_reference_answers_first_and_what_is_compiled_behind_it_agrees() -> 
     first = made.run([X])[0]
     reference = session(backend="reference").run([X])[0]
     np.testing.assert_array_equal(first, reference)
-    wait_for(lambda: made.is_compiled([X]))
-    np.testing.assert_allclose(made.run([X])[0], reference, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(made.run([X])[0], reference, rtol=1e-5, atol=1e-6)  # which waits for it
+    assert made.is_compiled([X])
     assert made.describe()["compiler"]["kernels"] > 0
 
 
@@ -80,7 +71,7 @@ def test_what_cannot_be_compiled_is_told_once_that_is_known(monkeypatch: pytest.
         made.run([X])
         return made.compile_failure is not None
 
-    wait_for(has_failed)
+    until(has_failed)
     assert "there is none" in str(made.compile_failure) and made.backend == "reference"
 
 
@@ -93,7 +84,7 @@ class WaitsForCode(engine.Layer):
 
     def forward(self, input: np.ndarray) -> np.ndarray:
         RUNS.append(1)
-        wait_for(lambda: SESSIONS[-1].is_compiled([X]))
+        until(lambda: SESSIONS[-1].is_compiled([X]))
         return input
 
 
