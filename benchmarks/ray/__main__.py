@@ -19,7 +19,9 @@ COMMANDS = {"overhead": overhead.run, "loss": loss.run, "rolling": rolling.run, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--kind", choices=("plain", "haproxy"), help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -15,7 +15,7 @@ from engine.layers.operands.axes import may_match
 from engine.promotion import dtype_category
 from engine.tensor import DType, Shape, TensorSpec, dtype_name, format_shape
 
-_ADDED_RANK: Final = 32
+ADDED_RANK: Final = 32
 
 
 def check_category(source: DType, input: DType) -> None:
@@ -67,5 +67,5 @@ def check_added_rank(*ranks: int) -> None:
     Raises:
         ShapeError: for more.
     """
-    if max(ranks) > _ADDED_RANK:
-        raise ShapeError("too many dimensions to add in", found=max(ranks), expected=f"at most {_ADDED_RANK}")
+    if max(ranks) > ADDED_RANK:
+        raise ShapeError("too many dimensions to add in", found=max(ranks), expected=f"at most {ADDED_RANK}")

@@ -94,7 +94,7 @@ def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) ->
     VERBS[verb].add_to(parser)
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--") and flag != "--help"]
     needed = ["--reference", "r"] if verb == "compare" else []
-    wanted = [] if verb in ("serve", "models") else ["m"]
+    wanted = {"serve": [], "models": [], "deploy": ["ray"]}.get(verb, ["m"])
     for short in {flag[:-1] for flag in flags} - {*flags}:
         status, text = refused(capsys, verb, *wanted, *needed, f"{short}=1")
         assert status == 2 and f"unrecognized arguments: {short}=1" in text, short

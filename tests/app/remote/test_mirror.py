@@ -363,7 +363,8 @@ def test_the_command_line_lists_a_store_over_tls(store: Path, tmp_path: Path) ->
         environ = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem"), "XDG_CACHE_HOME": str(tmp_path)}
         done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
         assert [line.split()[0] for line in done.stdout.splitlines()] == ["MODEL", "one", "two"], done.stderr
-        environ.pop("SSL_CERT_FILE")
+        del environ["SSL_CERT_FILE"]
+        environ["XDG_CACHE_HOME"] = str(tmp_path / "empty")  # a look that was just taken is not taken again
         done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
         assert done.returncode == 1
         assert "cannot be read: it cannot be reached (ClientConnectorCertificateError)" in done.stderr

@@ -34,6 +34,7 @@ from engine.layers.indexing.scatter import (
 )
 from engine.layers.onnx.scatter import ScatterElements, ScatterND
 from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.fitting import ADDED_RANK
 from engine.layers.pooling.unpool import MaxUnpool
 from engine.promotion import cast
 from engine.tensor import DType, dtype_name
@@ -219,6 +220,8 @@ def _scattered(
     Args:
         sizes, kept: of the loops, and strides of the target along them, those that no index decides.
     """
+    if mode != "set" and max(len(target.shape), len(sizes)) > ADDED_RANK:
+        raise NotLoweredError("it has too many dimensions")
     wide = derived(source, np.broadcast_to(source.phantom, sizes))
     places = [derived(each.view, np.broadcast_to(each.view.phantom, sizes)).strides for each in slots]
     # Along these loops the target alone moves: no two of their turns meet.
