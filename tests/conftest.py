@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -44,16 +45,22 @@ UNCOUNTED: Final = (
     "engine/test_corpus.py",
     "test_operators_doc.py::test_compiled_are",
 )
+# Of a test with many cases the first few run what the others do, but for tables of different things.
+COUNTED_CASES: Final = 4
+TABLES: Final = ("engine/layers/", "engine/expression/", "app/codec/")
 # What is made for these is made by the lines that make it for the first one.
 OTHER_LEVELS: Final = ("avx2", "sse")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Count no lines under tests that repeat what others run."""
-    root = Path(__file__).parent
+    root, cases = Path(__file__).parent, Counter[tuple[str, str]]()
     for item in items:
-        name = f"{item.path.relative_to(root).as_posix()}::{item.name}"
-        if name.startswith(UNCOUNTED) or _is_repetition(item):
+        path = item.path.relative_to(root).as_posix()
+        test = getattr(item, "originalname", item.name)
+        cases[path, test] += 1
+        is_enough = cases[path, test] > COUNTED_CASES and not path.startswith(TABLES)
+        if f"{path}::{item.name}".startswith(UNCOUNTED) or is_enough or _is_repetition(item):
             item.add_marker(pytest.mark.no_cover)
 
 

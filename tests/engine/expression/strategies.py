@@ -6,8 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.expression import FUNCTIONS, Call, Input, List, Literal, Node, format
+from tests.nightly import IS_NIGHTLY
 
-steady = settings(max_examples=300, deadline=None, derandomize=True)
+steady = settings(max_examples=2000 if IS_NIGHTLY else 120, deadline=None, derandomize=True)
 
 numbers = st.one_of(
     st.booleans(),
