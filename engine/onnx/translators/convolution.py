@@ -71,13 +71,6 @@ def conv_transpose(node: Node) -> Value | list[Value]:
     )
 
 
-@translates("DeformConv", since=19)
-@translates("ConvInteger", since=10)
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()
-
-
 @translates("CausalConvWithState", since=27)
 def causal_conv(node: Node) -> list[Value] | None:
     """What came before, or zeros, in front; a convolution of every channel by itself; the end of what it saw."""

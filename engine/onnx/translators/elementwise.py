@@ -216,13 +216,3 @@ def logical_not(node: Node) -> Value:
 def where(node: Node) -> Value:
     """torch.where."""
     return node.make("torch.where", node.input(0), node.input(1), node.input(2))
-
-
-@translates("BitShift", since=11)
-@translates("Mod", since=10)
-@translates("CumSum", since=11)
-@translates("Det", since=11)
-@translates("CumProd", since=26)
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()

@@ -145,22 +145,3 @@ def _picked(node: Node, x: Value, index: np.ndarray, axis: int) -> Value:
     if index.ndim == 0 and (size is None or -size <= place < size):
         return node.make("Tensor.select", x, dim=axis, index=place)
     return node.same()[0]
-
-
-@translates("GatherElements", since=11)
-@translates("GatherND", since=11)
-@translates("Scatter")
-@translates("ScatterElements", since=11)
-@translates("ScatterND", since=11)
-@translates("TensorScatter", since=24)
-@translates("Compress", since=9)
-@translates("NonZero", since=9)
-@translates("OneHot", since=9)
-@translates("Unique", since=11)
-@translates("TopK")
-@translates("ArgMax", "ArgMin")
-@translates("ReverseSequence", since=10)
-@translates("NonMaxSuppression", since=10)
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()

@@ -37,12 +37,6 @@ def matmul(node: Node) -> Value:
     return node.make("torch.matmul", node.input(0), node.input(1))
 
 
-@translates("MatMulInteger", since=10)
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()
-
-
 @translates("Einsum", since=12)
 def einsum(node: Node) -> Value:
     """torch.einsum."""

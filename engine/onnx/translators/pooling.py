@@ -69,9 +69,3 @@ def global_pool(node: Node) -> Value | list[Value]:
     if kind == "Max":
         return node.make(f"nn.AdaptiveMaxPool{rank}d", node.input(0), output_size=(1,) * rank, return_indices=False)
     return node.make(f"nn.AdaptiveAvgPool{rank}d", node.input(0), output_size=(1,) * rank)
-
-
-@translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool", "RoiAlign")
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()

@@ -142,9 +142,3 @@ def depth_to_space(node: Node) -> Value | list[Value]:
     if node.text("mode", "DCR") == "CRD" and node.input(0).rank == 4:
         return node.make("F.pixel_shuffle", node.input(0), upscale_factor=node.number("blocksize", 1))
     return node.same()
-
-
-@translates("SpaceToDepth", "GridSample", "AffineGrid")
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()

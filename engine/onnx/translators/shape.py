@@ -244,17 +244,6 @@ def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
     return [node.make("Tensor.to", found[0], dtype=_TORCH_NAMES[CODES[filler.dtype]])]
 
 
-@translates("Range", since=11)
-@translates("EyeLike", since=9)
-@translates("Trilu", since=14)
-@translates("CenterCropPad", since=18)
-@translates("Col2Im", since=18)
-@translates("BitCast", since=26)
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()
-
-
 @translates("Constant")
 def stored(node: Node) -> Value | None:
     """A constant of the file."""
