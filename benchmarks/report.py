@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from app.render.spelling import counted
+from benchmarks.raw import raw_text
 from benchmarks.record import OURS, Record
 
 NOTHING = "–"
@@ -56,7 +56,7 @@ def write(path: Path, text: str, machine: Mapping[str, Any], records: Sequence[M
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(f"{path.name}.md").write_text(text, encoding="utf-8")
     data = {"machine": dict(machine), "records": records}
-    path.with_name(f"{path.name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    path.with_name(f"{path.name}.json").write_text(raw_text(data), encoding="utf-8")
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

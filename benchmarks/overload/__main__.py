@@ -31,6 +31,7 @@ from benchmarks.machine import ROOT, describe
 from benchmarks.overload.attacks import ATTACKS, Attack
 from benchmarks.overload.report import markdown
 from benchmarks.overload.watch import Answers, Usage, ask, watch
+from benchmarks.raw import raw_text
 
 PICTURE: Final = ROOT / "model_store" / "digits" / "examples" / "digit-3-a.png"
 EVERY_S: Final = 0.05
@@ -138,7 +139,7 @@ def main() -> int:
     print(text)
     if options.save:
         path = ROOT / "benchmarks" / "results" / options.save
-        path.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".json").write_text(raw_text(report), encoding="utf-8")
         path.with_suffix(".md").write_text(text, encoding="utf-8")
     newest = [row for row in rows if row["tree"] == list(trees)[-1]]
     return 0 if all(row["survived"] for row in newest) else 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import random
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np
 
 from benchmarks.machine import ROOT, describe
 from benchmarks.overload.__main__ import server
+from benchmarks.raw import raw_text
 
 TIMES: Final = Path(__file__).with_name("times.json")
 _SIDES: Final = (32, 320)
@@ -104,8 +104,8 @@ def main() -> int:
             quantiles = ", ".join(f"p{share:g} {np.percentile(times_s, share) * 1e3:.2f}" for share in (50, 99))
             print(f"{name}: mean {np.mean(times_s) * 1e3:.2f} ms, {quantiles}")
         batch_ms = http.get("/models/digits").json()["batching"]["latency_ms"]
-    text = json.dumps({"machine": describe(()), "times_ms": found, "batch_ms": batch_ms})
-    options.save.write_text(text + "\n", encoding="utf-8")
+    text = raw_text({"machine": describe(()), "times_ms": found, "batch_ms": batch_ms})
+    options.save.write_text(text, encoding="utf-8")
     return 0
 
 

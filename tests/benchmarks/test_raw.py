@@ -1,0 +1,23 @@
+"""What reports are made from, written down."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.raw import raw_text
+
+
+def test_list_of_numbers_is_one_line() -> None:
+    text = raw_text({"times": [[1.0, 2.0], [3.0]], "names": ["a, b"], "none": {}, "nothing": None})
+    assert (
+        text == '{\n "times": [\n  [1.0, 2.0],\n  [3.0]\n ],\n "names": ["a, b"],\n "none": {},\n "nothing": null\n}\n'
+    )
+
+
+def test_numbers_keep_six_digits_and_whole_ones_all() -> None:
+    assert json.loads(raw_text([17.93348199862521, 123456789, 1.5e-9, True])) == [17.9335, 123456789, 1.5e-9, True]
+
+
+def test_what_was_written_is_read_as_the_same() -> None:
+    data = {"machine": {"cores": 2, "engines": {}}, "records": [{"rates": {"1": [1.5, None]}, "error": 'a "word"'}]}
+    assert json.loads(raw_text(data)) == data
