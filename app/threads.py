@@ -49,8 +49,8 @@ class ThreadBudget:
 def thread_budget(setting: int | None = None, workers: int = 1) -> ThreadBudget:
     """The threads one server process may use; setting is the user's own limit for all of them together."""
     # ``import engine`` would import numpy.
-    package = Path(getattr(find_spec("engine"), "origin", ""))
-    resources = import_file(package.with_name("resources.py"), "engine_resources")
+    package = Path(getattr(find_spec("engine"), "origin", "")).parent
+    resources = import_file(package / "memory" / "resources.py", "engine_resources")
     return ThreadBudget(affinity=resources.affinity(), quota=resources.cpu_quota(), setting=setting, workers=workers)
 
 

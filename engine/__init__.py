@@ -33,7 +33,6 @@ from engine.errors import (
 from engine.executor import admit, describe_host, in_background, measure_peak
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
-from engine.files import read_file
 from engine.graph import (
     GraphState,
     Mismatch,
@@ -45,13 +44,14 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
+from engine.memory.files import read_file
+from engine.memory.resources import free_memory_bytes, total_memory_bytes
+from engine.memory.sharing import Exchange, share_memory
 from engine.onnx import is_onnx
 from engine.options import Options
 from engine.pnnx.sniffing import kind_of_file
 from engine.progress import Progress
-from engine.resources import free_memory_bytes, total_memory_bytes
 from engine.session import Outputs, Session
-from engine.sharing import Exchange, share_memory
 from engine.stopping import cancelling
 from engine.tensor import TensorSpec
 

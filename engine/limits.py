@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from engine.errors import ShapeError
-from engine.resources import total_memory_bytes
+from engine.memory.resources import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
 
 MAX_RANK: Final = 64

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from engine.blocks import TornError, read_block
 from engine.bundle import manifest as manifests
 from engine.bundle.manifest import MANIFEST, PARAM, WEIGHTS, Manifest, StatedFile
 from engine.errors import BundleError
-from engine.files import check_unshared, file_name, open_regular, reason
+from engine.memory.blocks import TornError, read_block
+from engine.memory.files import check_unshared, file_name, open_regular, reason
+from engine.memory.resources import available_cores, total_memory_bytes
+from engine.memory.sharing import shared
 from engine.pnnx.files import take_open
-from engine.resources import available_cores, total_memory_bytes
-from engine.sharing import shared
 from engine.stopping import check_wanted
 from engine.tensor import Array
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine.bundle.manifest import MANIFEST, StatedFile, is_plain_name
 from engine.errors import BundleError
-from engine.files import OTHERS_WRITE, reason
+from engine.memory.files import OTHERS_WRITE, reason
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

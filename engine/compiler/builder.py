@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.blocks import is_mapped, move_to_disk
 from engine.compiler.blueprint import Blueprint, NotYetMadeError
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
@@ -27,10 +26,11 @@ from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.port import static_specs
 from engine.layers.creation.container import Constant
+from engine.memory.blocks import is_mapped, move_to_disk
+from engine.memory.sharing import shared
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.progress import Progress, asking, silent
-from engine.sharing import shared
 from engine.tensor import Array, TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
 from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
+from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.profiling import MeasuredRun
 from engine.progress import Progress, silent
-from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
 # Of the last-level cache: what a run writes beyond it comes from memory, or from what others use too, when it is read.

@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 
 from engine import pnnx
-from engine.blocks import disk_block
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.elementwise.activation import Tanhshrink
 from engine.layers.elementwise.comparison import Comparison, IsClose
 from engine.layers.elementwise.mathematics import NanToNum
+from engine.memory.blocks import disk_block
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
 

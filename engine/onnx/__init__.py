@@ -13,7 +13,7 @@ import os
 from typing import Final
 
 from engine.errors import EngineError, ModelFormatError, from_foreign
-from engine.files import Path, file_name
+from engine.memory.files import Path, file_name
 from engine.pnnx.graph import Graph
 
 __all__ = ["SUFFIX", "is_onnx", "read"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.errors import EngineError, ModelFormatError, UnsupportedOperatorError
-from engine.files import Path, file_name
+from engine.memory.files import Path, file_name
 from engine.onnx.library import library
 from engine.onnx.tensors import Weights
 from engine.onnx.wire import strip

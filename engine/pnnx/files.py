@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-from engine.blocks import TornError, clone_block, read_block, spill_block
 from engine.errors import EngineError, ModelFormatError
-from engine.files import Path, file_name, identity, read_file, reading, reason
-from engine.sharing import is_sharing, shared
+from engine.memory.blocks import TornError, clone_block, read_block, spill_block
+from engine.memory.files import Path, file_name, identity, read_file, reading, reason
+from engine.memory.sharing import is_sharing, shared
 from engine.tensor import Array
 
 Writer: TypeAlias = Callable[[BinaryIO], None]

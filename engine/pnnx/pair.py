@@ -7,14 +7,14 @@ from collections import Counter
 from typing import BinaryIO, Final
 
 from engine.errors import ModelFormatError
-from engine.files import Path, file_name
+from engine.memory.files import Path, file_name
+from engine.memory.sharing import shared
 from engine.pnnx.files import ChangingError, identities, read_text_file, replace_files, sibling, take_file
 from engine.pnnx.graph import Graph
 from engine.pnnx.packing import write_archive
 from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members
-from engine.sharing import shared
 from engine.stopping import wanted_quick
 from engine.tensor import Array
 

@@ -27,21 +27,18 @@ BASICS = {
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.stopping": {"engine.errors"},
-    "engine.resources": set(),
+    "engine.memory.resources": set(),
+    "engine.memory": VOCABULARY,
     "engine.tensor": {"engine.errors"},
     "engine.figures": set(),
-    "engine.files": {"engine.errors"},
-    "engine.blocks": VOCABULARY | {"engine.resources"},
-    "engine.limits": {"engine.errors", "engine.resources", "engine.tensor"},
-    "engine.sharing": VOCABULARY | {"engine.blocks"},
+    "engine.limits": {"engine.errors", "engine.memory.resources", "engine.tensor"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
-    "engine.pnnx": VOCABULARY | {"engine.blocks", "engine.files", "engine.sharing"},
-    "engine.bundle": VOCABULARY
-    | {"engine.blocks", "engine.files", "engine.pnnx", "engine.resources", "engine.sharing"},
+    "engine.pnnx": VOCABULARY | {"engine.memory"},
+    "engine.bundle": VOCABULARY | {"engine.memory", "engine.pnnx"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
-    "engine.onnx": VOCABULARY | {"engine.files", "engine.layers", "engine.pnnx"},
+    "engine.onnx": VOCABULARY | {"engine.memory", "engine.layers", "engine.pnnx"},
     "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
@@ -60,8 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.blocks", "engine.bundle", "engine.figures", "engine.files", "engine.options", "engine.resources"}
-    | {"engine.profiling", "engine.progress", "engine.sharing"}
+    | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
     "engine.executor": VOCABULARY
     | {"engine.bundle", "engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},

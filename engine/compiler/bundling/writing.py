@@ -19,9 +19,9 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.measuring.record import this_host
 from engine.errors import BundleError
 from engine.graph import RuntimeGraph
+from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.progress import Progress, silent
-from engine.resources import available_cores
 from engine.tensor import TensorSpec
 
 

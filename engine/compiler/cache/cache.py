@@ -21,7 +21,7 @@ from typing import Final
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, folder
-from engine.files import NotRegularError, check_unshared, open_regular
+from engine.memory.files import NotRegularError, check_unshared, open_regular
 
 SUFFIX: Final = ".blueprint"
 # A file that a writer has not finished for so long, it never will: the writer is gone.

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.blocks import TornError, read_block
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.facts import from_facts, to_facts
+from engine.memory.blocks import TornError, read_block
 from engine.tensor import Array
 
 MAGIC: Final = b"pnnxcode"

@@ -15,8 +15,8 @@ from typing import Final
 from engine.compiler.cache.version import GENERATOR
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.definition.signature import Signature
+from engine.memory.resources import available_cores
 from engine.pnnx.graph import Graph, as_bytes
-from engine.resources import available_cores
 from engine.tensor import Array, TensorSpec
 
 # Hashed at once by a thread: SHA-256 takes some 4 ms for it where the processor has instructions for that.

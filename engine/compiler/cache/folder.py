@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from engine.files import OTHERS_WRITE, check_owner
+from engine.memory.files import OTHERS_WRITE, check_owner
 
 UNFINISHED: Final = ".unfinished"
 """How the name of a file ends that is being written."""

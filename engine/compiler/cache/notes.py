@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.compiler.cache import folder
-from engine.files import check_unshared, open_regular
+from engine.memory.files import check_unshared, open_regular
 
 SUFFIX: Final = ".note"
 MAX_BYTES: Final = 1 << 16

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from engine.resources import available_cores
+from engine.memory.resources import available_cores
 
 _STAT: Final = Path("/proc/stat")
 # Of the columns: idle, and waiting for a disk.

@@ -13,7 +13,7 @@ from engine.compiler.measuring import probes
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.others import OtherWork
 from engine.compiler.measuring.timing import Probe, slowest_of, written
-from engine.resources import available_cores, free_memory_bytes
+from engine.memory.resources import available_cores, free_memory_bytes
 from engine.tensor import Array
 
 # Of each measurement, in every round; the fastest turn counts, and a turn is half a millisecond.

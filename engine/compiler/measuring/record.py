@@ -23,8 +23,8 @@ from engine.compiler.measuring.judging import judge
 from engine.compiler.measuring.later import when_quiet
 from engine.compiler.measuring.rates import Rates, measure
 from engine.errors import CompileError
+from engine.memory.resources import available_cores
 from engine.options import Options
-from engine.resources import available_cores
 
 # How often a machine is measured that is never quiet.
 _ENOUGH: Final = 3

@@ -7,9 +7,9 @@ layers have made of them for the reference.
 
 from __future__ import annotations
 
-from engine import blocks
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.graph import RuntimeGraph
+from engine.memory import blocks
 
 
 def release(graph: RuntimeGraph) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
-from engine.blocks import disk_block, is_mapped, release
 from engine.compiler.widening import widened
+from engine.memory.blocks import disk_block, is_mapped, release
 from engine.pnnx import Attribute
 from engine.tensor import BFLOAT16, DType
 from tests.engine.compiler.random_maps import EXACT, SMOOTH

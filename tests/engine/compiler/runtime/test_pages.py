@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import engine
-from engine import blocks
 from engine.compiler.runtime.pages import release
+from engine.memory import blocks
 from tests.engine.compiler.cache.keeping import X, convolution
 
 MODEL = Path(__file__).parents[4] / "model_store" / "shapes" / "1" / "model.pnnx.param"

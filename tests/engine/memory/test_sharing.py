@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import Exchange, sharing
-from engine.sharing import MIN_BYTES, _Link, share_memory, shared
+from engine import Exchange
+from engine.memory import sharing
+from engine.memory.sharing import MIN_BYTES, _Link, share_memory, shared
 from engine.tensor import Array
 
 

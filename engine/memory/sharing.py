@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from engine.blocks import is_mapped, map_block
+from engine.memory.blocks import is_mapped, map_block
 from engine.tensor import Array
 
 # Smaller ones are not worth a descriptor.

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Exchange, RunCancelledError, blocks, sharing
-from engine.blocks import TornError, is_mapped, release, spill_block
+from engine import Exchange, RunCancelledError
+from engine.memory import blocks, sharing
+from engine.memory.blocks import TornError, is_mapped, release, spill_block
 from engine.pnnx.files import take_file
 from engine.stopping import cancelling
 
@@ -103,8 +104,8 @@ def refuse(*_: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("engine.blocks._kind_of_disk", lambda descriptor: 0x01021994),
-        ("engine.blocks._kind_of_disk", lambda descriptor: 0),
+        ("engine.memory.blocks._kind_of_disk", lambda descriptor: 0x01021994),
+        ("engine.memory.blocks._kind_of_disk", lambda descriptor: 0),
         ("os.fstatvfs", lambda descriptor: Room(SIZE, 1)),
         ("os.posix_fallocate", refuse),
         ("os.sendfile", refuse),

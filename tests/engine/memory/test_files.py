@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine import EngineError, read_file
-from engine.files import open_regular
+from engine.memory.files import open_regular
 
 LIMIT = 1000
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.resources import available_cores, cpu_quota, free_memory_bytes, total_memory_bytes
+from engine.memory.resources import available_cores, cpu_quota, free_memory_bytes, total_memory_bytes
 
 GIB: Final = 1 << 30
 MEMINFO: Final = "MemTotal:  8388608 kB\nMemFree: 1 kB\nMemAvailable:    6291456 kB\n"
-PROJECT: Final = Path(__file__).parents[2]
+PROJECT: Final = Path(__file__).parents[3]
 
 
 def tree(root: Path, **files: str | bytes) -> Path:
@@ -75,8 +75,8 @@ def test_without_groups_there_is_no_quota(tmp_path: Path) -> None:
 def test_a_quota_is_rounded_down_to_at_least_one_core(
     quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.resources.affinity", lambda: 8)
-    monkeypatch.setattr("engine.resources.cpu_quota", lambda: quota)
+    monkeypatch.setattr("engine.memory.resources.affinity", lambda: 8)
+    monkeypatch.setattr("engine.memory.resources.cpu_quota", lambda: quota)
     assert available_cores() == cores
 
 
@@ -173,7 +173,7 @@ def test_folders_in_place_of_files_limit_nothing(tmp_path: Path) -> None:
 def test_the_limits_of_this_process_are_found() -> None:
     code = (
         "import resource; limit = 3 << 30; resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
-        "from engine.resources import total_memory_bytes, free_memory_bytes\n"
+        "from engine.memory.resources import total_memory_bytes, free_memory_bytes\n"
         "from engine.limits import memory_bytes\n"
         "print(0 < free_memory_bytes() <= total_memory_bytes() < limit and 0 < memory_bytes() < limit)"
     )

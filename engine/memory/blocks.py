@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from engine.resources import free_memory_bytes
+from engine.memory.resources import free_memory_bytes
 from engine.stopping import check_wanted
 from engine.tensor import Array
 
