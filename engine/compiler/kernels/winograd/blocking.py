@@ -8,7 +8,8 @@ outgrows the cache) is the same elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -41,6 +42,8 @@ SET_CYCLES = 0.75
 ADD_CYCLES = 1.4
 # How often a kernel is run by one, two and four threads.
 THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
+# Of a transform in two dimensions, what one takes that is made in one.
+LINE_SHARE = 0.6
 MOST_TILES = 64
 # Tiles of an image for which weights are packed, where images come in many sizes.
 TYPICAL = 48
@@ -50,6 +53,9 @@ DIRECT = 1.03
 WORTH = 0.9
 # Output tiles that are offered by stride.
 OFFERED = {1: (4, 2), 2: (4, 3, 2)}
+# Products for the tile of a row, and how many ways to part a filter are looked at.
+ROW_PRODUCTS = (8, 6)
+ROW_WAYS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +101,7 @@ class _Work:
     @property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
-        return 4 * self.filtering.weights * self.in_channels * self.count * self.host.lanes
+        return 4 * self.filtering.rounds * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
     def scratch(self, b: _Blockings) -> IntArray:
         """Bytes of a chunk's own memory."""
@@ -115,14 +121,15 @@ class _Work:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
         depth = np.minimum(b.depth, self.in_channels)
-        depths, runs = -(-self.in_channels // depth), self.filtering.runs
+        depths, runs = -(-self.in_channels // depth) * self.filtering.rounds, self.filtering.runs
         repeats = np.add.reduce([run.count * -(-b.tiles * run.repeats // b.at_once) for run in runs])
         whole, rest = self.count // b.vectors, self.count % b.vectors
         panels, sums = whole + (rest > 0), blocks * repeats * depths
         products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
-        total = sums * (self.in_channels / depths * products + CALL_CYCLES * panels)
+        total = sums * (self.filtering.rounds * self.in_channels / depths * products + CALL_CYCLES * panels)
         total += sums * b.at_once * self.count * np.where(depths > 1, ADD_CYCLES, SET_CYCLES)
-        in_vectors, share = -(-self.in_channels // self.host.lanes), self.filtering.positions / 36
+        in_vectors = -(-self.in_channels // self.host.lanes) * self.filtering.rounds
+        share = self.filtering.positions / 36 * (LINE_SHARE if self.filtering.is_row else 1)
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
         total += self._streamed(b, blocks)
         memory, scratch = self.host.memory, self.scratch(b)
@@ -156,7 +163,7 @@ def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
                 if depths > 1 and depth < 32:
                     break
                 for tiles in sorted({min(at_once * k, work.tiles) for k in range(1, MOST_TILES // at_once + 1)}):
-                    if depths > 1 and tiles % at_once:
+                    if depths * work.filtering.rounds > 1 and tiles % at_once:
                         continue
                     for size in sizes:
                         yield tiles, at_once, vectors, size, depth
@@ -214,30 +221,26 @@ def _best(work: _Work, packing: tuple[int, int, int] | None = None) -> tuple[flo
 def _work(
     host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> _Work:
-    tiles = batch * -(-rows // filtering.output_tile) * -(-columns // filtering.output_tile)
+    down, across = filtering.tile
+    tiles = batch * -(-rows // down) * -(-columns // across)
     count = len(vectors_of(out_channels, host.lanes))
     return _Work(host, tiles, filtering, in_channels, count)
 
 
 def choose(
-    host: Host,
-    stride: int,
-    rows: int,
-    columns: int,
-    in_channels: int,
-    out_channels: int,
-    batch: int,
+    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> Filtering | None:
-    """The fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
+    """The fastest 3×3 Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
     See ``rank``.
     """
-    return rank(host, stride, rows, columns, in_channels, out_channels, batch)[0]
+    offered = [Filtering(output_tile, stride) for output_tile in OFFERED[stride]]
+    return rank(host, offered, rows, columns, in_channels, out_channels, batch)[0]
 
 
 def rank(
     host: Host,
-    stride: int,
+    offered: Sequence[Filtering],
     rows: int,
     columns: int,
     in_channels: int,
@@ -248,22 +251,47 @@ def rank(
 ) -> list[Filtering | None]:
     """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
 
-    Only tiles whose rounding error stays near that of a direct convolution are offered. Weights are taken to come from
-    memory, as they do in a network that is larger than the caches.
+    Weights are taken to come from memory, as they do in a network that is larger than the caches.
 
     Args:
+        offered: those that are looked at, of one kernel.
         is_open: whether images come in many sizes: they are blocked in one of a few ways then.
     """
-    count = len(vectors_of(out_channels, host.lanes))
-    products = batch * rows * columns * 9 * in_channels * count * DIRECT
-    direct = _bounded(host, products, 4 * 9 * in_channels * count * host.lanes)
+    count, taps = len(vectors_of(out_channels, host.lanes)), math.prod(offered[0].kernel)
+    products = batch * rows * columns * taps * in_channels * count * DIRECT
+    direct = _bounded(host, products, 4 * taps * in_channels * count * host.lanes)
     found: list[tuple[float, Filtering | None]] = [(direct * WORTH, None)]
-    for output_tile in OFFERED[stride]:
-        filtering = Filtering(output_tile, stride)
+    for filtering in offered:
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
         cycles = _bounded(host, (_open if is_open else _best)(work)[0], work.weights)
         found.append((cycles, filtering))
     return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]
+
+
+def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_open: bool = False) -> list[Filtering]:
+    """The forms for a kernel of which the rounding error stays near that of direct sums, to images so wide.
+
+    Filters of 3×3 are transformed whole, others of stride 1 by their rows, in the ways that take fewest products.
+
+    Args:
+        is_open: whether images come in many sizes: the same forms are for all of them then.
+    """
+    if kernel == (3, 3):
+        return [Filtering(output_tile, stride) for output_tile in OFFERED.get(stride, ())]
+    if stride != 1 or kernel[1] < 2:
+        return []
+    rows = [
+        Filtering(count - taps + 1, 1, kernel, taps)
+        for count in ROW_PRODUCTS
+        for taps in range(2, min(kernel[1], count - 1) + 1)
+    ]
+    fitting = [each for each in rows if each.output_tile <= columns]
+
+    def products(each: Filtering) -> float:
+        tiles = TYPICAL if is_open else -(-columns // each.output_tile) * each.output_tile
+        return each.rounds * each.positions * tiles / each.output_tile
+
+    return sorted(fitting, key=products)[:ROW_WAYS]
 
 
 def _bounded(host: Host, cycles: float, weights: int) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -18,14 +20,14 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Convolution):
-    """A 3×3 convolution of stride 1 or 2 and one group, or a dilated one of stride 1.
+    """A convolution of one group: a 3×3 one of stride 1 or 2, or any of stride 1 by its rows; if dilated, of stride 1.
 
-    Dilated by d it is d² convolutions of images of every d-th pixel.
+    Dilated by d it is d² convolutions of images of every d-th pixel, or d of every d-th column where it goes by rows.
 
     Args:
-        rows, columns: multiples of the dilation.
-        source: of the padded image, of ``extent`` pixels.
-        filtering: the stride and the output tile; see choose().
+        rows, columns: multiples of the dilation, unless it goes by rows.
+        source: of the padded image.
+        filtering: the filter, the stride and the output tile; see choose().
         blocking: how the work falls into chunks and registers; see choose_blocking().
     """
 
@@ -41,48 +43,65 @@ class Layout(Convolution):
         Raises:
             CompileError: images of every d-th pixel differ in size, or a tile would be added to its sums twice.
         """
-        if self.rows % self.dilation or self.columns % self.dilation:
+        if self.filtering.is_row:
+            if self.is_uneven and self.columns // self.dilation < self.filtering.tile[1]:
+                raise CompileError("fewer columns than a tile has", found=self.columns, expected=self.filtering.tile[1])
+        elif self.rows % self.dilation or self.columns % self.dilation:
             raise CompileError("no multiple of the dilation", found=(self.rows, self.columns), expected=self.dilation)
-        if self.depths > 1 and self.blocking.tiles % self.blocking.at_once:
+        if self.rounds > 1 and self.blocking.tiles % self.blocking.at_once:
             raise CompileError("input channels are summed in parts, but tiles overlap", found=self.blocking)
 
     @property
-    def output_tile(self) -> int:
-        """m: rows and columns of an output tile."""
-        return self.filtering.output_tile
+    def dilations(self) -> tuple[int, int]:
+        """Distance of the pixels of an image that is convolved by itself, down and across."""
+        return (1 if self.filtering.is_row else self.dilation), self.dilation
+
+    @property
+    def phases(self) -> int:
+        """Such images in one."""
+        return math.prod(self.dilations)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether some of them have a column more."""
+        return self.dilation > 1 and self.columns % self.dilation != 0
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns of an output image, of every d-th pixel where there is a dilation."""
-        return self.rows // self.dilation, self.columns // self.dilation
+        """Rows and columns of an output image, of every d-th pixel where there is a dilation; of the largest."""
+        return self.rows // self.dilations[0], -(-self.columns // self.dilation)
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of such an image, padded, that are read."""
-        rows, columns = (self.filtering.stride * (size - 1) + 3 for size in self.size)
+        """Rows and columns of such an image, padded, that a part of the filter reads."""
+        rows, columns = (
+            self.filtering.stride * (size - 1) + line.taps
+            for size, line in zip(self.size, self.filtering.lines, strict=True)
+        )
         return rows, columns
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
         """Tiles down and across an image."""
-        rows, columns = (-(-size // self.output_tile) for size in self.size)
+        rows, columns = (-(-size // tile) for size, tile in zip(self.size, self.filtering.tile, strict=True))
         return rows, columns
 
     def within(self, strides: Strides) -> Strides:
         """Strides from pixel to pixel of such an image."""
-        return Strides(strides.n, strides.h * self.dilation, strides.w * self.dilation, strides.c)
+        down, across = self.dilations
+        return Strides(strides.n, strides.h * down, strides.w * across, strides.c)
 
     @property
-    def overlap(self) -> tuple[int, int]:
-        """Rows and columns that the last tile down and across shares with the one before it."""
-        counts = zip(self.tiling, self.size, strict=True)
-        down, across = (count * self.output_tile - size if count > 1 else 0 for count, size in counts)
-        return down, across
+    def overlap(self) -> tuple[int, int | None]:
+        """Rows and columns that the last tile down and across shares with the one before it; None where they differ."""
+        counts = zip(self.tiling, self.filtering.tile, self.size, strict=True)
+        down, across = (count * tile - size if count > 1 else 0 for count, tile, size in counts)
+        return down, None if self.is_uneven else across
 
     @property
     def tiles(self) -> int:
         """Tiles of all images."""
-        return self.batch * self.dilation**2 * self.tiling[0] * self.tiling[1]
+        return self.batch * self.phases * self.tiling[0] * self.tiling[1]
 
     @cached_property
     def groups(self) -> list[tuple[Panel, ...]]:
@@ -110,12 +129,21 @@ class Layout(Convolution):
     @property
     def packed_floats(self) -> int:
         """Floats of bias and weights."""
-        return self.bias_floats + self.filtering.weights * self.in_channels * self.width
+        return self.bias_floats + self.filtering.rounds * self.part_floats(self.width)
+
+    def part_floats(self, width: int) -> int:
+        """Floats of a part of the filters, for output channels that take ``width`` floats."""
+        return self.filtering.weights * self.in_channels * width
 
     @property
     def depths(self) -> int:
         """Blocks the input channels fall into."""
         return -(-self.in_channels // self.blocking.depth)
+
+    @property
+    def rounds(self) -> int:
+        """How often products are added up: of every part of the filters and every block of input channels."""
+        return self.filtering.rounds * self.depths
 
     @cached_property
     def scratch(self) -> Scratch:
@@ -140,16 +168,24 @@ class Layout(Convolution):
     @property
     def flops(self) -> int:
         """Operations of the direct convolution this replaces, so that rates compare."""
-        return 2 * self.batch * self.rows * self.columns * self.out_channels * self.in_channels * 9
+        return (
+            2
+            * self.batch
+            * self.rows
+            * self.columns
+            * self.out_channels
+            * self.in_channels
+            * math.prod(self.filtering.kernel)
+        )
 
     @property
     def packing(self) -> object:
         return "winograd", self.filtering, self.groups, self.in_channels, self.blocking.depth, self.bias_floats
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, 3, 3), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
+        """Weights (O, I, KH, KW), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
 
-        Order: bias; by group, block of input channels, filter value and panel: (input channel, output channel).
+        Order: bias; by group, part, block of input channels, filter value, panel: (input channel, output channel).
         """
         packed = np.zeros(self.packed_floats, np.float32)
         if bias is not None:
@@ -159,11 +195,11 @@ class Layout(Convolution):
             count = sum(real for panel in group for _, real in panel)
             filters = self.filtering.transform_filters(weight[channel : channel + count]).astype(np.float32)
             ends = np.cumsum([width_of(panel) for panel in group])
-            filters = np.pad(filters, ((0, 0), (0, 0), (0, ends[-1] - count)))
-            for first in range(0, self.in_channels, self.blocking.depth):
-                panels = np.split(filters[:, first : first + self.blocking.depth], ends[:-1], axis=2)
-                part = np.concatenate([each.reshape(len(each), -1) for each in panels], axis=1)
-                packed[at : at + part.size] = part.ravel()
-                at += part.size
+            filters = np.pad(filters, ((0, 0), (0, 0), (0, 0), (0, ends[-1] - count)))
+            for part, first in product(filters, range(0, self.in_channels, self.blocking.depth)):
+                panels = np.split(part[:, first : first + self.blocking.depth], ends[:-1], axis=2)
+                block = np.concatenate([each.reshape(len(each), -1) for each in panels], axis=1)
+                packed[at : at + block.size] = block.ravel()
+                at += block.size
             channel += count
         return packed

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Index, Module, Value, constant, is_open, vector
+from engine.compiler.codegen.ir import Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
@@ -62,20 +62,21 @@ def emit_input(
     f = module.inner(name, parameters)
     image, following, transformed, count = f.parameters
     filtering, reach = scratch.filtering, scratch.filtering.reach
+    down, across = filtering.lines
 
     def transform(channel: Index, lanes: int, real: int) -> None:
         here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
         type_ = vector(lanes)
         columns = []
-        for j in range(reach):
-            pixels = [constant(0.0, type_)] * reach
-            for i in range(min(reach, extent[0]) if j < extent[1] else 0):
+        for j in range(reach[1]):
+            pixels = [constant(0.0, type_)] * reach[0]
+            for i in range(min(reach[0], extent[0]) if j < extent[1] else 0):
                 line, along = source.offset(0, i, 0), source.offset(0, 0, j)
                 pixels[i] = f.load_lanes(type_, f.at(f.at(here, line), along), real)
                 f.prefetch(f.at(f.at(ahead, line), along))
-            columns.append(filtering.transform_pixels(f, pixels))
-        for i in range(filtering.size):
-            row = filtering.transform_pixels(f, [column[i] for column in columns])
+            columns.append(down.transform_pixels(f, pixels))
+        for i in range(down.size):
+            row = across.transform_pixels(f, [column[i] for column in columns])
             for j, value in enumerate(row):
                 f.store(value, f.at(target, filtering.places[i, j] * scratch.step))
 
@@ -147,7 +148,7 @@ def emit_output(
     scratch: Scratch,
     strides: Strides,
     extent: tuple[int, int],
-    overlap: tuple[int, int],
+    overlap: tuple[int | None, int | None],
     epilogue: Epilogue,
     lanes: int,
     real: int,
@@ -155,8 +156,8 @@ def emit_output(
     """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
 
     Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
-    of column ``left`` is not stored; both are 0, or as ``overlap`` says, or anything where it is open. Where a pixel is
-    not finite, ``alarm`` is set.
+    of column ``left`` is not stored; both are 0, or as ``overlap`` says, or anything where that is None. Where a pixel
+    is not finite, ``alarm`` is set.
     """
     parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
     parameters += [("ptr", "sums"), ("ptr", "bias"), *epilogue.parameters]
@@ -164,18 +165,19 @@ def emit_output(
     top, left, alarm, sums, bias, *addresses = f.parameters
     target = Target.of(f, epilogue, strides, addresses)
     type_, filtering = vector(lanes), scratch.filtering
+    down, across = filtering.lines
     offset = f.load(type_, bias)
     columns = []
-    for j in range(filtering.size):
-        places = [filtering.places[i, j] for i in range(filtering.size)]
+    for j in range(across.size):
+        places = [filtering.places[i, j] for i in range(down.size)]
         values = [f.load(type_, f.at(sums, place * scratch.sum_step)) for place in places]
-        columns.append(filtering.transform_sums(f, values))
+        columns.append(down.transform_sums(f, values))
 
     zero = constant(0.0, type_)
-    shared = tuple(filtering.output_tile - 1 if is_open(each) else each for each in overlap)
+    shared = [tile - 1 if each is None else each for tile, each in zip(filtering.tile, overlap, strict=True)]
     doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
-    for h in range(min(filtering.output_tile, extent[0])):
-        row = filtering.transform_sums(f, [column[h] for column in columns])[: min(filtering.output_tile, extent[1])]
+    for h in range(min(down.output_tile, extent[0])):
+        row = across.transform_sums(f, [column[h] for column in columns])[: min(across.output_tile, extent[1])]
         for value in row:
             doubt = f.fma(value, zero, doubt)
         with f.unless(f.less(h, top)) if h < shared[0] else nullcontext():
@@ -184,7 +186,7 @@ def emit_output(
             with f.unless(f.less(0, left)) if shared[1] else nullcontext():
                 for w in range(min(shared[1], len(row))):
                     target.store(f.fadd(row[w], offset), real, h, w)
-            if is_open(overlap[1]):
+            if overlap[1] is None:
                 with f.when(f.less(0, left)):
                     for w in range(1, min(shared[1], len(row))):
                         with f.unless(f.less(w, left)):

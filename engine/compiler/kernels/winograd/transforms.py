@@ -1,4 +1,4 @@
-"""The transforms of Winograd's minimal filtering with 3 taps, as matrices and as vector code.
+"""The transforms of Winograd's minimal filtering, as matrices and as vector code.
 
 m outputs of an r-tap filter are a polynomial product evaluated at m + r - 1 points: y = Aᵀ[(G g) ⊙ (Bᵀ d)] (Lavin and
 Gray, "Fast algorithms for convolutional neural networks", 2016; Toom and Cook's construction of the matrices). The
@@ -14,7 +14,7 @@ same weight. In two dimensions (2m + 1)² products stand for (3m)²: 81 for 144 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,15 +23,17 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Value, constant
 from engine.tensor import Array
 
-# By stride and output tile: pairs ±p, and points alone. The largest error over the largest output, float32, 256 input
-# channels of unit variance: 7e-7, 3e-6, 2e-5 with stride 1, 7e-7, 5e-7, 8e-7 with stride 2. A direct one has 4e-7.
+# By stride and number of products (with a stride, of those the outer taps take): pairs ±p, and points alone. The
+# largest error over the largest output, float32, 256 input channels of unit variance: in two dimensions of 3 taps 7e-7,
+# 3e-6, 2e-5 with stride 1, 7e-7, 5e-7, 8e-7 with stride 2; in one 1e-6 with 6 products, 3e-6 with 8. A direct one has
+# 4e-7.
 POINTS: dict[tuple[int, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
-    (1, 2): ((1.0,), ()),
-    (1, 4): ((0.5**0.5, 2.0**0.5), ()),
-    (1, 6): ((1.0, 2.0, 0.5), ()),
-    (2, 2): ((), (1.0,)),
-    (2, 3): ((1.0,), ()),
-    (2, 4): ((2.0**0.5,), (0.5,)),
+    (1, 4): ((1.0,), ()),
+    (1, 6): ((0.5**0.5, 2.0**0.5), ()),
+    (1, 8): ((1.0, 2.0, 0.5), ()),
+    (2, 3): ((), (1.0,)),
+    (2, 4): ((1.0,), ()),
+    (2, 5): ((2.0**0.5,), (0.5,)),
 }
 
 
@@ -52,45 +54,163 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Filtering:
-    """F(m×m, 3×3) of a stride: how pixels, filters and sums are transformed, and in which order they are kept.
+class Line:
+    """F(m, r) of a stride in one dimension; of one output and one tap it is a plain product.
 
     Args:
-        output_tile: m; with the stride a key of POINTS.
+        output_tile: m.
+        taps: r, 3 with a stride of 2.
+    """
+
+    output_tile: int = 1
+    taps: int = 1
+    stride: int = 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is transformed."""
+        return self.taps == 1
+
+    @property
+    def reach(self) -> int:
+        """Pixels under a tile."""
+        return self.stride * (self.output_tile - 1) + self.taps
+
+    @property
+    def outer_taps(self) -> int:
+        """Of the filter of stride 1 that is transformed."""
+        return self.taps if self.stride == 1 else 2
+
+    @property
+    def products(self) -> int:
+        """Of that filter, for all outputs."""
+        return self.outer_taps + self.output_tile - 1
+
+    @property
+    def size(self) -> int:
+        """Values of a transformed tile."""
+        return self.products + (self.output_tile if self.stride == 2 else 0)
+
+    @property
+    def filter_size(self) -> int:
+        """Values of a transformed filter."""
+        return self.products + (self.stride == 2)
+
+    @property
+    def repeats(self) -> list[int]:
+        """How many values of a transformed tile each value of a filter meets."""
+        return [1] * self.products + [self.output_tile] * (self.stride == 2)
+
+    @property
+    def points(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Pairs and points alone."""
+        return POINTS[self.stride, self.products]
+
+    @cached_property
+    def matrix(self) -> Array:
+        """G, (values, taps) float64: what transforms a filter, in the order of the transformed values."""
+        if self.is_plain:
+            return np.ones((1, 1))
+        pairs, alone = self.points
+        finite = [0.0, *(sign * p for p in pairs for sign in (1.0, -1.0)), *alone]
+        scales = [math.prod([p - other for j, other in enumerate(finite) if j != k]) for k, p in enumerate(finite)]
+        powers = range(self.outer_taps)
+        rows = [[p**power / scale for power in powers] for p, scale in zip(finite, scales, strict=True)]
+        rows.append([0.0] * (self.outer_taps - 1) + [1.0])
+        if self.stride == 1:
+            return np.array(rows)
+        return np.array([*([even, 0.0, odd] for even, odd in rows), [0.0, 1.0, 0.0]])
+
+    def transform_pixels(self, f: Function, pixels: Sequence[Value]) -> list[Value]:
+        """Bᵀ d of ``reach`` neighbouring pixels. Row p of Bᵀ is the product of (x - q) over all other points q."""
+        if self.is_plain:
+            return [*pixels]
+        if self.stride == 1:
+            return _transform_inputs(f, pixels, *self.points)
+        return [*_transform_inputs(f, pixels[0::2], *self.points), *pixels[1::2]]
+
+    def transform_sums(self, f: Function, values: Sequence[Value]) -> list[Value]:
+        """Aᵀ v: ``size`` values back to m outputs."""
+        if self.is_plain:
+            return [*values]
+        result = _transform_outputs(f, values[: self.products], self.output_tile, *self.points)
+        if self.stride == 1:
+            return result
+        return [f.fadd(even, odd) for even, odd in zip(result, values[self.products :], strict=True)]
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """How pixels, filters and sums are transformed, and in which order they are kept.
+
+    It is F(m×m, 3×3) of a stride, or F(1×m, 1×r): then a filter of any size is the sum of parts that are rows of r taps
+    each. The last part of a row is shifted back, so that nothing beyond the filter is read.
+
+    Args:
+        output_tile: m.
+        kernel: rows and columns of the filter.
+        taps: r, where rows are transformed alone; else 0.
     """
 
     output_tile: int
     stride: int = 1
+    kernel: tuple[int, int] = (3, 3)
+    taps: int = 0
 
     @property
-    def reach(self) -> int:
-        """Rows and columns of the pixels under a tile."""
-        return self.stride * (self.output_tile - 1) + 3
+    def is_row(self) -> bool:
+        """Whether rows are transformed alone."""
+        return self.taps > 0
 
     @property
-    def size(self) -> int:
+    def lines(self) -> tuple[Line, Line]:
+        """The transforms down and across a tile."""
+        across = Line(self.output_tile, self.taps or 3, self.stride)
+        return (Line() if self.is_row else across), across
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of an output tile."""
+        down, across = self.lines
+        return down.output_tile, across.output_tile
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns of the pixels that a part needs under a tile."""
+        down, across = self.lines
+        return down.reach, across.reach
+
+    @property
+    def size(self) -> tuple[int, int]:
         """Rows and columns of a transformed tile."""
-        return self.taps + self.output_tile - 1 + (self.output_tile if self.stride == 2 else 0)
+        down, across = self.lines
+        return down.size, across.size
 
     @property
-    def filter_size(self) -> int:
+    def filter_size(self) -> tuple[int, int]:
         """Rows and columns of a transformed filter."""
-        return self.output_tile + 2
+        down, across = self.lines
+        return down.filter_size, across.filter_size
 
     @property
-    def taps(self) -> int:
-        """Of the filter that is transformed, in one dimension."""
-        return 3 if self.stride == 1 else 2
+    def parts(self) -> tuple[int, int]:
+        """How many a filter falls into, down and across."""
+        return (self.kernel[0], -(-self.kernel[1] // self.taps)) if self.is_row else (1, 1)
+
+    @property
+    def rounds(self) -> int:
+        """All parts."""
+        return math.prod(self.parts)
 
     @property
     def positions(self) -> int:
         """Values of a transformed tile."""
-        return self.size**2
+        return math.prod(self.size)
 
     @property
     def weights(self) -> int:
-        """Values of a transformed filter."""
-        return self.filter_size**2
+        """Values of a transformed part of a filter."""
+        return math.prod(self.filter_size)
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -105,57 +225,48 @@ class Filtering:
     @cached_property
     def _repeats(self) -> dict[tuple[int, int], int]:
         """How many values of a transformed tile each value of a filter meets, by its row and column."""
-        once = [1] * (self.filter_size - 1) + [self.output_tile if self.stride == 2 else 1]
-        repeats = {(i, j): m * n for i, m in enumerate(once) for j, n in enumerate(once)}
+        down, across = (line.repeats for line in self.lines)
+        repeats = {(i, j): m * n for i, m in enumerate(down) for j, n in enumerate(across)}
         return dict(sorted(repeats.items(), key=lambda item: item[1]))
 
     @cached_property
     def places(self) -> dict[tuple[int, int], int]:
         """Where the values of a transformed tile are kept, by row and column: in the order of the filter values."""
-        met = [min(i, self.filter_size - 1) for i in range(self.size)]
+        down, across = (
+            [min(i, count - 1) for i in range(size)] for size, count in zip(self.size, self.filter_size, strict=True)
+        )
         order = [
             (i, j)
             for value in self._repeats
-            for i in range(self.size)
-            for j in range(self.size)
-            if (met[i], met[j]) == value
+            for i, m in enumerate(down)
+            for j, n in enumerate(across)
+            if (m, n) == value
         ]
         return {each: place for place, each in enumerate(order)}
 
-    @cached_property
-    def matrix(self) -> Array:
-        """G, (m + 2, 3) float64: what transforms a filter of 3 taps, in the order of the transformed values."""
-        pairs, alone = POINTS[self.stride, self.output_tile]
-        finite = [0.0, *(sign * p for p in pairs for sign in (1.0, -1.0)), *alone]
-        scales = [math.prod([p - other for j, other in enumerate(finite) if j != k]) for k, p in enumerate(finite)]
-        rows = [[p**power / scale for power in range(self.taps)] for p, scale in zip(finite, scales, strict=True)]
-        rows.append([0.0] * (self.taps - 1) + [1.0])
-        if self.stride == 1:
-            return np.array(rows)
-        return np.array([*([even, 0.0, odd] for even, odd in rows), [0.0, 1.0, 0.0]])
-
     def transform_filters(self, weight: Array) -> Array:
-        """G g Gᵀ of every filter: (O, I, 3, 3) to (weights, I, O) in float64, in the order they are kept in."""
-        order = [i * self.filter_size + j for i, j in self._repeats]
-        both = np.kron(self.matrix, self.matrix)[order]
+        """G g Gᵀ of filters (O, I, KH, KW): (parts, weights, I, O) in float64, in the order they are kept in."""
+        order = [i * self.filter_size[1] + j for i, j in self._repeats]
+        down, across = self.lines
+        both = np.kron(down.matrix, across.matrix)[order]
         out_channels, in_channels = weight.shape[:2]
-        taps = weight.astype(np.float64).reshape(out_channels, in_channels, 9).transpose(2, 1, 0).reshape(9, -1)
-        return (both @ taps).reshape(len(both), in_channels, out_channels)
+        parts = [
+            (both @ part.transpose(2, 3, 1, 0).reshape(both.shape[1], -1)).reshape(len(both), in_channels, out_channels)
+            for part in self._parts_of(weight.astype(np.float64))
+        ]
+        return np.stack(parts)
 
-    def transform_pixels(self, f: Function, pixels: Sequence[Value]) -> list[Value]:
-        """Bᵀ d of ``reach`` neighbouring pixels. Row p of Bᵀ is the product of (x - q) over all other points q."""
-        points = POINTS[self.stride, self.output_tile]
-        if self.stride == 1:
-            return _transform_inputs(f, pixels, *points)
-        return [*_transform_inputs(f, pixels[0::2], *points), *pixels[1::2]]
-
-    def transform_sums(self, f: Function, values: Sequence[Value]) -> list[Value]:
-        """Aᵀ v: ``size`` values back to m outputs."""
-        count = self.output_tile + self.taps - 1
-        result = _transform_outputs(f, values[:count], self.output_tile, *POINTS[self.stride, self.output_tile])
-        if self.stride == 1:
-            return result
-        return [f.fadd(even, odd) for even, odd in zip(result, values[count:], strict=True)]
+    def _parts_of(self, weight: Array) -> Iterator[Array]:
+        """The parts of filters; a tap that two of them reach is the first one's."""
+        if not self.is_row:
+            yield weight
+            return
+        for row in range(self.kernel[0]):
+            for part in range(self.parts[1]):
+                first = min(part * self.taps, self.kernel[1] - self.taps)
+                taps = weight[:, :, row : row + 1, first : first + self.taps].copy()
+                taps[..., : part * self.taps - first] = 0
+                yield taps
 
 
 def _transform_inputs(

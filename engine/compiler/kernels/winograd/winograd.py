@@ -1,9 +1,11 @@
-"""Winograd's F(m×m, 3×3) convolution, channels-last, fused so that a block of tiles stays in the cache.
+"""Winograd's convolution, channels-last, fused so that a block of tiles stays in the cache.
 
 A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
 multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
-product, and transforms the sums back to m × m pixels, adding bias and epilogue. What lies between is on the stack of
-the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and the lines it will write.
+product, and transforms the sums back to the pixels of a tile, adding bias and epilogue. Filters that are transformed by
+rows are added up part by part, as blocks of input channels are: from part to part the pixels lie further on. What lies
+between is on the stack of the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and
+the lines it will write.
 
 Where an image is no multiple of the tile the last tile is shifted back and stores only what is new; where it is
 smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
@@ -21,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import width_of
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
@@ -48,7 +50,7 @@ class _Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Winograd(Layout):
-    """A 3×3 convolution of one group; its layout says what it is made of."""
+    """A convolution of one group; its layout says what it is made of."""
 
     kind = "winograd"
     sets_alarm = True
@@ -66,23 +68,28 @@ class Winograd(Layout):
         tables = [f.reserve(tiles, _POINTER_BYTES) for _ in range(2)]
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
         self._list_addresses(chunk, image, addresses[0])
-        if self.depths > 1:
+        if self.rounds > 1:
             with f.loop(0, positions * s.sum_step, self.host.lanes) as each:
                 f.store(constant(0.0, vector(self.host.lanes)), f.at(chunk.sums, each.index))
         width = self._of_group(chunk, *self.widths)
-        before = f.mul(group, self.widths[0] * self.filtering.weights * self.in_channels)
+        before = f.mul(group, self.filtering.rounds * self.part_floats(self.widths[0]))
         stream = f.at(weights, f.add(self.bias_floats, before))
-        with f.loop(0, self.depths) as depth:
-            channel = f.mul(depth.index, self.blocking.depth) if self.depths > 1 else 0
+        with f.loop(0, self.rounds) as each_round:
+            part, depth = f.divmod(each_round.index, self.depths)
+            if self.filtering.rounds == 1:
+                part, depth = 0, each_round.index
+            channel = f.mul(depth, self.blocking.depth) if self.depths > 1 else 0
             count = f.minimum(f.sub(self.in_channels, channel), self.blocking.depth)
+            begin = f.at(image, self._shift(f, part))
+            stream_of = f.at(stream, f.mul(part, f.mul(width, self.part_floats(1))))
             with f.loop(0, tiles) as tile:
                 places = [self._origin(f, f.add(first_tile, f.add(tile.index, k))) for k in (0, 1)]
-                pixels = [self._under(f, image, each, channel) for each in places]
+                pixels = [self._under(f, begin, each, channel) for each in places]
                 f.call(loader, [*pixels, f.at(chunk.transformed, f.mul(tile.index, s.pitch)), as_value(count)])
             for run in self.filtering.runs:
                 with f.loop(run.first, run.first + run.count) as each:
-                    self._fetch(chunk, each.index, channel)
-                    self._multiply(chunk, products, run, each.index, stream, channel, count, width)
+                    self._fetch(chunk, each.index, part, channel)
+                    self._multiply(chunk, products, run, each.index, stream_of, channel, count, width)
         self._store(chunk, storers, weights, target, alarm)
         f.finish()
 
@@ -108,32 +115,52 @@ class Winograd(Layout):
                 blocking.at_once,
                 unroll=unroll,
                 ahead=ahead,
-                adds=self.depths > 1,
+                adds=self.rounds > 1,
             )
             for k, panel in enumerate(panels)
         ]
         vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
         target = self.within(self.target)
         tail = replace(self.epilogue, operands=tuple(map(self.within, self.epilogue.operands)))
+        top, left = (None if is_open(each) else each for each in self.overlap)
         storers = [
-            emit_output(module, f"{self.name}_output{k}", s, target, self.size, self.overlap, tail, *each)
+            emit_output(module, f"{self.name}_output{k}", s, target, self.size, (top, left), tail, *each)
             for k, each in enumerate(vectors)
         ]
         return loader, products, storers
 
     def _origin(self, f: Function, tile: Index) -> tuple[Index, Index, Index]:
         """Image, row and column of a tile's first output pixel; the last tile of a row or column is shifted back."""
-        rest, across = f.divmod(tile, self.tiling[1])
-        n, down = f.divmod(rest, self.tiling[0])
-        h, w = (
-            f.minimum(f.mul(at, self.output_tile), size - self.output_tile) if count > 1 else 0
-            for at, size, count in zip((down, across), self.size, self.tiling, strict=True)
-        )
+        n, phase, down, across = self._number(f, tile)
+        axes = zip((down, across), self._size(f, phase), self.tiling, self.filtering.tile, strict=True)
+        h, w = (f.minimum(f.mul(at, m), f.sub(size, m)) if count > 1 else 0 for at, size, count, m in axes)
         if self.dilation == 1:
             return n, h, w
-        n, phase = f.divmod(n, self.dilation**2)
-        first = f.divmod(phase, self.dilation)
-        return n, f.add(f.mul(h, self.dilation), first[0]), f.add(f.mul(w, self.dilation), first[1])
+        (down, across), first = self.dilations, f.divmod(phase, self.dilation)
+        return n, f.add(f.mul(h, down), first[0]), f.add(f.mul(w, across), first[1])
+
+    def _number(self, f: Function, tile: Index) -> tuple[Index, Index, Index, Index]:
+        """Of a tile: its image, which of the images of every d-th pixel, its number down and across."""
+        rest, across = f.divmod(tile, self.tiling[1])
+        n, down = f.divmod(rest, self.tiling[0])
+        n, phase = (n, 0) if self.dilation == 1 else f.divmod(n, self.phases)
+        return n, phase, down, across
+
+    def _size(self, f: Function, phase: Index) -> tuple[Index, Index]:
+        """Rows and columns of one of the images of every d-th pixel."""
+        rows, columns = self.size
+        if not self.is_uneven:
+            return rows, columns
+        return rows, f.sub(columns, f.minimum(f.maximum(f.sub(phase, self.columns % self.dilation - 1), 0), 1))
+
+    def _shift(self, f: Function, part: Index) -> Index:
+        """How far on, in floats, the pixels lie that a part of the filters meets."""
+        if self.filtering.rounds == 1:
+            return 0
+        source, (_, across) = self.within(self.source), self.filtering.parts
+        down, along = f.divmod(part, across)
+        column = f.minimum(f.mul(along, self.filtering.taps), self.filtering.kernel[1] - self.filtering.taps)
+        return f.add(f.mul(down, source.h), f.mul(column, source.w))
 
     def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
         """Where the pixels under a tile begin, in the padded image."""
@@ -143,10 +170,13 @@ class Winograd(Layout):
 
     def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
         """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
-        rest, across = f.divmod(tile, self.tiling[1])
-        _, down = f.divmod(rest, self.tiling[0])
-        last = zip((down, across), self.tiling, self.overlap, strict=True)
+        _, phase, down, across = self._number(f, tile)
+        last = [*zip((down, across), self.tiling, self.overlap, strict=True)]
         top, left = (f.mul(f.maximum(f.sub(at, count - 2), 0), shared) if shared else 0 for at, count, shared in last)
+        if self.overlap[1] is None:  # a last tile that is the one before it again stores the same
+            width = self.filtering.tile[1]
+            full = f.mul(across, width)
+            left = f.sub(full, f.minimum(full, f.sub(self._size(f, phase)[1], width)))
         return top, left
 
     def _of_group(self, chunk: _Chunk, full: int, last: int) -> Index:
@@ -181,17 +211,20 @@ class Winograd(Layout):
             for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
                 f.store(address, f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES)
 
-    def _fetch(self, chunk: _Chunk, number: Index, channel: Index) -> None:
+    def _fetch(self, chunk: _Chunk, number: Index, part: Index, channel: Index) -> None:
         """Fetch what one output pixel of every tile of the next block reads, and one that this chunk will write.
 
         Only into the second-level cache: the first has better things to hold. Of the pixels to read, those in the first
         rows and columns also lie under other tiles. The filter value being multiplied says which pixel.
         """
-        f, m, stride = chunk.f, self.output_tile, self.filtering.stride
-        i, j = f.divmod(number, self.filtering.filter_size)
-        is_pixel = f.binary("and", f.less(i, m), f.less(j, m))
-        depth, shared = min(self.blocking.depth, self.in_channels), self.filtering.reach - stride * m
-        read = [(shared + a, shared + b) for a in range(stride) for b in range(stride)]
+        f, (tall, wide), stride = chunk.f, self.filtering.tile, self.filtering.stride
+        i, j = f.divmod(number, self.filtering.filter_size[1])
+        is_pixel = f.binary("and", f.less(i, tall), f.less(j, wide))
+        if part != 0:
+            is_pixel = f.binary("and", is_pixel, f.less(part, 1))
+        down, across = (size - stride for size in self.filtering.kernel)
+        depth = min(self.blocking.depth, self.in_channels)
+        read = [(down + a, across + b) for a in range(stride) for b in range(stride)]
         with f.when(is_pixel):
             for table, strides, step, offsets, first, floats in (
                 (chunk.upcoming, self.within(self.source), stride, read, channel, depth),

@@ -10,7 +10,7 @@ from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_t
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
-from engine.compiler.kernels.winograd.blocking import choose_blocking
+from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
 from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
@@ -45,7 +45,7 @@ def kernels_of(
         if filtering is None:
             yield from islice(by_tile, 1)
             continue
-        phase = _of_one_phase(shape, parameters.dilation[0])
+        phase = _of_one_phase(shape, parameters)
         yield Winograd(
             batch=n,
             rows=rows,
@@ -58,7 +58,7 @@ def kernels_of(
             blocking=choose_blocking(
                 context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0], is_open=is_open
             ),
-            dilation=parameters.dilation[0],
+            dilation=parameters.dilation[1],
             host=context.host,
             epilogue=epilogue,
         )
@@ -100,23 +100,30 @@ def _filterings(
     context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
     """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
-    is_plain = parameters.kernel == (3, 3) and parameters.groups == 1 and parameters.depth is None
+    is_plain = parameters.groups == 1 and parameters.depth is None
     if not is_plain or context.lowering.options.winograd == "off":
         return [None]
-    (stride, dilation), channels = (parameters.stride[0], parameters.dilation[0]), shape[1]
-    if parameters.stride != (stride, stride) or parameters.dilation != (dilation, dilation):
-        return [None]
-    # Dilated, it is one of all images of every d-th pixel, which must be of one size.
-    if stride > 2 or (dilation > 1 and (stride > 1 or any(size % dilation for size in shape[2:]))):
-        return [None]
-    n, rows, columns = _of_one_phase(shape, dilation)
+    (stride, across), (_, dilation), channels = parameters.stride, parameters.dilation, shape[1]
+    n, rows, columns = _of_one_phase(shape, parameters)
     is_open = context.lowering.is_open
-    return rank_winograd(context.host, stride, rows, columns, weight.shape[1], channels, n, is_open=is_open)
+    if stride != across:
+        return [None]
+    offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_open=is_open)
+    # Dilated, it is one of all images of every d-th pixel; whole filters want them of one size.
+    if dilation > 1 and parameters.kernel == (3, 3) and (stride > 1 or any(size % dilation for size in shape[2:])):
+        return [None]
+    is_even = parameters.dilation[0] == dilation and (dilation == 1 or parameters.kernel == (3, 3))
+    if not offered or not (is_even or parameters.kernel[0] == 1):
+        return [None]
+    return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, is_open=is_open)
 
 
-def _of_one_phase(shape: tuple[int, ...], dilation: int) -> tuple[int, int, int]:
-    """Number, rows and columns of the images of every d-th pixel of some images."""
+def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[int, int, int]:
+    """Number, rows and columns of the images of every d-th pixel of some images, or of every d-th column."""
     n, _, rows, columns = shape
+    dilation = parameters.dilation[1]
+    if parameters.kernel != (3, 3):
+        return n * dilation, rows, -(-columns // dilation)
     return n * dilation**2, rows // dilation, columns // dilation
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import Session
+from engine import RuntimeGraph, Session
 from engine.compiler import CompiledGraph
 from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
@@ -41,7 +41,38 @@ def test_a_convolution_of_64_channels(
     blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
     assert kind in [step.kind for step in blueprint.steps]
     assert (blueprint.alarm is not None) == (kind == WINOGRAD)
+    check(compiled, graph, shape)
+
+
+def check(compiled: CompiledGraph, graph: RuntimeGraph, shape: tuple[int, ...]) -> None:
     x = RANDOM.standard_normal(shape).astype(F32)
     (wanted,) = Session(graph, backend="reference").run([x])
     (found,) = compiled.run([x])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "kinds"),
+    [
+        ((3,), 1, 1, {WINOGRAD}),
+        ((3,), 1, 8, {WINOGRAD}),
+        ((13,), 1, 1, {WINOGRAD}),
+        ((5,), 2, 1, {DIRECT}),
+        ((1,), 1, 1, {DIRECT}),
+        ((5, 5), 1, 1, {WINOGRAD}),
+        ((5, 5), 1, 2, {DIRECT}),
+    ],
+    ids=str,
+)
+def test_other_filters_go_by_their_rows(kernel: tuple[int, ...], stride: int, dilation: int, kinds: set[str]) -> None:
+    shape = (2, 64, *(124, 20)[: len(kernel)])
+    padding = tuple(dilation * (taps // 2) for taps in kernel)
+    layer = conv(
+        "conv", "0", "1", (64, 64), kernel, stride=(stride,) * len(kernel), padding=padding,
+        dilation=(dilation,) * len(kernel),
+    )  # fmt: skip
+    graph = built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=shape)
+    compiled = CompiledGraph(graph, Options())
+    blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
+    assert kinds == {step.kind for step in blueprint.steps} & {WINOGRAD, DIRECT}
+    check(compiled, graph, shape)

@@ -77,6 +77,22 @@ def test_any_shape_gives_what_the_reference_gives() -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
 
 
+def test_signals_of_any_length_give_what_the_reference_gives() -> None:
+    graph = built(
+        INPUT,
+        conv("first", "0", "1", (32, 48), (5,), padding=(2,)),
+        conv("second", "1", "2", (48, 40), (3,), padding=(4,), dilation=(4,)),
+        op("pnnx.Output", "out", "2"),
+        _0=(2, 32, None),
+    )
+    reference = engine.Session(graph, backend="reference")
+    session = engine.Session(graph, backend="compiled", cache=None, threads=2)
+    for length in (200, 203, 9, 77, 207):
+        x = np.random.default_rng(length).standard_normal((2, 32, length), np.float32)
+        expected = reference.run([x])[0]
+        np.testing.assert_allclose(session.run([x])[0], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def text_model() -> engine.RuntimeGraph:
     """What reads text: a table, attention with a mask, a norm."""
     random = np.random.default_rng(5)

@@ -20,6 +20,14 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
 FILTERINGS = [Filtering(tile, stride) for stride, tile in TOLERANCES]
 FOUR = Filtering(4)
+ROWS = [
+    Filtering(2, kernel=(1, 3), taps=3),
+    Filtering(6, kernel=(1, 3), taps=3),
+    Filtering(5, kernel=(1, 7), taps=4),
+    Filtering(4, kernel=(1, 13), taps=5),
+    Filtering(4, kernel=(5, 5), taps=5),
+    Filtering(7, kernel=(2, 3), taps=2),
+]
 
 every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
 
@@ -40,10 +48,12 @@ def check(
     (n, rows, columns), (count, wanted) = shape, channels
     random = np.random.default_rng(11)
     stride = filtering.stride
-    height, width = (stride * (size - 1) + 1 + 2 * dilation for size in (rows, columns))
+    sizes = zip((rows, columns), filtering.kernel, strict=True)
+    height, width = (stride * (size - 1) + 1 + (taps - 1) * dilation for size, taps in sizes)
     image = np.zeros((n, height, width, count + gaps[0]), np.float32)
-    image[:, 1:, 1:] = random.standard_normal((n, height - 1, width - 1, count + gaps[0]), np.float32)
-    weight = random.standard_normal((wanted, count, 3, 3), np.float32)
+    top = min(1, height - 1)
+    image[:, top:, 1:] = random.standard_normal((n, height - top, width - 1, count + gaps[0]), np.float32)
+    weight = random.standard_normal((wanted, count, *filtering.kernel), np.float32)
     bias = random.standard_normal(wanted, np.float32)
     other = random.standard_normal((n, rows, columns, wanted), np.float32)
     host, pitch, wide = describe(level), count + gaps[0], wanted + gaps[1]
@@ -58,7 +68,7 @@ def check(
         target=dense(rows, columns, wide),
         filtering=filtering,
         blocking=blocking
-        or choose_blocking(host, filtering, rows // dilation, columns // dilation, count, wanted, n * dilation**2),
+        or choose_blocking(host, filtering, -(-rows // dilation), columns // dilation, count, wanted, n * dilation**2),
         dilation=dilation,
         host=host,
         epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
@@ -73,7 +83,9 @@ def check(
     assert not alarm
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
     sums = convolved(image[..., :count], weight, bias, (stride, stride), (dilation, dilation))
-    tolerance = TOLERANCES[stride, filtering.output_tile] * np.abs(sums).max()
+    tolerance = (
+        TOLERANCES.get((stride, filtering.output_tile) if not filtering.is_row else (), 8e-6) * np.abs(sums).max()
+    )
     if residual:
         sums = np.maximum(sums + other, 0)
     np.testing.assert_allclose(pixels[..., :wanted], sums, rtol=0, atol=tolerance)
@@ -114,6 +126,23 @@ def test_nothing_before_the_images_is_touched(level: str, filtering: Filtering, 
 @pytest.mark.parametrize("output_tile", [2, 4])
 def test_a_dilated_one(level: str, dilation: int, size: tuple[int, int], output_tile: int) -> None:
     check(level, (2, *size), (20, 40), filtering=Filtering(output_tile), dilation=dilation, residual=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("filtering", ROWS, ids=str)
+@pytest.mark.parametrize(("size", "channels"), [((2, 1), (24, 40)), ((1, 33), (33, 5))])
+def test_filters_that_are_transformed_by_rows(
+    level: str, filtering: Filtering, size: tuple[int, int], channels: tuple[int, int]
+) -> None:
+    at_end = size[0] == 1
+    check(level, (2, *size), channels, filtering=filtering, gaps=(3, 8), residual=True, at_end=at_end)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("dilation", "columns"), [(2, 12), (5, 31), (3, 38)])
+def test_dilated_ones_of_every_width(level: str, dilation: int, columns: int) -> None:
+    filtering = ROWS[1 if dilation == 5 else 2]
+    check(level, (2, 2, columns), (20, 24), filtering=filtering, dilation=dilation, residual=True)
 
 
 def test_a_dilation_that_leaves_images_of_two_sizes_is_refused() -> None:
