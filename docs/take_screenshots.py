@@ -46,6 +46,7 @@ def main() -> None:
                 ("graph", f"graph/{large}", ".node.fold", "light"),
                 ("try", "try/shapes", ".boxes text", "dark"),
                 ("profile", f"profile/{large}", ".tiles", "light"),
+                ("tune", "tune/digits?batch=1,4,8&winograd=auto,off", ".tune-form button.primary", "light"),
             )
             for name, route, sign, scheme in views:
                 browser.scheme(scheme)
@@ -56,6 +57,9 @@ def main() -> None:
                     browser.script(
                         "document.querySelector('.node.fold .plus').dispatchEvent(new Event('click', {bubbles: true}))"
                     )
+                if name == "tune":
+                    browser.click(sign)
+                    browser.one(".block [role=status]", "Measured")
                 time.sleep(2.5)
                 browser.picture(IMAGES / f"{name}.png")
                 _shrink(IMAGES / f"{name}.png")

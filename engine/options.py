@@ -14,6 +14,8 @@ Backend: TypeAlias = Literal["auto", "compiled", "reference"]
 Winograd: TypeAlias = Literal["auto", "off"]
 
 CACHE_MAX_BYTES: Final = 4 << 30
+# Graph optimisations that can be left out.
+PASS_NAMES: Final = (*PASSES, *LOWERING_PASSES)
 # Of one run; more than any machine has cores, and few enough to be started.
 MAX_THREADS: Final = 1024
 
@@ -54,10 +56,9 @@ class Options:
             raise ParameterError("unknown backend", found=repr(self.backend), expected="auto, compiled or reference")
         if self.winograd not in ("auto", "off"):
             raise ParameterError("unknown winograd mode", found=repr(self.winograd), expected="auto or off")
-        known = [*PASSES, *LOWERING_PASSES]
-        unknown = sorted(self.passes_off - set(known))
+        unknown = sorted(self.passes_off - set(PASS_NAMES))
         if unknown:
-            raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(known)}")
+            raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASS_NAMES)}")
 
     @property
     def must_compile(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,6 +27,8 @@ _OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live
 _CONSOLE: Final = "/console/"
 # Ends of the paths that run a model.
 _RUNNING: Final = ("/infer", "/graph/operand")
+# Measures ways to run a model for minutes, beside those it serves.
+_TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the
 # memory it shares.
 _ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
@@ -62,7 +65,7 @@ def group_of(method: str, path: str) -> Group | None:
     if method not in _READING:
         if path.endswith(_RUNNING):
             return Group.INFER
-        if path.startswith(_V2) and path.endswith(_ADMIN):
+        if path.endswith(_TUNING) or (path.startswith(_V2) and path.endswith(_ADMIN)):
             return Group.ADMIN
     if path in _OPEN or path.startswith(_CONSOLE):
         return None
@@ -70,8 +73,12 @@ def group_of(method: str, path: str) -> Group | None:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether a request comes from a program on this machine, and not from a page in a browser that runs there."""
-    if any(name == b"origin" for name, _ in scope["headers"]):
+    """Whether a request comes from a program on this machine, and not from a page in a browser that runs there.
+
+    The server's own page may have models measured, which changes nothing.
+    """
+    origin = _header(scope, b"origin")
+    if origin is not None and not (scope["path"].endswith(_TUNING) and _is_own_page(origin, _header(scope, b"host"))):
         return False
     client = scope.get("client")
     host = "" if client is None else client[0]
@@ -79,6 +86,20 @@ def _is_local(scope: Scope) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a unix socket has no address, and belongs to somebody on this machine
         return not host
+
+
+def _is_own_page(origin: bytes, host: bytes | None) -> bool:
+    """Whether a page is this server's, asked for by an address of the machine: a name may be anybody's (rebinding)."""
+    try:
+        page = urlsplit(origin.decode("latin-1"))
+        is_here = page.hostname == "localhost" or ipaddress.ip_address(page.hostname or "").is_loopback
+    except ValueError:
+        return False
+    return is_here and page.netloc.encode("latin-1") == host
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes | None:
+    return next((value for name, value in scope["headers"] if name == wanted), None)
 
 
 def _answer(error: ServiceError, path: str) -> Response:

@@ -18,7 +18,7 @@ from app.http.direct import Direct
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
 from app.http.responses import install_error_handlers
-from app.http.routes import events, graph, health, infer, metrics, models, pages, trying
+from app.http.routes import events, graph, health, infer, metrics, models, pages, trials, trying
 from app.http.v2.app import V2App
 from app.metrics.meter import Meter
 from app.models.folder.plugins import load_plugins
@@ -79,7 +79,7 @@ def create_app(settings: Settings | None = None) -> Service:
     v2 = V2App(app.state.dataplane, app.state.changing, app.state.regions)
     app.router.routes.append(v2)
     app.state.pulses = events.Pulses(app.state.dataplane)
-    for each in (health, metrics, models, graph, trying, events, pages):
+    for each in (health, metrics, models, graph, trying, trials, events, pages):
         app.include_router(each.router)
     app.include_router(infer.make_router())
     install_openapi(app)

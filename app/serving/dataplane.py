@@ -83,7 +83,8 @@ class DataPlane:
         self._desk = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
         )
-
+        # One at a time: what is measured has the machine to itself as far as requests leave it.
+        self.trials = Lane("trials", threads=1, queue=0, retry_after_s=settings.retry_after_s)
         self.drawings = Drawings(
             self.memory,
             queue=settings.max_queue,
@@ -105,6 +106,7 @@ class DataPlane:
         self.watcher.close()
         self.store.close()
         self._desk.close()
+        self.trials.close()
         self.drawings.close()
         if self._loader is not None:
             # What loads was asked to stop. Nobody waits for its answer, so a model that is stuck holds up nothing.
@@ -115,7 +117,14 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs heeds its ticket between operators only."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return self.drawings.running > 0 or self._desk.running > 0 or any(lane.is_busy for lane in lanes)
+        others = self.drawings.running + self._desk.running + self.trials.running
+        return others > 0 or any(lane.is_busy for lane in lanes)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request for any model is there."""
+        lanes = [version.lane for entry in self.store.entries for version in entry.versions]
+        return not len(self.arrivals) and all(lane.is_empty for lane in lanes)
 
     @property
     def is_loading(self) -> bool:

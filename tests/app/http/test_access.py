@@ -43,6 +43,8 @@ REQUESTS = [
     (Group.ADMIN, "POST", "/v2/models/one/trace/setting", {}),
     (Group.ADMIN, "POST", "/v2/repository/models/one/load", {}),
     (Group.ADMIN, "POST", "/v2/repository/models/two/unload", None),
+    (Group.METADATA, "GET", "/models/one/tune", None),
+    (Group.ADMIN, "POST", "/models/one/tune", {"backend": ["reference"], "seconds": 0.01}),
 ]
 HEALTH = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
 
@@ -220,6 +222,7 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
         **dict.fromkeys([f"{each}/region/{{region}}/{v}register" for each in memory for v in ("", "un")], Group.ADMIN),
         **dict.fromkeys(("/v2/logging", "/v2/trace/setting", "/v2/models/{name}/trace/setting"), Group.ADMIN),
         **dict.fromkeys([f"/v2/repository/models/{{name}}/{verb}load" for verb in ("", "un")], Group.ADMIN),
+        "/models/{name}/tune": Group.ADMIN,
         "/v2/repository/index": Group.METADATA,
     }
     open_to_all = {path for method, path in every if group_of(method, path) is None}

@@ -44,8 +44,16 @@ export async function ask(path, { query, ...options } = {}) {
   }
   if (answer.ok) return answer;
   const told = (await answer.json().catch(() => null))?.error;
-  if (answer.status === 401) listeners.forEach((listener) => listener(told?.message));
+  if (answer.status === 401) lock(told?.message);
   throw new ApiError(answer.status, told?.code ?? "error", told?.message ?? `The server answered ${answer.status}.`);
+}
+
+// Asks for a key, or for another one.
+export const lock = (message) => listeners.forEach((listener) => listener(message));
+
+// What a long work tells, event by event, for as long as the signal lets.
+export async function* follow(path, options) {
+  yield* eventsOf((await ask(path, options)).body);
 }
 
 export const askJson = async (path, options) => (await ask(path, options)).json();

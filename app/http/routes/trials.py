@@ -1,0 +1,128 @@
+"""Ways to run a model measured against each other, told of while they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+import engine
+from app.codec.message import read_version
+from app.codec.parse import parse
+from app.console.samples import read_sample
+from app.errors import InvalidRequestError, NotFoundError
+from app.http.body import read_body
+from app.http.openapi.schemas import ErrorBody
+from app.http.responses import json_response
+from app.http.routes.state import dataplane
+from app.http.telling import Tell, Telling
+from app.models.keeping.version import Version
+from app.models.model import Model
+from app.models.request import InferRequest
+from app.serving.dataplane import DataPlane
+from app.trials.candidates import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, usual_threads
+from app.trials.inputs import example
+from app.trials.tuning import Surroundings, tune
+from app.wording import brief, cut
+
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/models/{name}")
+
+# A list of candidates is short.
+_MAX_BODY: Final = 1 << 16
+# Candidates that compile, and runs that wait for a lull, end some time.
+_LIMIT_S: Final = 900.0
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"text/event-stream": {}}},
+    **{status: {"model": ErrorBody} for status in (400, 403, 404, 408, 413, 422, 429, 500, 503, 504)},
+}
+VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
+
+
+@router.get("/tune", tags=["trials"], responses={404: {"model": ErrorBody}}, summary="What can be measured of it")
+async def tunable(request: Request, name: str, version: VersionNumber = None) -> Response:
+    """How it runs now, and how else it might."""
+    plane = dataplane(request)
+    found = plane.store.version(name, read_version(version))
+    assert found.model is not None  # Store.version returns ready versions only
+    session, threads = found.model.session, plane.budget.threads
+    return json_response(
+        {
+            "model": name, "version": found.number, "served": as_served(session, threads).told(),
+            "threads": usual_threads(threads), "most_threads": threads, "passes": list(engine.PASS_NAMES),
+            "most_candidates": MAX_CANDIDATES, "most_batch": MAX_BATCH,
+            "needs_sample": found.model.example_inputs() is None,
+        }
+    )  # fmt: skip
+
+
+@router.post(
+    "/tune",
+    tags=["trials"],
+    responses=_RESPONSES,
+    summary="Measure ways to run it against each other",
+    response_class=Response,
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": Grid.model_json_schema()}}}},
+)
+async def tuning(request: Request, name: str, version: VersionNumber = None) -> Response:
+    """Server-sent events, for as long as the client listens: threads, batches, algorithms and passes, run in turn."""
+    plane = dataplane(request)
+    found = plane.store.version(name, read_version(version))
+    with plane.memory.answering() as allowance:
+        body = await read_body(request, _MAX_BODY, plane.deadline(), allowance)
+        grid = _read(bytes(body) or b"{}")
+        allowance.close()
+    try:
+        candidates = grid.candidates(plane.budget.threads)
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc)) from None
+
+    def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
+        assert found.model is not None  # Store.version returns ready versions only
+        sample = _sample(plane, found, grid.sample)
+        log.info("tuning model '%s' version %d: %d candidates", name, found.number, len(candidates))
+        try:
+            tune(name, found.model.session, candidates, sample, grid.seconds, around(plane, cancelled), tell)
+        finally:
+            log.info("tuning model '%s' version %d has ended", name, found.number)
+
+    return await Telling(plane, name, work, _LIMIT_S).answer()
+
+
+def around(plane: DataPlane, cancelled: Callable[[], bool]) -> Surroundings:
+    """Where a server measures: beside its requests, which come first."""
+    return Surroundings(
+        settings=plane.settings, threads=plane.budget.threads, is_quiet=lambda: plane.is_quiet, cancelled=cancelled
+    )
+
+
+def _read(body: bytes) -> Grid:
+    try:
+        return Grid.model_validate_json(body)
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_context=False)[:10]
+        told = [
+            f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}, found {brief(each['input'])}"
+            for each in errors
+        ]
+        raise InvalidRequestError("; ".join(told)) from None
+
+
+def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArray[Any]]:
+    """One item to run it on, as a request would have it."""
+    assert version.model is not None  # Store.version returns ready versions only
+    model: Model = version.model
+    if name is None:
+        return example(model)
+    found = read_sample(plane.store.entry(version.name), name)
+    if found is None:
+        raise NotFoundError(f"model '{version.name}' has no sample '{cut(name)}'")
+    message = parse(found[0], found[1], plane.settings)
+    prepared = model.prepare(InferRequest(decode=message.decode, parameters={}))
+    return [prepared.tensors[port.name] for port in model.session.graph.inputs]

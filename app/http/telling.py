@@ -1,0 +1,138 @@
+"""Long work that is told of while it is done, as server-sent events; it ends when its client goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+from starlette.responses import StreamingResponse
+
+import engine
+from app.codec.answers import dump_json
+from app.errors import QueueFullError, ServiceError, from_engine
+from app.memory.budget import current
+from app.scheduling.ticket import Ticket
+from app.serving.dataplane import DataPlane
+
+log = logging.getLogger(__name__)
+
+Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
+Work: TypeAlias = Callable[[Tell, Callable[[], bool]], None]
+
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class Told(StreamingResponse):
+    """What a work tells, event by event; the client's going away, the server's end and the deadline end the work.
+
+    Args:
+        first: the event that is there already.
+    """
+
+    def __init__(self, telling: Telling, first: Mapping[str, Any]) -> None:
+        super().__init__(telling.events(first), media_type="text/event-stream", headers=_HEADERS)
+        self._telling = telling
+
+    async def __call__(self, *given: Any) -> None:
+        """Send events until one of both ends."""
+        try:
+            await super().__call__(*given)
+        finally:
+            self._telling.end()
+
+
+class Telling:
+    """A work in the one thread there is for such.
+
+    Args:
+        name: of the model it is about, for messages.
+        work: is given where to tell what it finds, and whom to ask whether it is still wanted.
+        limit_s: how long it may take.
+    """
+
+    def __init__(self, plane: DataPlane, name: str, work: Work, limit_s: float) -> None:
+        self._plane = plane
+        self._name = name
+        self._work = work
+        self._queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run(time.monotonic() + limit_s))
+        self._task.add_done_callback(lambda _: self._queue.put_nowait(None))
+
+    async def answer(self) -> Told:
+        """The answer, once there is something to tell; what the work fails with before that is told by its status.
+
+        Raises:
+            ServiceError: it has failed, or another one is at work.
+        """
+        try:
+            first = await self._queue.get()
+        except BaseException:
+            self.end()
+            raise
+        if first is None:
+            error = self._error()
+            raise error if error is not None else RuntimeError("a work that tells nothing")
+        return Told(self, first)
+
+    async def events(self, first: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        """What it tells, up to its end; a failure is the last of it."""
+        told: Mapping[str, Any] | None = first
+        while told is not None:
+            yield _spelt(told)
+            told = await self._queue.get()
+        error = self._error()
+        if error is not None:
+            yield _spelt({"event": "error", **error.body()["error"]})
+
+    def end(self) -> None:
+        """Nobody listens any more."""
+        self._task.cancel()
+
+    async def _run(self, deadline: float) -> None:
+        allowance = self._plane.memory.open()
+        try:
+            with allowance:
+                await self._plane.trials.run(self._do, deadline)
+        except QueueFullError as exc:
+            if exc.detail.get("limit") != 1:  # for want of memory
+                raise
+            message = "something is measured or compared already: one at a time, so that they do not disturb each other"
+            raise QueueFullError(message, retry_after_s=self._plane.settings.retry_after_s) from None
+        finally:
+            allowance.close()
+
+    def _do(self, ticket: Ticket) -> None:
+        def is_over() -> bool:
+            return ticket.is_void() or self._plane.is_draining
+
+        allowance = current()
+        assert allowance is not None  # set by _run; lanes hand it on
+        with allowance.working(is_over):
+            try:
+                self._work(self._tell, is_over)
+            except engine.EngineError as exc:
+                error = from_engine(exc, self._name)
+                if error.status >= 500 and not is_over():
+                    log.error("a trial of model '%s' failed: %s", self._name, exc, exc_info=exc)
+                raise error from None
+
+    def _tell(self, event: Mapping[str, Any]) -> None:
+        with suppress(RuntimeError):  # the loop may be closed by now
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+
+    def _error(self) -> ServiceError | None:
+        if self._task.cancelled():
+            return None
+        exc = self._task.exception()
+        if exc is None or isinstance(exc, ServiceError):
+            return exc
+        raise exc
+
+
+def _spelt(event: Mapping[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (str(event["event"]).encode(), dump_json(event))

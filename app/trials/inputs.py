@@ -1,0 +1,43 @@
+"""What a trial runs on: random values of a model's shapes, or one of its samples; in any batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import engine
+from app.errors import InvalidRequestError
+from app.models.model import Model
+
+
+def random_inputs(specs: Sequence[engine.TensorSpec], batch: int | None = None) -> list[NDArray[Any]]:
+    """Random inputs of these shapes, or of another batch; always the same ones."""
+    random = np.random.default_rng(0)
+    found = []
+    for each in specs:
+        shape = tuple(dim or 1 for dim in each.shape)
+        shape = shape if batch is None or not shape else (batch, *shape[1:])
+        # small whole numbers are valid as indices, masks and counts alike
+        values = random.standard_normal(shape) if each.dtype.kind in "fc" else random.integers(0, 2, shape)
+        found.append(np.asarray(values).astype(each.dtype))
+    return found
+
+
+def example(model: Model) -> list[NDArray[Any]]:
+    """One item of random values.
+
+    Raises:
+        InvalidRequestError: the model leaves sizes open.
+    """
+    zeros = model.example_inputs()
+    if zeros is None:
+        raise InvalidRequestError("the model leaves its input's size open, so there is nothing to run it on: a sample?")
+    return random_inputs([engine.TensorSpec(each.shape, each.dtype) for each in zeros.values()])
+
+
+def repeated(inputs: Sequence[NDArray[Any]], batch: int) -> list[NDArray[Any]]:
+    """The same item so many times."""
+    return [np.concatenate([each[:1]] * batch) if each.ndim else each for each in inputs]

@@ -1,0 +1,247 @@
+"""Ways to run a model measured against each other: made one after the other, checked, then run in turn.
+
+What is found is told as it is found, each time as a dict with its ``event``:
+
+``plan``      all candidates, with what to write down for each, before anything is made
+``doing``     what is being done: compiling, the reference's answer
+``ready``     a candidate is made and right, or why it takes no part
+``times``     what a candidate's runs have taken so far
+``done``      which are best
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import engine
+from app.errors import ServiceError
+from app.measuring.answers import ALLOWED_SHARE, error_share
+from app.measuring.timing import summary, turn, turns
+from app.settings import Settings
+from app.trials.advice import advice
+from app.trials.candidates import Build, Candidate, as_served
+from app.trials.inputs import repeated
+from app.trials.sessions import Sessions
+from app.wording import told
+
+Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
+Inputs: TypeAlias = Sequence[NDArray[Any]]
+
+_ROUNDS: Final = 8
+# Who measures while somebody is served disturbs both: it waits for a lull, but not for ever.
+_PATIENCE_S: Final = 1.0
+_LOOK_S: Final = 0.005
+# Between two words on what the compiler does.
+_WORD_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where it is measured.
+
+    Args:
+        threads: that this process may use.
+        is_quiet: whether nobody is served at this moment.
+        cancelled: whether nobody wants to know any more.
+    """
+
+    settings: Settings
+    threads: int
+    is_quiet: Callable[[], bool] = lambda: True
+    cancelled: Callable[[], bool] = lambda: False
+
+    def check(self) -> None:
+        """End where nobody wants to know any more.
+
+        Raises:
+            RunCancelledError: nobody does.
+        """
+        if self.cancelled():
+            raise engine.RunCancelledError("nobody waits for it any more")
+
+    def wait_for_quiet(self) -> bool:
+        """Wait until nobody is served, for a while; whether that came to be."""
+        end = time.monotonic() + _PATIENCE_S
+        while not self.is_quiet():
+            self.check()
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """A candidate that takes part."""
+
+    candidate: Candidate
+    run: Callable[[], Sequence[NDArray[Any]]]
+    times: list[float] = field(default_factory=list)
+    disturbed: int = 0
+
+
+def tune(
+    name: str,
+    session: engine.Session,
+    candidates: Sequence[Candidate],
+    sample: Inputs,
+    seconds: float,
+    around: Surroundings,
+    tell: Tell,
+) -> None:
+    """Measure them all.
+
+    Args:
+        session: that serves the model; its graph is run, itself it is left alone.
+        sample: one item of each input.
+        seconds: for the runs of each.
+
+    Raises:
+        EngineError: nobody waits for it any more, or not even the reference can run it.
+        ServiceError: there is no memory for it.
+    """
+    served = as_served(session, around.threads)
+    rows = [
+        {
+            "id": at,
+            **each.told(),
+            "served": each == served,
+            "advice": advice(each, name, around.settings, around.threads),
+        }
+        for at, each in enumerate(candidates)
+    ]
+    shapes = [list(each.shape) for each in sample]
+    tell({"event": "plan", "model": name, "candidates": rows, "rounds": _ROUNDS, "inputs": shapes})
+    with Sessions(around.settings, around.cancelled) as sessions, engine.cancelling(around.cancelled):
+        entries = _enter(session.graph, candidates, sample, sessions, around, tell)
+        for number, at in enumerate(turns(list(map(str, entries)), _ROUNDS)):
+            around.check()
+            _measure(int(at), entries[int(at)], seconds / _ROUNDS, around, tell, number // len(entries) + 1)
+    tell({"event": "done", **_verdict(entries)})
+
+
+def _enter(
+    graph: engine.RuntimeGraph,
+    candidates: Sequence[Candidate],
+    sample: Inputs,
+    sessions: Sessions,
+    around: Surroundings,
+    tell: Tell,
+) -> dict[int, _Entry]:
+    """Those that run, and answer as the reference does."""
+    expected: dict[int, list[NDArray[Any]]] = {}
+    entries: dict[int, _Entry] = {}
+    for at, candidate in enumerate(candidates):
+        around.check()
+        inputs = repeated(sample, candidate.batch)
+        try:
+            if candidate.batch not in expected:
+                tell({"event": "doing", "id": at, "text": "asking the reference"})
+                expected[candidate.batch] = _reference(graph, inputs, sessions)
+            entry, row = _make(graph, candidate, inputs, expected[candidate.batch], sessions, _teller(at, tell))
+        except engine.RunCancelledError:
+            raise
+        except (engine.EngineError, ServiceError) as exc:
+            tell({"event": "ready", "id": at, "problem": told(str(exc))})
+            continue
+        tell({"event": "ready", "id": at, **row})
+        if row["problem"] is None:
+            entries[at] = entry
+    return entries
+
+
+def _reference(graph: engine.RuntimeGraph, inputs: Inputs, sessions: Sessions) -> list[NDArray[Any]]:
+    build = Build(backend="reference")
+    session = sessions.get(graph, build)
+    sessions.make_ready(session, build, inputs)
+    return list(session.run(list(inputs)))
+
+
+def _make(
+    graph: engine.RuntimeGraph,
+    candidate: Candidate,
+    inputs: Inputs,
+    expected: Sequence[NDArray[Any]],
+    sessions: Sessions,
+    progress: engine.Progress,
+) -> tuple[_Entry, dict[str, Any]]:
+    start = time.perf_counter()
+    session = sessions.get(graph, candidate.build)
+    sessions.make_ready(session, candidate.build, inputs, progress)
+    made_s = time.perf_counter() - start
+    run = partial(session.run, list(inputs))
+    answer = list(run())
+    share = error_share(answer, expected)
+    problem = None
+    if not share <= ALLOWED_SHARE:
+        problem = f"another answer than the reference's: {share:.1e} of the largest magnitude"
+    row = {"made_s": made_s, "share": _finite(share), "largest": _largest(answer, expected), "problem": problem}
+    return _Entry(candidate=candidate, run=run), row
+
+
+def _teller(at: int, tell: Tell) -> engine.Progress:
+    last = 0.0
+
+    def progress(doing: str, done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() > last + _WORD_S:
+            last = time.monotonic()
+            tell({"event": "doing", "id": at, "text": f"{doing} {done + 1} of {of}" if of > 1 else doing})
+
+    return progress
+
+
+def _measure(at: int, entry: _Entry, seconds: float, around: Surroundings, tell: Tell, number: int) -> None:
+    entry.disturbed += not (around.wait_for_quiet())
+    entry.times += turn(entry.run, seconds)[0]
+    times, items = summary(entry.times), entry.candidate.batch
+    tell(
+        {
+            "event": "times", "id": at, "round": number, "runs": times.runs, "disturbed": entry.disturbed,
+            "least_s": times.least_s, "median_s": times.median_s, "p99_s": times.p99_s,
+            "per_second": items / times.median_s,
+        }
+    )  # fmt: skip
+
+
+def _verdict(entries: Mapping[int, _Entry]) -> dict[str, Any]:
+    """Which is soonest done, which gets most done, and those that no other beats in both."""
+    figures = {at: (summary(each.times).median_s, each.candidate.batch) for at, each in entries.items()}
+    points = {at: (median_s, items / median_s) for at, (median_s, items) in figures.items()}
+    best = [
+        at
+        for at, (time_s, rate) in points.items()
+        if not any(
+            other <= time_s and more >= rate and (other, more) != (time_s, rate) for other, more in points.values()
+        )
+    ]
+    return {
+        "latency": min(points, key=lambda at: points[at][0], default=None),
+        "throughput": max(points, key=lambda at: points[at][1], default=None),
+        "best": best,
+    }
+
+
+def _largest(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float | None:
+    """The largest difference of any number; None where there is none to tell."""
+    pairs = [
+        (a, b) for a, b in zip(found, expected, strict=False) if a.shape == b.shape and b.size and b.dtype.kind in "fiu"
+    ]
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = [
+            float(np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64))))
+            for a, b in pairs
+            if not np.isnan(b.astype(np.float64)).all()
+        ]
+    return _finite(max(apart, default=0.0))
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

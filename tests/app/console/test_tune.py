@@ -1,0 +1,52 @@
+"""Ways to run a model measured against each other in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.console.browser import Browser
+
+pytestmark = pytest.mark.slow
+# What compiles nothing; half a second each is the least the page offers.
+VIEW = "tune/digits?backend=reference&batch=1,2"
+
+
+def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write_down(browser: Browser) -> None:
+    browser.go(VIEW)
+    browser.one(".tune-form [role=status]", "2 candidates")
+    browser.click(".tune-form button", "4")
+    assert "batch=1%2C2%2C4" in browser.driver.current_url
+    browser.script("const s = document.querySelectorAll('.tune-form select')[1]; s.value = '0.5';"
+                   "s.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
+    browser.click(".tune-form button", "Measure")
+    browser.wait(lambda: len(browser.all(".trials tbody tr")) == 3, "three rows")
+    browser.one(".block [role=status]", "Measured")
+    assert len(browser.all(".tradeoff circle")) == 3 and browser.all(".tradeoff circle.best")
+    assert browser.one(".trials tr", "as served") and len(browser.all(".trials .chip.good")) >= 1
+    assert "pnnx-serve bench digits" in browser.one(".advice", "Most throughput").text
+    browser.click(".trials .link", "batch 2")
+    browser.one(".trials tr.picked", "batch 2")
+    browser.click(".trials th button", "Items/s")
+    rates = [float(row.text.split()[-1].replace(",", "")) for row in browser.all(".trials tbody td:nth-child(4)")]
+    assert rates == sorted(rates, reverse=True)
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        browser.scheme(scheme)
+        browser.size(width, 844)
+        assert browser.script("return document.documentElement.scrollWidth") <= width
+        assert browser.unfit() == []
+
+
+def test_what_is_measured_can_be_cancelled_and_begun_again_by_keys_alone(browser: Browser) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.go(VIEW)
+    browser.one(".tune-form button", "Measure").send_keys(Keys.ENTER)
+    browser.one(".trials tbody tr")
+    browser.one(".tune-form button", "Cancel").send_keys(Keys.SPACE)
+    browser.one(".block [role=status]", "Cancelled")
+    browser.one(".tune-form button", "Measure")
+
+
+def test_a_model_of_open_sizes_asks_for_a_sample(browser: Browser) -> None:
+    browser.go("tune/superres")
+    browser.wait(lambda: browser.one(".tune-form .field").get_attribute("value"), "a sample of its own")
