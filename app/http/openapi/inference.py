@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.codec.parse import FORM, JSON, NPY, NPZ, PNG
-from app.http.openapi.schemas import ErrorBody, infer_body
+from app.http.openapi.schemas import REFUSED, infer_body
 from app.tasks.registry import TASKS
 
 _TENSOR: Final = {
@@ -95,7 +95,7 @@ def infer_documentation() -> dict[str, Any]:
             PNG: {"schema": _FILE},
         },
     }
-    errors = {status: {"model": ErrorBody, "description": text} for status, text in _ERRORS.items()}
+    errors = {status: {**REFUSED, "description": text} for status, text in _ERRORS.items()}
     return {
         "responses": {200: result, **errors},
         "openapi_extra": {"parameters": [*_parameters()], "requestBody": _BODY},

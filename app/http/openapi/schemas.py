@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, create_model
 
@@ -24,6 +24,10 @@ class ErrorBody(Body):
     """The body of every error."""
 
     error: Problem
+
+
+# What a route tells FastAPI of an error. Its model, given each time, would be looked through for each anew.
+REFUSED: Final = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}}
 
 
 class Live(Body):

@@ -16,7 +16,7 @@ from app.codec.message import read_version
 from app.console.chart import chart
 from app.console.figures import COST, figures
 from app.errors import InvalidRequestError, ModelNotReadyError, NotFoundError
-from app.http.openapi.schemas import ErrorBody
+from app.http.openapi.schemas import REFUSED
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.models.keeping.version import Version
@@ -33,7 +33,7 @@ _MAX_TEXT_BYTES: Final = 1 << 28
 _OPERATOR_BYTES: Final = 1 << 14
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
-    **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503, 504)},
+    **dict.fromkeys((400, 404, 413, 429, 503, 504), REFUSED),
 }
 Format = Annotated[
     Literal["json", "svg", "dot", "mermaid", "text", "param", "layout"],
@@ -83,7 +83,7 @@ async def model_graph(
 
 @router.get(
     "/models/{name}/graph/attribute",
-    responses={status: {"model": ErrorBody} for status in (400, 404, 429, 503, 504)},
+    responses=dict.fromkeys((400, 404, 429, 503, 504), REFUSED),
     summary="A tensor that is stored with an operator, in figures",
     response_class=Response,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, Self
 
 from fastapi import APIRouter
@@ -32,7 +32,8 @@ from app.http.routes.state import dataplane
 from app.memory.budget import Allowance
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
-from app.tasks.registry import parameter_names
+from app.tasks.registry import TASKS, parameter_names
+from app.tasks.task import Task
 from app.wording import brief, cut, did_you_mean
 
 # Of every path that runs a model, the other protocol's included.
@@ -52,6 +53,12 @@ _OFFERED: Final = (JSON, NPZ, NPY, PNG)
 
 def make_router() -> APIRouter:
     """The routes, with the documentation of all tasks there are."""
+    return _router(tuple(TASKS.values()))
+
+
+@lru_cache(maxsize=1)
+def _router(tasks: tuple[type[Task[Any]], ...]) -> APIRouter:
+    """Made once for these tasks: what documents a route is most of what it takes to make an app."""
     router, documentation = APIRouter(tags=["inference"]), infer_documentation()
     for method in (router.post, router.put):  # PUT is what curl -T does
         method(_PATH, **documentation, summary="Run a model")(infer)

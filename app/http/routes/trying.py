@@ -20,7 +20,7 @@ from app.console.samples import list_samples, read_sample
 from app.errors import InvalidRequestError, NotFoundError
 from app.http.body import first_headers, read_body, until_disconnect
 from app.http.deadline import read_limit
-from app.http.openapi.schemas import ErrorBody
+from app.http.openapi.schemas import REFUSED, ErrorBody
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
 from app.models.model import Model
@@ -30,9 +30,9 @@ from app.wording import cut
 
 router = APIRouter(prefix="/models/{name}")
 
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": ErrorBody} for status in (400, 404, 408, 413, 415, 422, 429, 500, 503, 504)
-}
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys(
+    (400, 404, 408, 413, 415, 422, 429, 500, 503, 504), REFUSED
+)
 _REPORT: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": {"text/html": {}}}}
 # No script, and nothing from anywhere: its styles stand in it.
 _STATIC: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
