@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.bodies import CompiledBody
 from engine.bundle import Bundle, Manifest
 from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, execute
@@ -39,12 +40,16 @@ _log = logging.getLogger("pnnx_serve.engine")
 class Executor:
     """Runs a session's graphs; many threads may call it at once.
 
+    Args:
+        is_inner: for a body inside of a graph, whose way is nobody's concern.
+
     Attributes:
         failure: why the reference runs graphs that should be compiled; None while nothing has failed.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, is_inner: bool = False) -> None:
         self._options = options
+        self._level = logging.DEBUG if is_inner else logging.WARNING
         self._graphs: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
         self._meanwhile_s: dict[int, float] = {}
         self._lock = threading.Lock()
@@ -249,7 +254,7 @@ class Executor:
                 self._gap = str(error)
                 return
             if self.failure is None:
-                _log.warning("the graph is not compiled and runs on the reference layers: %s", error)
+                _log.log(self._level, "the graph is not compiled and runs on the reference layers: %s", error)
             self.failure = str(error)
 
     # -- questions: they compile nothing -----------------------------------------------------------------------------
@@ -414,7 +419,7 @@ def _compile(graph: RuntimeGraph, options: Options) -> CompiledGraph:
         from engine.compiler import CompiledGraph
     except ImportError as exc:
         raise _no_compiler(exc) from exc
-    return CompiledGraph(graph, options)
+    return CompiledGraph(graph, options, compiles=lambda body: CompiledBody(body, Executor(options, is_inner=True)))
 
 
 def _run_reference(graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.compiler.blueprint import Blueprint, NotYetMadeError
+from engine.compiler.bodies import Bodies, Compiles, bodies_of
+from engine.compiler.branches import Branches
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
@@ -47,8 +49,10 @@ class Builder:
 
     Args:
         host: the processor to generate for; None for this one.
+        compiles: makes bodies of operators ready that choose or repeat; None for the reference.
 
     Attributes:
+        bodies: those of its operators.
         carried: the programs of the graph's bundle; None where it has none.
         is_open: whether inputs come in many shapes, so that programs share code and weights.
         known_s: what the last program took that was made of code there was.
@@ -57,13 +61,17 @@ class Builder:
         CompileError: there is no generator for this processor.
     """
 
-    def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
+    def __init__(
+        self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: Compiles | None = None
+    ) -> None:
         self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
         self._is_measured = host is not None or self.carried is None
         self._host = host or (self.carried.host if self.carried else None)
         if self._host is None:
             detect()  # whether there is a generator; what is measured can wait
-        self._graph = graph
+        self._graph = self._taken = graph
+        self._branches = Branches(graph)
+        self.bodies = Bodies(compiles)
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
         self._digest: bytes | None = None
@@ -121,11 +129,21 @@ class Builder:
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         if blueprint.needs_graph:
-            graph = self._optimise(progress)
-            operators = {op.name: op for op in graph.operators if op.name in blueprint.calls}
+            graph = self._optimise(specs, progress)
+            operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in blueprint.calls}
             known = _known(graph, self._wide_specs(specs))
         code = object_code.Code(blueprint.code, self.host)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known)
+
+    def prepare_bodies(self, program: Program, specs: Sequence[TensorSpec]) -> None:
+        """Compile ahead of their first run the bodies that operators of a program run themselves.
+
+        Raises:
+            RunCancelledError: nobody wants it any more.
+        """
+        if any(map(bodies_of, program.operators.values())):
+            graph = self._optimise(specs, asking(silent))
+            self.bodies.prepare(program.operators.values(), graph.infer(self._wide_specs(specs)))
 
     def known_program(self, specs: Sequence[TensorSpec]) -> Program | None:
         """The program for inputs of these shapes, where all its code was made for others: takes milliseconds.
@@ -189,14 +207,14 @@ class Builder:
     ) -> tuple[Blueprint, bool, int]:
         """A blueprint, whether it was in the cache, and how many bytes it takes there."""
         carried = None if refresh or self.carried is None else self.carried.load(specs)
-        if carried is not None and self._fits(carried[0], progress):
+        if carried is not None and self._fits(carried[0], specs, progress):
             return carried[0], True, carried[1]
         self._measure()
         if self._cache is None:
             return self._compile(specs, progress, cores, tune), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
-        if found is not None and self._fits(found.blueprint, progress):
+        if found is not None and self._fits(found.blueprint, specs, progress):
             return found.blueprint, True, found.bytes
         made = self._made
         blueprint = self._compile(specs, progress, cores, tune)
@@ -221,11 +239,11 @@ class Builder:
         options = (self.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
         return program_key(self._graph, self._digest, specs, *options)
 
-    def _fits(self, blueprint: Blueprint, progress: Progress) -> bool:
+    def _fits(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> bool:
         """Whether the operators it leaves to the reference are those of the graph, as the passes leave it today."""
         if not blueprint.needs_graph:
             return True
-        return blueprint.operators == tuple(op.name for op in self._optimise(progress).operators)
+        return blueprint.operators == tuple(op.name for op in self._optimise(specs, progress).operators)
 
     def _compile(
         self, specs: Sequence[TensorSpec], progress: Progress, cores: int, tune: bool = False, *, is_known: bool = False
@@ -283,9 +301,9 @@ class Builder:
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
 
-        graph = self._optimise(progress)
+        graph, given = self._optimise(specs, progress), self._taken
         outputs = laid_flat(graph.operators, _returned(graph))
-        before = laid_flat(self._graph.operators, _returned(self._graph))
+        before = laid_flat(given.operators, _returned(given))
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
         lowering = Lowering(
@@ -300,7 +318,7 @@ class Builder:
             choose,
             self.is_open,
             weights,
-            narrow_of(self._graph, graph, specs, before) if self._is_wide else Narrow(),
+            narrow_of(given, graph, specs, before) if self._is_wide else Narrow(),
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         fusions = [
@@ -312,14 +330,16 @@ class Builder:
         )
         self._made += bool(lowering.made)
         lowering.forget()
-        if not blueprint.steps:
+        if not blueprint.steps and not any(map(bodies_of, graph.operators)):
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return blueprint
 
-    def _optimise(self, progress: Progress) -> RuntimeGraph:
-        if self._optimised is None:
+    def _optimise(self, specs: Sequence[TensorSpec], progress: Progress) -> RuntimeGraph:
+        taken = self._branches.taken(specs)
+        if self._optimised is None or taken is not self._taken:
+            self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)
-            graph = widened(self._graph, is_kept=self.is_open) if self._is_wide else self._graph
+            graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from engine.compiler.again import Again
 from engine.compiler.blueprint import Blueprint, Segment
+from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
 from engine.compiler.runtime.background import WORTH
@@ -39,6 +40,7 @@ class CompiledGraph:
 
     Args:
         host: the processor to generate for; None for this one.
+        compiles: makes bodies of operators ready that choose or repeat; None for the reference.
 
     Attributes:
         builder: makes its programs.
@@ -48,10 +50,12 @@ class CompiledGraph:
         CompileError: there is no generator for this processor.
     """
 
-    def __init__(self, graph: RuntimeGraph, options: Options, host: Host | None = None) -> None:
+    def __init__(
+        self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: Compiles | None = None
+    ) -> None:
         self.threads = options.threads or available_cores()
         self._graph = graph
-        self.builder = Builder(graph, options, host)
+        self.builder = Builder(graph, options, host, compiles)
         own, limit = static_specs(graph.inputs), options.instances_max_bytes
         self._own = None if own is None else list(own)
         self._cores = min(self.threads, available_cores())
@@ -60,7 +64,7 @@ class CompiledGraph:
             make, self.threads, limit, own, must=options.must_compile, make_now=make_now, lend=self.builder.is_open
         )
         self._lock = threading.Lock()
-        self._options = options
+        self._options, self._compiles = options, compiles
         self._exact: CompiledGraph | None = None
 
     def run(
@@ -141,7 +145,8 @@ class CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
         with self._lock:
             if self._exact is None:
-                self._exact = CompiledGraph(self._graph, replace(self._options, winograd="off"), self.builder.host)
+                options = replace(self._options, winograd="off")
+                self._exact = CompiledGraph(self._graph, options, self.builder.host, self._compiles)
             return self._exact
 
     def prepare(
@@ -165,11 +170,14 @@ class CompiledGraph:
             EngineError: an operator does not accept these shapes.
         """
         make = partial(self.builder.program, refresh=refresh, tune=tune, progress=progress, cores=self._cores)
-        return describe(self.instances.prepare(specs, make, refresh=refresh or tune))
+        program = self.instances.prepare(specs, make, refresh=refresh or tune)
+        self.builder.prepare_bodies(program, specs)
+        return describe(program)
 
     def close(self) -> None:
         """Give back the memory and the threads of all instances; a later run makes them anew."""
         self.instances.close()
+        self.builder.bodies.close()
         with self._lock:
             exact = self._exact
         if exact is not None:

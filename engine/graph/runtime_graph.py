@@ -322,8 +322,10 @@ def _build(
     )
 
 
-def _build_body(source: pnnx.Graph, registry: Registry) -> _Built:
-    return _build(source, registry, "kahn")
+def _build_body(source: pnnx.Graph, registry: Registry) -> RuntimeGraph:
+    graph = RuntimeGraph.from_source(source, "body", registry=registry)
+    graph._built = _build(source, registry, "kahn")
+    return graph
 
 
 builds_bodies(_build_body, run_steps)

@@ -59,8 +59,17 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler": VOCABULARY
     | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
+    "engine.bodies": VOCABULARY | {"engine.graph"},
     "engine.executor": VOCABULARY
-    | {"engine.bundle", "engine.compiler", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
+    | {
+        "engine.bodies",
+        "engine.bundle",
+        "engine.compiler",
+        "engine.graph",
+        "engine.options",
+        "engine.profiling",
+        "engine.progress",
+    },
     "engine.routes": VOCABULARY | {"engine.graph"},
     "engine.session": VOCABULARY
     | {"engine.routes", "engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},

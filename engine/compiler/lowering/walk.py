@@ -176,6 +176,8 @@ def _if_lowered(rule: KernelRule, context: Context) -> Made | None:
 
 
 def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
+    if layer.has_bodies:
+        return "it runs graphs of its own, which are compiled by themselves"
     if type(layer) not in EXPRESSION_RULES:
         return "there is no kernel for it"
     specs = [spec for each in (*op.outputs, *op.inputs) if (spec := lowering.spec(each)) is not None]

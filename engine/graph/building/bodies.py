@@ -23,6 +23,10 @@ class Built(Protocol):
     """A graph that can run."""
 
     @property
+    def source(self) -> pnnx.Graph:
+        """What it was made of."""
+
+    @property
     def operators(self) -> tuple[RuntimeOperator, ...]:
         """In execution order."""
 
@@ -47,25 +51,38 @@ def builds_bodies(build: Build, execute: Execute) -> None:
 
 
 class Body:
-    """A body that can be run: some values in, some out."""
+    """A body that can be run: some values in, some out.
+
+    Attributes:
+        graph: what it was built to.
+        results: the operands that it gives.
+    """
 
     def __init__(self, source: pnnx.Graph, registry: Registry) -> None:
         if not _HOW:
             raise GraphError("nobody has said how bodies are built")
-        self._built: Built = _HOW["build"](source, registry)
-        order = {op.name: k for k, op in enumerate(source.operators)}
-        outputs = [op for op in self._built.operators if op.type == "pnnx.Output"]
-        self._outputs = [op.inputs[0].name for op in sorted(outputs, key=lambda op: order[op.name])]
+        self.graph: Built = _HOW["build"](source, registry)
+        self.results = [op.inputs[0] for op in source.operators if op.type == "pnnx.Output"]
 
     @property
     def count(self) -> int:
         """How many values it takes."""
-        return len(self._built.inputs)
+        return len(self.graph.inputs)
 
     @property
     def operators(self) -> Sequence[RuntimeOperator]:
         """What it is made of."""
-        return self._built.operators
+        return self.graph.operators
+
+    @property
+    def source(self) -> pnnx.Graph:
+        """As it was read."""
+        return self.graph.source
+
+    @property
+    def operands(self) -> list[str]:
+        """What it calls the values it takes."""
+        return [port.operand for port in self.graph.inputs]
 
     def infer(self, inputs: Sequence[object]) -> list[object]:
         """What is known of its results.
@@ -74,8 +91,8 @@ class Body:
             EngineError: an operator does not accept what follows from these inputs.
         """
         self._check(inputs)
-        known = propagate(self._built.operators, dict(zip(self._operands(), inputs, strict=True)))
-        return [known[name] for name in self._outputs]
+        known = propagate(self.graph.operators, dict(zip(self.operands, inputs, strict=True)))
+        return [known[name] for name in self.results]
 
     def run(self, inputs: Sequence[object]) -> list[object]:
         """Its results; none shares memory with an input that may be written to.
@@ -84,11 +101,8 @@ class Body:
             EngineError: an operator refuses its operands or fails.
         """
         self._check(inputs)
-        results: list[object] = _HOW["execute"](self._built.plan, [_read_only(each) for each in inputs])
+        results: list[object] = _HOW["execute"](self.graph.plan, [_read_only(each) for each in inputs])
         return results
-
-    def _operands(self) -> list[str]:
-        return [port.operand for port in self._built.inputs]
 
     def _check(self, inputs: Sequence[object]) -> None:
         if len(inputs) != self.count:

@@ -83,6 +83,8 @@ class Layer(_Parameters):
 
     loops: ClassVar[bool] = False
     """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
+    has_bodies: ClassVar[bool] = False
+    """Whether it runs graphs of its own."""
 
     means: ClassVar[tuple[type[Layer], ...]] = ()
     """The layers that settled() may give instead of this one."""

@@ -11,13 +11,14 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
-from engine.layers.onnx.adapter import dtype_of, shape_of
+from engine.layers.elementwise.cast import To
+from engine.layers.onnx.adapter import Adapter, dtype_of, shape_of
 from engine.layers.onnx.constants import needed, whole_number
 from engine.layers.onnx.dtypes import converted, onnx_dtype
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened, working_dtype
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import Array, DType, Number, TensorSpec, dtype_name, format_shape
+from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, format_shape
 
 
 class _Pair(Layer):
@@ -108,10 +109,12 @@ class OnnxMean(Layer):
 
 
 @register("Cast")
-class OnnxCast(Layer):
+class OnnxCast(Adapter):
     """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
 
     does_arithmetic = False
+    settles = False
+    means = (To,)
 
     to: int
     saturate: bool = True
@@ -122,6 +125,12 @@ class OnnxCast(Layer):
 
     def infer(self, input: Any) -> TensorSpec:
         return TensorSpec(shape_of(input), onnx_dtype(self.to))
+
+    def meaning(self, *operands: Any) -> Layer:
+        dtypes = [onnx_dtype(self.to), *(each.dtype for each in operands if isinstance(each, TensorSpec))]
+        if len(dtypes) != 2 or any(each.kind not in "biuf" and each != BFLOAT16 for each in dtypes):
+            raise NotImplementedError
+        return To(dtype=dtypes[0])
 
     def forward(self, input: Array | Number) -> Array:
         return converted(input, onnx_dtype(self.to), self.saturate, self.round_mode)

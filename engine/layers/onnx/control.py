@@ -24,9 +24,12 @@ from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 _NO_LIMIT: Final = 2**63 - 1
 
 
-class _Bodied(Layer):
+class Bodied(Layer):
+    """Base of operators that run graphs of their own."""
+
     takes_unknown = True
     loops = True
+    has_bodies = True
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -46,6 +49,14 @@ class _Bodied(Layer):
         """How many results there are."""
         return len(self.annotations.outputs)
 
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        """Each body with what is known of the values that it is handed, whatever the turn.
+
+        Args:
+            operands: what is known of the operator's own.
+        """
+        return []
+
     def results(self, values: Sequence[Any]) -> Any:
         """One result by itself, several as a tuple.
 
@@ -58,7 +69,7 @@ class _Bodied(Layer):
 
 
 @register("onnx.If")
-class If(_Bodied):
+class If(Bodied):
     """One of two bodies, by a condition.
 
     Parameters:
@@ -71,23 +82,35 @@ class If(_Bodied):
     def infer(self, condition: Any, *captured: Any) -> Any:
         known = known_value(condition)
         if is_known(known):
-            return self.results(self.body(_branch(known)).infer(self._of(known, captured)))
-        names = [name for name, _ in self.annotations.bodies]
-        if len(names) != 2:
+            return self.results(self.branch(known).infer(self.captured(known, captured)))
+        found = [each for value in (True, False) if (each := self._foreseen(value, captured)) is not None]
+        if not found:
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
-        first, second = (self._foreseen(value, captured) for value in (True, False))
-        return self.results([alike(a, b) for a, b in zip(first, second, strict=False)])
+        return self.results([alike(a, b) for a, b in zip(found[0], found[-1], strict=False)])
 
-    def _foreseen(self, value: bool, captured: Sequence[Any]) -> Sequence[Any]:
-        """What a branch would give; nothing is known where it does not take these operands, which are the other's."""
+    def _foreseen(self, value: bool, captured: Sequence[Any]) -> Sequence[Any] | None:
+        """What a branch would give; None where it does not take these operands: who takes it gets an error."""
         try:
-            known: Sequence[Any] = self.body(_branch(value)).infer(self._of(value, captured))
+            known: Sequence[Any] = self.branch(value).infer(self.captured(value, captured))
         except ShapeError:
-            return [UNKNOWN] * self.count
+            return None
         return known
 
     def forward(self, condition: Any, *captured: Any) -> Any:
-        return self.results(self.body(_branch(condition)).run(self._of(condition, captured)))
+        return self.results(self.branch(condition).run(self.captured(condition, captured)))
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        known = [_blurred(each) for each in operands[1:]]
+        names = [name for name, _ in self.annotations.bodies]
+        return [(self.body(name), self.captured(name == "then_branch", known)) for name in names]
+
+    def branch(self, condition: Any) -> Any:
+        """The body that a condition chooses.
+
+        Raises:
+            ShapeError: it does not fit this graph's shapes, or the condition is not one value.
+        """
+        return self.body(_branch(condition))
 
     def body(self, name: str) -> Any:
         refused = self.then_branch_refused if name == "then_branch" else self.else_branch_refused
@@ -95,7 +118,7 @@ class If(_Bodied):
             raise ShapeError(f"the {name} does not fit: {refused}")
         return super().body(name)
 
-    def _of(self, condition: Any, captured: Sequence[Any]) -> Sequence[Any]:
+    def captured(self, condition: Any, captured: Sequence[Any]) -> Sequence[Any]:
         """What a branch uses of the graph around: that of the first comes first."""
         bodies = dict(self.annotations.bodies)
         first = bodies["then_branch"].count if "then_branch" in bodies else 0
@@ -107,7 +130,7 @@ def _branch(condition: Any) -> str:
 
 
 @register("onnx.Loop")
-class Loop(_Bodied):
+class Loop(Bodied):
     """A body run so often, or until its condition fails: states go from turn to turn, other results are stacked.
 
     Parameters:
@@ -127,6 +150,12 @@ class Loop(_Bodied):
         stacked = [TensorSpec((None, *each.shape), each.dtype) if isinstance(each, TensorSpec) else UNKNOWN
                    for each in others]  # fmt: skip
         return self.results([*after, *stacked])
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        states, captured = self._parts(operands)[2:]
+        found = self._settled(states, captured)
+        turn = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_))]
+        return [] if found is None else [(self.body("body"), [*turn, *found[0], *map(_blurred, captured)])]
 
     def _settled(self, states: Sequence[Any], captured: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         """What holds of the states after any number of turns, and of what each turn gives besides."""
@@ -173,7 +202,7 @@ class Loop(_Bodied):
 
 
 @register("onnx.Scan")
-class Scan(_Bodied):
+class Scan(Bodied):
     """A body run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
 
     Parameters:
@@ -196,13 +225,23 @@ class Scan(_Bodied):
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
         axes = self._axes(self.input_axes, scanned)
         lengths = [each.shape[axis] for each, axis in zip(scanned, axes, strict=True)]
-        slices = [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
-                  for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
+        slices = self._slices(scanned, axes)
         known = [_blurred(each) for each in states]
         results = self.body("body").infer([*known, *slices, *captured])
         after = [alike(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
         length = next((each for each in lengths if each is not None), None)
         return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        states, scanned, captured = self._parts(operands)
+        if not all(isinstance(each, TensorSpec) for each in scanned):
+            return []
+        slices = self._slices(scanned, self._axes(self.input_axes, scanned))
+        return [(self.body("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
+
+    def _slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
+        return [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
+                for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
 
     def _whole(self, index: int, item: Any, length: int | None) -> Any:
         if not isinstance(item, TensorSpec):
@@ -246,7 +285,7 @@ class Scan(_Bodied):
 
 
 @register("onnx.SequenceMap")
-class SequenceMap(_Bodied):
+class SequenceMap(Bodied):
     """A body run for every item of a sequence; its results are sequences.
 
     Parameters:

@@ -270,7 +270,8 @@ class OnnxSize(Layer):
     """How many elements there are."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec((), INT64)
+        size = input.size
+        return TensorSpec((), INT64, None if size is None else np.array(size, INT64))
 
     def forward(self, input: Array) -> Array:
         return np.asarray(input.size, INT64)

@@ -1,0 +1,87 @@
+"""Bodies of operators that choose or repeat: graphs of their own, which are compiled by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from engine.graph import RuntimeOperator
+from engine.graph.building.bodies import Body
+from engine.layers.onnx.control import Bodied
+from engine.tensor import TensorSpec
+
+
+class RunnableBody(Protocol):
+    """A body as its operator's layer uses it."""
+
+    @property
+    def count(self) -> int:
+        """How many values it takes."""
+
+    def infer(self, inputs: Sequence[object]) -> list[object]:
+        """What is known of its results."""
+
+    def run(self, inputs: Sequence[object]) -> list[object]:
+        """Its results."""
+
+    def prepare(self, specs: Sequence[TensorSpec]) -> None:
+        """Compile it for these operands, if that can be."""
+
+    def close(self) -> None:
+        """Give back memory and threads."""
+
+
+Compiles = Callable[[Body], RunnableBody]
+
+
+class Bodies:
+    """The bodies of a graph's operators, each made ready once for all programs.
+
+    Args:
+        compiles: makes a body ready; None for bodies that the reference runs.
+    """
+
+    def __init__(self, compiles: Compiles | None) -> None:
+        self._compiles = compiles
+        self._ready: dict[int, tuple[Body, RunnableBody]] = {}
+
+    def inside(self, op: RuntimeOperator) -> RuntimeOperator:
+        """An operator whose bodies are compiled; as it is where it has none."""
+        bodies = bodies_of(op)
+        if not bodies or self._compiles is None or op.layer is None:
+            return op
+        layer: Any = op.layer.layer
+        ready = tuple((name, self._made(body)) for name, body in bodies)
+        layer = replace(layer, annotations=replace(layer.annotations, bodies=ready))
+        return RuntimeOperator(op.source, op.inputs, op.outputs, replace(op.layer, layer=layer), op.index)
+
+    def prepare(self, operators: Iterable[RuntimeOperator], values: Mapping[str, object]) -> None:
+        """Compile bodies ahead of their first run.
+
+        Args:
+            operators: as ``inside`` gave them.
+            values: what is known of every operand.
+        """
+        for op in operators:
+            if isinstance(op.definition, Bodied) and self._compiles is not None:
+                for body, given in op.definition.handed([values[each.name] for each in op.inputs]):
+                    specs = [each for each in given if isinstance(each, TensorSpec) and each.is_static]
+                    if len(specs) == len(given):
+                        body.prepare(specs)
+
+    def _made(self, body: Body) -> RunnableBody:
+        assert self._compiles is not None
+        if id(body) not in self._ready:
+            self._ready[id(body)] = body, self._compiles(body)
+        return self._ready[id(body)][1]
+
+    def close(self) -> None:
+        """Give back what they take; a later run makes it anew."""
+        for _, ready in list(self._ready.values()):
+            ready.close()
+
+
+def bodies_of(op: RuntimeOperator) -> tuple[tuple[str, Any], ...]:
+    """The bodies of an operator, by name."""
+    return op.definition.annotations.bodies if isinstance(op.definition, Bodied) else ()
