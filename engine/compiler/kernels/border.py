@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 
@@ -123,6 +123,11 @@ def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
     """Write some zeros."""
     whole = floats // lanes
     zero = constant(0.0, vector(lanes))
+    if is_open(floats):
+        with f.loop(0, whole * lanes, lanes) as each:
+            f.store(zero, f.at(address, each.index))
+        f.store_lanes(zero, f.at(address, whole * lanes), floats - whole * lanes)
+        return
     if whole > UNROLLED:
         with f.loop(0, whole * lanes, lanes) as each:
             f.store(zero, f.at(address, each.index))

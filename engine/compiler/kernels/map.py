@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, cost, emit
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
@@ -122,7 +122,9 @@ class Map(Kernel):
         if whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 element(loop.index, self.lanes)
-        if rest:
+        # A rest that is open may be none: then no lane of the last vector is on, unless lanes are read one by one.
+        is_masked = self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
+        if (is_open(rest) and is_masked) or rest:
             if isinstance(end, int):
                 element(whole, rest)
             else:

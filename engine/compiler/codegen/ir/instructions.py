@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
-from engine.compiler.codegen.ir.sizes import is_number, larger, smaller
+from engine.compiler.codegen.ir.sizes import is_number, is_open, larger, smaller
 from engine.compiler.codegen.ir.values import (
     FLOAT_BYTES,
     Index,
@@ -137,7 +137,7 @@ class Instructions(ABC):
         if stride == 0:
             return self.splat(self.load(element, address), lanes)
         if stride == 1:
-            arguments = [address, Value("4", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
+            arguments = [address, Value("4", "i32"), self._below(count, lanes), Value("zeroinitializer", type_)]
             return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
         value = Value("poison" if count == lanes else "zeroinitializer", type_)
         for lane in range(count):
@@ -156,6 +156,10 @@ class Instructions(ABC):
     def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
         """The first ``count`` lanes to memory, ``stride`` elements apart; no byte beside them is touched."""
         lanes = lanes_of(value.type)
+        if stride == 1 and lanes > 1 and is_open(count):
+            arguments = [value, address, Value("4", "i32"), self._below(count, lanes)]
+            self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
+            return
         if stride == 1 or lanes == 1:
             self.store_where(value, address, [lane < count for lane in range(lanes)])
             return
@@ -170,6 +174,14 @@ class Instructions(ABC):
             return
         arguments = [value, address, Value("4", "i32"), mask(flags)]
         self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
+
+    def _below(self, count: int, lanes: int) -> Value:
+        """The mask that is on for the first ``count`` lanes, whose number may be read when the code runs."""
+        if not is_open(count):
+            return lanes_below(count, lanes)
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        type_ = vector(lanes, "i64")
+        return self.compare("slt", Value(f"<{numbers}>", type_), self.splat(as_value(count), lanes))
 
     def prefetch(self, address: Value, locality: int = 3) -> None:
         """Begin to fetch a cache line; 3 into every cache, 2 into all but the first. Any address may be given."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import prod
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, vector
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
 
@@ -146,7 +146,7 @@ class _Blocks(_Tile):
 
     def _blocks(self, bounds: tuple[Index, Index], end: int, emit: Callable[[Index, int], None]) -> None:
         f, size = self.f, self.size
-        if end < size or (isinstance(end, int) and end % size == 0):
+        if is_open(end) or end < size or end % size == 0:
             _in_blocks(f, bounds, end, size, emit)
             return
         with f.loop(*bounds, size) as block:
@@ -170,13 +170,15 @@ class _Interleaving(_Tile):
         _in_blocks(self.f, (start, stop), self.kernel.columns, self.kernel.host.lanes, self._emit)
 
     def _emit(self, column: Index, width: int) -> None:
-        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.host.lanes, self.kernel.target_column
+        # Few and small, they say how lanes are woven: code is for these alone.
+        rows, pitch, width = int(self.kernel.rows), int(self.kernel.target_column), int(width)
+        kernel, f, lanes = self.kernel, self.f, self.kernel.host.lanes
         at = f.at(self.source, column)
-        lines = [f.load_lanes(vector(lanes), f.at(at, r * kernel.source_row), width) for r in range(kernel.rows)]
+        lines = [f.load_lanes(vector(lanes), f.at(at, r * kernel.source_row), width) for r in range(rows)]
         at = f.at(self.target, f.mul(column, pitch))
         for first in range(0, width * pitch, lanes):
             places = [divmod(first + lane, pitch) for lane in range(lanes)]
-            picks = [(row, c) if c < width and row < kernel.rows else None for c, row in places]
+            picks = [(row, c) if c < width and row < rows else None for c, row in places]
             f.store_where(gather(f, lines, picks), f.at(at, first), [pick is not None for pick in picks])
 
 
@@ -188,13 +190,14 @@ class _Separating(_Tile):
         _in_blocks(self.f, (start, stop), self.kernel.rows, self.kernel.host.lanes, self._emit)
 
     def _emit(self, row: Index, height: int) -> None:
-        kernel, f, lanes, pitch = self.kernel, self.f, self.kernel.host.lanes, self.kernel.source_row
+        columns, pitch, height = int(self.kernel.columns), int(self.kernel.source_row), int(height)
+        kernel, f, lanes = self.kernel, self.f, self.kernel.host.lanes
         at = f.at(self.source, f.mul(row, pitch))
-        n = (height - 1) * pitch + kernel.columns
+        n = (height - 1) * pitch + columns
         counts = [min(lanes, n - first) for first in range(0, n, lanes)]
         lines = [f.load_lanes(vector(lanes), f.at(at, k * lanes), count) for k, count in enumerate(counts)]
         at = f.at(self.target, row)
-        for column in range(kernel.columns):
+        for column in range(columns):
             picks = [divmod(r * pitch + column, lanes) if r < height else None for r in range(lanes)]
             f.store_lanes(gather(f, lines, picks), f.at(at, column * kernel.target_column), height)
 
@@ -202,7 +205,14 @@ class _Separating(_Tile):
 def _in_blocks(
     f: Function, bounds: tuple[Index, Index], end: int, size: int, emit: Callable[[Index, int], None]
 ) -> None:
-    """``emit(first, count)`` for blocks of ``size`` between bounds, and the narrower one that ends at ``end``."""
+    """``emit(first, count)`` for blocks of ``size`` between bounds, and the narrower one that ends at ``end``.
+
+    Where the end is open there is none that is narrower: the last one is shifted back.
+    """
+    if is_open(end) and end >= size:
+        with f.loop(*bounds, size) as block:
+            emit(f.minimum(block.index, end - size), size)
+        return
     whole = end // size * size
     first, stop = bounds
     full_stop = f.minimum(stop, whole)

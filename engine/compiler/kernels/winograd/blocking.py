@@ -12,13 +12,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import vectors_of
+from engine.compiler.kernels.winograd.stages import spread
 from engine.compiler.kernels.winograd.transforms import Filtering
 
 IntArray: TypeAlias = NDArray[Any]
@@ -45,8 +47,9 @@ THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
 # Of a transform in two dimensions, what one takes that is made in one.
 LINE_SHARE = 0.6
 MOST_TILES = 64
-# Tiles of an image for which weights are packed, where images come in many sizes.
+# Tiles of an image for which weights are packed, where images come in many sizes, and of one that is large.
 TYPICAL = 48
+LARGE = 1536
 MOST_GROUPS = 16
 # A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
 DIRECT = 1.03
@@ -68,6 +71,7 @@ class Blocking:
         vectors: output channels multiplied at once.
         panels: so many times ``vectors`` are a chunk's output channels.
         depth: input channels transformed and summed at a time; a multiple of the lanes.
+        room: tiles that the chunk's memory is laid out for, where code is for any number of them; else None.
     """
 
     tiles: int
@@ -75,6 +79,11 @@ class Blocking:
     vectors: int
     panels: int
     depth: int
+    room: int | None = None
+
+    def opened(self, sizes: Sizes) -> Self:
+        """The same for chunks of any number of tiles, where there is room."""
+        return self if self.room is None else replace(self, tiles=sizes.count(self.tiles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +201,39 @@ def choose_blocking(
 def _open(work: _Work) -> tuple[float, Blocking]:
     """One of a few blockings for images of many sizes, all with weights packed as for those of a typical one."""
     usual = _best(replace(work, tiles=TYPICAL))[1]
+    room = _room(replace(work, tiles=TYPICAL), usual) if work.filtering.stride == 1 else 0
+    if min(work.tiles, room) >= usual.at_once:
+        cost, tiles = _best_tiles(work, usual, room)
+        return cost, replace(usual, tiles=tiles, room=room)
     tried = replace(work, tiles=rounded(work.tiles))
     cost, blocking = _best(tried, (usual.vectors, usual.panels, usual.depth))
     return cost * work.tiles / tried.tiles, blocking
+
+
+@lru_cache(maxsize=256)
+def _room(work: _Work, usual: Blocking) -> int:
+    """Tiles that code for any number of them a chunk has memory for: what is best for a typical image and a large one.
+
+    0 where it would take too much of the stack, or a filter value meets tiles several times, which lie side by side.
+    """
+    lanes, line = work.host.lanes, work.host.memory.line_floats
+    vectors = -(-min(usual.depth, work.in_channels) // lanes), min(work.count, usual.vectors * usual.panels)
+    floats = sum(spread(count * lanes, line) for count in vectors)
+    most = min(MOST_TILES, (STACK_BYTES // (4 * work.filtering.positions) - 2 * line) // floats)
+    if most < usual.at_once:
+        return 0
+    return max(_best_tiles(replace(work, tiles=tiles), usual, most)[1] for tiles in (TYPICAL, LARGE))
+
+
+def _best_tiles(work: _Work, usual: Blocking, most: int) -> tuple[float, int]:
+    """What the best number of tiles a chunk costs, all else as usual; and the number."""
+    counts = np.arange(usual.at_once, min(most, work.tiles) + 1, usual.at_once)
+    if usual.depth >= work.in_channels and work.filtering.rounds == 1 and work.tiles <= most:
+        counts = np.append(counts, work.tiles)
+    rest = (np.full_like(counts, each) for each in (usual.at_once, usual.vectors, usual.panels, usual.depth))
+    cost = work.cost(_Blockings(counts, *rest))
+    best = int(np.argmin(cost))
+    return float(cost[best]), int(counts[best])
 
 
 def rounded(tiles: int) -> int:

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Self
 
 import numpy as np
 
+from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import Panel, panels_of, vectors_of, width_of
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import Blocking
@@ -86,6 +88,9 @@ class Layout(Convolution):
         rows, columns = (-(-size // tile) for size, tile in zip(self.size, self.filtering.tile, strict=True))
         return rows, columns
 
+    def opened(self, sizes: Sizes) -> Self:
+        return super().opened(sizes).with_open(sizes, "blocking")
+
     def within(self, strides: Strides) -> Strides:
         """Strides from pixel to pixel of such an image."""
         down, across = self.dilations
@@ -149,12 +154,10 @@ class Layout(Convolution):
     def scratch(self) -> Scratch:
         """The memory of a chunk."""
         vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.host.lanes)
-        return Scratch(
-            filtering=self.filtering,
-            tiles=self.blocking.tiles,
-            pitch=spread(width_of(vectors), self.host.memory.line_floats),
-            sum_pitch=spread(self.widths[0], self.host.memory.line_floats),
-        )
+        line_floats, room = self.host.memory.line_floats, self.blocking.room
+        pitches = [spread(floats, line_floats) for floats in (width_of(vectors), self.widths[0])]
+        steps = [self.blocking.tiles * each if room is None else spread(room * each, line_floats) for each in pitches]
+        return Scratch(self.filtering, *pitches, *steps)
 
     @property
     def blocks(self) -> int:

@@ -20,30 +20,21 @@ from engine.compiler.kernels.winograd.transforms import Filtering
 UNROLL = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Scratch:
     """Geometry of a chunk's memory.
 
     Args:
         filtering: says how many positions a transformed tile has.
-        tiles: how many side by side.
         pitch, sum_pitch: floats from tile to tile among transformed pixels and among sums.
+        step, sum_step: floats from position to position; no less than all tiles of a chunk take.
     """
 
     filtering: Filtering
-    tiles: int
     pitch: int
     sum_pitch: int
-
-    @property
-    def step(self) -> int:
-        """Floats from position to position among transformed pixels."""
-        return self.tiles * self.pitch
-
-    @property
-    def sum_step(self) -> int:
-        """Floats from position to position among sums."""
-        return self.tiles * self.sum_pitch
+    step: int
+    sum_step: int
 
 
 def spread(floats: int, line_floats: int) -> int:

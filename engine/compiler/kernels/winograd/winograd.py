@@ -65,12 +65,14 @@ class Winograd(Layout):
         first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
         positions = self.filtering.positions
         memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
-        tables = [f.reserve(tiles, _POINTER_BYTES) for _ in range(2)]
+        tables = [f.reserve(self.blocking.room or tiles, _POINTER_BYTES) for _ in range(2)]
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
         self._list_addresses(chunk, image, addresses[0])
         if self.rounds > 1:
-            with f.loop(0, positions * s.sum_step, self.host.lanes) as each:
-                f.store(constant(0.0, vector(self.host.lanes)), f.at(chunk.sums, each.index))
+            with f.loop(0, positions) as position:
+                sums = f.at(chunk.sums, f.mul(position.index, s.sum_step))
+                with f.loop(0, tiles * s.sum_pitch, self.host.lanes) as each:
+                    f.store(constant(0.0, vector(self.host.lanes)), f.at(sums, each.index))
         width = self._of_group(chunk, *self.widths)
         before = f.mul(group, self.filtering.rounds * self.part_floats(self.widths[0]))
         stream = f.at(weights, f.add(self.bias_floats, before))
@@ -172,7 +174,12 @@ class Winograd(Layout):
         """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
         _, phase, down, across = self._number(f, tile)
         last = [*zip((down, across), self.tiling, self.overlap, strict=True)]
-        top, left = (f.mul(f.maximum(f.sub(at, count - 2), 0), shared) if shared else 0 for at, count, shared in last)
+        top, left = (
+            f.mul(f.maximum(f.sub(at, count - 2), 0), shared)
+            if shared is not None and (is_open(shared) or shared)
+            else 0
+            for at, count, shared in last
+        )
         if self.overlap[1] is None:  # a last tile that is the one before it again stores the same
             width = self.filtering.tile[1]
             full = f.mul(across, width)
@@ -250,7 +257,10 @@ class Winograd(Layout):
     ) -> None:
         """One filter value's products: the block's tiles, at every position that meets it, times the group's panels."""
         f, s, at_once = chunk.f, self.scratch, self.blocking.at_once
-        position, rows = f.add(run.position, f.mul(f.sub(number, run.first), run.repeats)), s.tiles * run.repeats
+        position, rows = (
+            f.add(run.position, f.mul(f.sub(number, run.first), run.repeats)),
+            self.blocking.tiles * run.repeats,
+        )
         source, sums = f.at(chunk.transformed, f.mul(position, s.step)), f.at(chunk.sums, f.mul(position, s.sum_step))
         before = f.add(f.mul(f.mul(channel, width), self.filtering.weights), f.mul(f.mul(number, width), count))
         weights = f.at(stream, before)
@@ -269,7 +279,7 @@ class Winograd(Layout):
         """Transform the sums of every tile and vector to pixels."""
         f, s = chunk.f, self.scratch
         counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))
-        with f.loop(0, s.tiles) as tile:
+        with f.loop(0, self.blocking.tiles) as tile:
             origin = self._origin(f, f.add(chunk.first_tile, tile.index))
             covered = self._covered(f, f.add(chunk.first_tile, tile.index))
             sums = f.at(chunk.sums, f.mul(tile.index, s.sum_pitch))
