@@ -23,6 +23,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         url = cluster.deploy(options, args.name, settings.load_timeout_s)
         sys.stdout.write(f"pnnx-serve: {options.store} is served by Ray at {url}\n")
         sys.stdout.flush()
+        if (problem := cluster.problem(args.name)) is not None:
+            sys.stderr.write(f"pnnx-serve: it serves, but is not ready: {problem}\n")
         if args.address is None:
             _wait()
     return 0

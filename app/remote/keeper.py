@@ -42,12 +42,17 @@ class Keeper:
     def begin(self) -> None:
         """Until there is something to serve, or the server stops. Then looks go on beside it."""
         pause_s = _FIRST_S
-        while not self._look(_RECENT_S) and self._mirror.shelf.index() is None:
+        while not self._look(_RECENT_S) and not self.has_files:
             if self._closing.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LONGEST_S, max(self._interval_s, _FIRST_S))
         if self._interval_s > 0 and not self._closing.is_set():
             threading.Thread(target=self._watch, name="remote store", daemon=True).start()
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a state of the store was fetched before, by whichever process."""
+        return self._mirror.shelf.index() is not None
 
     def fetch(self) -> None:
         """Look once.
@@ -82,6 +87,6 @@ class Keeper:
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem and not self._closing.is_set():
-            serving = "; what was fetched before serves on" if self._mirror.shelf.index() is not None else ""
+            serving = "; what was fetched before serves on" if self.has_files else ""
             log.error("%s%s", problem, serving)
         self.problem = problem

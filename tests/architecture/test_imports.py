@@ -91,7 +91,8 @@ ALLOWED: dict[str, set[str]] = {
     "app.remote": BASICS | {"app.models.folder.layout"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.threads"},
     "app.scale": BASICS
-    | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.serving", "app.threads"},
+    | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.remote.opening", "app.serving"}
+    | {"app.threads"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}

@@ -2,60 +2,149 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.pages import ROOT, blocks, page
+from tests.nightly import IS_NIGHTLY
+from tests.patience import PATIENCE_S, until
 
-HAPROXY = "tests/deploy/test_haproxy.py"
-# What takes a cluster or a daemon, and what is run in its place.
-ELSEWHERE = {
-    "docker compose up": "tests/docs/test_delivery.py",
-    "kubectl apply --kustomize deploy/kubernetes/overlays/production": "tests/deploy/test_kubernetes.py",
-    "kubectl apply --filename deploy/kserve/clusterservingruntime.yaml": "tests/deploy/test_kserve.py",
-    "kubectl apply --filename deploy/kserve/inferenceservice.yaml": "tests/deploy/test_kserve.py",
-    "haproxy -c -f deploy/haproxy/haproxy.cfg": HAPROXY,
-    "SERVER_A=10.0.0.1:8000 SERVER_B=10.0.0.2:8000 haproxy -f deploy/haproxy/haproxy.cfg": HAPROXY,
-    "python -m benchmarks.rolling --updates 5": "tests/benchmarks/test_rolling.py",
-    "python -m benchmarks.replicas": "tests/benchmarks/test_replicas.py",
-    "python -m benchmarks.scale": "tests/benchmarks/test_scale.py",
-    "python -m benchmarks.scale.measure": "tests/benchmarks/test_scale.py",
-    "pnnx-serve deploy ray --store model_store": "tests/app/scale/test_deployment.py",
-    "pnnx-serve serve --store model_store": "tests/docs/test_delivery.py",
-    "pnnx-serve serve --store model_store --workers 2": "tests/app/process/test_workers.py",
+KUBERNETES, KSERVE, HAPROXY = (f"tests/deploy/test_{name}.py" for name in ("kubernetes", "kserve", "haproxy"))
+RAY = "tests/app/scale"
+BENCHMARKS = (
+    f"{RAY}/test_sharing.py::test_another_replica_compiles_nothing_and_adds_less_than_a_third_of_the_weights_to_memory"
+)
+HERE = "tests/docs/test_scaling.py"
+# What takes a cluster, a daemon or minutes: the test that runs it, or runs it with other times, sizes and places.
+# Of Kubernetes and KServe, which no machine of ours is, the objects are held against their own definitions instead.
+RUN_BY = {
+    "docker compose up": "tests/deploy/test_compose.py::test_what_is_mounted_is_where_the_image_looks",
+    "haproxy -c -f deploy/haproxy/haproxy.cfg": f"{HAPROXY}::test_the_configuration_is_one_without_warnings",
+    "SERVER_A=10.0.0.1:8000 SERVER_B=10.0.0.2:8000 haproxy -f deploy/haproxy/haproxy.cfg": (
+        f"{HAPROXY}::test_requests_go_to_both_and_none_is_lost_when_one_is_told_to_go"
+    ),
+    "kubectl kustomize deploy/kubernetes/overlays/production": f"{HERE}::test_the_command_does_what_the_page_says",
+    "kubectl apply --kustomize deploy/kubernetes/overlays/production": (
+        f"{KUBERNETES}::test_a_cluster_of_the_newest_version_takes_every_object"
+    ),
+    "kubectl apply --filename deploy/kserve/clusterservingruntime.yaml": f"{KSERVE}::test_kserve_takes_the_object",
+    "kubectl apply --filename deploy/kserve/inferenceservice.yaml": f"{KSERVE}::test_kserve_takes_the_object",
+    "kubectl logs POD -c compile": f"{KUBERNETES}::test_the_cache_is_filled_with_what_the_server_will_look_for",
+    "kubectl logs POD -c fetch": f"{KUBERNETES}::test_fetched_models_are_held_against_their_digests",
+    "kubectl rollout status": f"{KUBERNETES}::test_start_up_has_time_to_compile_and_liveness_begins_after_it",
+    "pnnx-serve compile --all": f"{KUBERNETES}::test_the_cache_is_filled_with_what_the_server_will_look_for",
+    "pnnx-serve serve --store model_store": f"{HERE}::test_a_server_of_the_page_serves",
+    "pnnx-serve serve --store model_store --workers 2": f"{HERE}::test_a_server_of_the_page_serves",
+    "pnnx-serve deploy ray --store model_store": (
+        f"{RAY}/test_deployment.py::test_the_command_line_deploys_on_this_machine_alone_until_it_is_told_to_stop"
+    ),
+    "pnnx-serve deploy ray": f"{RAY}/test_messages.py::test_a_folder_that_a_node_has_not_is_told",
+    "pnnx-serve deploy ray --store s3://bucket/models --address auto --replicas 4 --cpus 2": (
+        f"{RAY}/test_messages.py::test_a_cluster_that_is_full_is_told_after_the_wait_with_what_is_free"
+    ),
+    "pip install 'pnnx-serve[ray]'": "tests/docs/test_delivery.py::test_every_package_of_an_extra_has_its_reason",
+    "serve build serving:application --output-path serve.yaml": (
+        f"{RAY}/test_files.py::test_what_serve_build_writes_serve_deploy_deploys"
+    ),
+    "serve build": f"{RAY}/test_files.py::test_what_serve_build_writes_serve_deploy_deploys",
+    "serve deploy serve.yaml": f"{RAY}/test_files.py::test_what_serve_build_writes_serve_deploy_deploys",
+    "serve deploy": (
+        f"{RAY}/test_files.py::test_the_config_file_of_the_page_deploys_and_another_one_changes_what_runs"
+    ),
+    "make scale": "tests/docs/test_delivery.py::test_make_knows_the_target",
+    "python -m benchmarks.rolling --updates 5": f"{HERE}::test_a_benchmark_of_the_page_runs",
+    "python -m benchmarks.replicas": f"{HERE}::test_a_benchmark_of_the_page_runs",
+    "python -m benchmarks.scale": f"{HERE}::test_a_benchmark_of_the_page_runs",
+    "python -m benchmarks.scale.measure": f"{HERE}::test_a_benchmark_of_the_page_runs",
+    **{f"python -m benchmarks.ray {name}": BENCHMARKS for name in ("overhead", "loss", "rolling", "second")},
 }
-HERE = ("kubectl kustomize ",)
+# The same with less to do: what it says is looked at by the tests of the harness.
+SHORT = {
+    "python -m benchmarks.rolling --updates 5": "--updates 1 --replicas 1 --clients 2 --hurry 10",
+    "python -m benchmarks.replicas": "--rounds 1 --seconds 0.5 --reach 0",
+    "python -m benchmarks.scale": "--only inflight --requests 300",
+    "python -m benchmarks.scale.measure": "--requests 2 --save {tmp}/times.json",
+}
+PAGES = ("docs/scaling.md", "deploy/README.md")
+_COMMAND = re.compile(r"(?:pnnx-serve|serve|make|pip|kubectl|haproxy|docker|python -m) [^`]+")
 
 
 def commands(name: str) -> Iterator[str]:
+    """What a reader is to type: in blocks, and in lines of text."""
     for block in blocks(page(name)):
         if block.language == "console":
             yield from re.findall(r"^\$ (.*)$", block.text, re.M)
-
-
-PAGES = ("docs/scaling.md", "deploy/README.md")
+    text = re.sub(r"^```.*?^```$", "", page(name), flags=re.M | re.S)
+    yield from (each for each in re.findall(r"`([^`\n]+)`", text) if _COMMAND.fullmatch(each))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_is_run_somewhere(name: str) -> None:
-    assert [each for each in commands(name) if each not in ELSEWHERE and not each.startswith(HERE)] == []
-    assert all((ROOT / file).is_file() for file in ELSEWHERE.values())
+    assert [each for each in commands(name) if each not in RUN_BY] == []
+
+
+def test_nothing_is_named_that_no_page_has_and_every_test_that_runs_it_is_there() -> None:
+    assert RUN_BY.keys() == {each for name in PAGES for each in commands(name)}
+    for found in RUN_BY.values():
+        file, _, test = found.partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), found
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_files_that_a_command_names_are_there(name: str) -> None:
-    named = {word for each in commands(name) for word in each.split() if "/" in word}
+    named = {word for each in commands(name) for word in each.split() if word.startswith("deploy/")}
     assert named and [word for word in named if not (ROOT / word).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-@pytest.mark.parametrize(
-    "command", sorted({each for name in PAGES for each in commands(name) if each.startswith(HERE)})
-)
+@pytest.mark.parametrize("command", sorted(each for each in RUN_BY if each.startswith("kubectl kustomize ")))
 def test_the_command_does_what_the_page_says(command: str) -> None:
     done = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "kind: Deployment" in done.stdout, done.stderr
+
+
+nightly = pytest.mark.skipif(not IS_NIGHTLY, reason="some seconds each: 'make nightly' runs these")
+
+
+@nightly
+@pytest.mark.parametrize("command", sorted(each for each in RUN_BY if each.startswith("pnnx-serve serve ")))
+def test_a_server_of_the_page_serves(command: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    own = {"PNNX_SERVE_PORT": str(port), "PNNX_SERVE_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "app", *shlex.split(command)[1:]]
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/health/ready", trust_env=False, timeout=30).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    with subprocess.Popen(words, cwd=ROOT, env={**os.environ, **own}, stdout=subprocess.DEVNULL) as process:
+        try:
+            until(is_ready)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+
+
+@nightly
+@pytest.mark.parametrize("command", SHORT)
+def test_a_benchmark_of_the_page_runs(command: str, tmp_path: Path) -> None:
+    words = [*shlex.split(command)[1:], *SHORT[command].format(tmp=tmp_path).split()]
+    own = {"PYTHONPATH": str(ROOT), "PNNX_SERVE_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,11 @@ NAME: Final = "pnnx-serve"
 # Of the server's settings, those that Ray decides: where it listens, how many there are, and when they end.
 OF_RAY: Final = ("store", "host", "port", "grpc_port", "workers", "tls_certificate", "tls_key", "tls_client_ca")
 _HEALTH_S: Final = 5.0
+# Ray has the same names for them.
+_SCALING: Final = (
+    "min_replicas", "max_replicas", "target_ongoing_requests", "upscale_delay_s", "downscale_delay_s",
+    "look_back_period_s",
+)  # fmt: skip
 
 
 def build(store: str | Path | Mapping[str, Any] | Options) -> Any:
@@ -79,5 +84,4 @@ def placement(share: ModelOptions) -> dict[str, Any]:
     }
     if share.replicas is not None:
         return {**told, "num_replicas": share.replicas}
-    scaling = ("min_replicas", "max_replicas", "target_ongoing_requests", "upscale_delay_s", "downscale_delay_s")
-    return {**told, "autoscaling_config": {name: getattr(share, name) for name in scaling}}
+    return {**told, "autoscaling_config": {name: getattr(share, name) for name in _SCALING}}

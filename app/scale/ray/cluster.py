@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import time
 from types import TracebackType
@@ -18,6 +19,9 @@ from app.wording import told
 _LOOK_S: Final = 0.25
 _REASON: Final = 600
 _KNOCK_S: Final = 10.0
+_ANSWER_S: Final = 30.0
+# The line of a traceback that says what is wrong; Ray hands on all of it, and its own around it.
+_RAISED: Final = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 
 
 class ClusterError(ConfigError):
@@ -110,6 +114,17 @@ class Cluster:
         host = "127.0.0.1" if self._http["host"] == "0.0.0.0" else self._http["host"]
         return f"http://{host}:{self._http['port']}"
 
+    def problem(self, name: str) -> str | None:
+        """Why an application that runs is not ready; None where it is."""
+        from ray import serve
+
+        for deployment in serve.status().applications[name].deployments:
+            handle = serve.get_deployment_handle(deployment, name)
+            found: str | None = handle.problem.remote().result(timeout_s=_ANSWER_S)
+            if found is not None:
+                return found
+        return None
+
     def _check_room(self, shares: list[ModelOptions]) -> None:
         """A replica that no node has the cores for would be waited for without end."""
         most = max((node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]), default=0.0)
@@ -128,16 +143,28 @@ class Cluster:
             status = "" if found is None else str(found.status.value)
             if status == "RUNNING":
                 return
-            reasons = [] if found is None else [each.message for each in found.deployments.values() if each.message]
             if status in ("DEPLOY_FAILED", "UNHEALTHY"):
-                raise ClusterError(f"the replicas do not start: {told('; '.join(reasons), _REASON)}")
+                raise ClusterError(f"the replicas do not start: {_reasons(found)}")
             if time.monotonic() > end:
-                raise ClusterError(self._full(reasons))
+                raise ClusterError(self._late(found))
             time.sleep(_LOOK_S)
 
-    def _full(self, reasons: list[str]) -> str:
+    def _late(self, found: Any) -> str:
         free, there = self._ray.available_resources().get("CPU", 0.0), self._ray.cluster_resources().get("CPU", 0.0)
-        return (
-            f"the replicas have not started in time; {free:g} of the cluster's {there:g} cores are free. If it is "
-            f"full: fewer replicas, fewer --cpus, or another node. {told('; '.join(reasons), _REASON)}"
+        states = [] if found is None else [each.replica_states for each in found.deployments.values()]
+        running, all_of_them = sum(each.get("RUNNING", 0) for each in states), sum(map(sum, map(dict.values, states)))
+        text = (
+            f"{running} of {all_of_them} replicas run; {free:g} of the cluster's {there:g} cores are free. "
+            "If it is full: fewer replicas, fewer --cpus, or another node"
         )
+        if not self._is_ours:
+            text += "; what was asked for stays, and starts when there is room ('serve status' shows it)"
+        return " ".join(filter(None, (f"{text}.", _reasons(found))))
+
+
+def _reasons(found: Any) -> str:
+    """What Ray says of deployments that do not run, without the calls that led there."""
+    own = [] if found is None else [each.message for each in found.deployments.values() if each.message]
+    texts = own or ([found.message] if found is not None and found.message else [])
+    lasts = [(_RAISED.findall(text) or [text])[-1] for text in texts]
+    return told("; ".join(dict.fromkeys(lasts)), _REASON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from ray import serve
@@ -12,6 +13,7 @@ from app.scale.ray.wire import Wire
 from app.serving.commands import Command
 from app.settings import Settings
 from app.threads import limit_threads
+from app.version import version
 
 
 class Replica:
@@ -31,8 +33,10 @@ class Replica:
         limit_threads(settings.threads or 1)
         configure_logging(settings.log_level, settings.log_format)
         from app.scale.ray.front import Front  # it imports numpy, whose threads are settled now
+        from app.scale.ray.presence import check_store
         from app.scale.ray.sharing import share_with_others
 
+        check_store(settings)
         share_with_others()
         self.front: Any = Front(settings, only, others, most)
 
@@ -49,6 +53,11 @@ class Replica:
     async def obey(self, asked: str, command: Command) -> None:
         """Do what another replica was told."""
         await self.front.peers.obey(asked, command)
+
+    async def problem(self) -> str | None:
+        """Why it is not ready, though it serves; None where it is."""
+        found: str | None = self.front.problem
+        return found
 
     async def check_health(self) -> None:
         """
@@ -80,11 +89,25 @@ class Model(Replica):
 def front(name: str, settings: Settings, options: Options, told: dict[str, Any], others: dict[str, Any]) -> Any:
     """The deployment that everything comes to, bound."""
     made = serve.deployment(serve.ingress()(Store), name=name, **told)
-    return made.bind(settings, None, others, options.models_per_replica, options.revision)
+    most, revision = options.models_per_replica, options.revision
+    made._version = _mark(settings, tuple(others), most, revision)
+    return made.bind(settings, None, others, most, revision)
 
 
 def own(name: str, settings: Settings, share: ModelOptions, told: dict[str, Any]) -> Any:
     """The deployment of a model that has its own, bound."""
     threads = max(1, int(share.cpus))
     made = serve.deployment(Model, name=f"model-{name}", **told)
-    return made.bind(settings.model_copy(update={"threads": threads}), (name,), {}, None, share.revision)
+    settings = settings.model_copy(update={"threads": threads})
+    made._version = _mark(settings, name, share.revision)
+    return made.bind(settings, (name,), {}, None, share.revision)
+
+
+def _mark(settings: Settings, *more: object) -> str:
+    """What tells replicas that are to be replaced, when an application is deployed again, from those that may stay.
+
+    Ray has a name of its own for it, and makes up one where there is none: then all are replaced. From its config file
+    it takes that of all that is said there.
+    """
+    url = getattr(settings.store, "url", "")  # not told of it, and so not in the settings' text
+    return hashlib.sha256(repr((version(), settings.model_dump(), url, more)).encode()).hexdigest()

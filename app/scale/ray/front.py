@@ -75,8 +75,8 @@ class Front:
             self._settling = asyncio.create_task(_settle(stack.pop_all(), self._settings.load_timeout_s))
         self.peers.join()
         self._is_alive = True
-        if (problem := self._plane.unready_reason()) is not None:
-            log.error("this replica serves, but: %s", problem)
+        if self.problem is not None:
+            log.error("this replica serves, but: %s", self.problem)
 
     async def stop(self) -> None:
         """End all work."""
@@ -88,6 +88,12 @@ class Front:
         if self._lifespan is not None:
             lifespan, self._lifespan = self._lifespan, None
             await lifespan.__aexit__(None, None, None)
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not ready; None where it is."""
+        found: str | None = self._plane.unready_reason()
+        return found
 
     def check(self) -> None:
         """

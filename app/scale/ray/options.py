@@ -27,6 +27,7 @@ class ModelOptions(BaseModel):
     )
     upscale_delay_s: float = Field(10.0, ge=0, description="How long there must be too few before there are more.")
     downscale_delay_s: float = Field(300.0, ge=0, description="How long there must be too many before there are fewer.")
+    look_back_period_s: float = Field(30.0, gt=0, description="Over how long the mean of requests is taken.")
     cpus: float = Field(1.0, gt=0, description="Cores of a replica; it runs its model on all of them.")
     memory_bytes: int | None = Field(None, ge=1, description="Memory that Ray sets aside for a replica.")
     grace_s: float = Field(30.0, gt=0, description="How long a replica that goes may take for what it has begun.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.app.sample_models import write_zoo
+from tests.app.sample_models import elementwise, write_model, write_zoo
 from tests.app.v2_models import write_v2_zoo
 
 ROOT = Path(__file__).parents[3]
@@ -41,31 +43,55 @@ class Deployed:
         return self.post(f"/models/{model}/infer", json={"inputs": inputs, **more})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ray:
+    """Addresses of a Ray: of its proxy, of its head for those that connect, and of its dashboard for its commands."""
+
+    url: str
+    address: str
+    dashboard: str
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 @pytest.fixture(scope="session")
-def ray_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Ray's proxy listens; nothing is deployed."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
+    """Where nothing is deployed."""
     if not os.environ.get("WITH_RAY"):
         pytest.skip("Ray takes memory and minutes: 'make scale' runs this")
     ray = pytest.importorskip("ray", reason="Ray is not installed; see 'make scale'")
     from ray import serve
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port, dashboard = free_port(), free_port()
     environ = {"PYTHONPATH": str(ROOT), "PNNX_SERVE_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", **environ})
+    # How often requests that wait and run are told, by those that pass them on and by replicas: nobody waits 10 s here.
+    told = {f"RAY_SERVE_{each}_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.2" for each in ("HANDLE", "REPLICA")}
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", **told, **environ})
     ray.init(
         num_cpus=8,
         object_store_memory=150 * 2**20,
-        include_dashboard=False,
+        include_dashboard=True,
+        dashboard_host="127.0.0.1",
+        dashboard_port=dashboard,
         log_to_driver=False,
         logging_level="ERROR",
         runtime_env={"env_vars": environ},
     )
     serve.start(http_options={"host": "127.0.0.1", "port": port})
-    yield f"http://127.0.0.1:{port}"
+    address = ray.get_runtime_context().gcs_address
+    yield Ray(url=f"http://127.0.0.1:{port}", address=address, dashboard=f"http://127.0.0.1:{dashboard}")
     serve.shutdown()
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ray_url(cluster: Ray) -> str:
+    """Of its proxy."""
+    return cluster.url
 
 
 @contextmanager
@@ -82,6 +108,43 @@ def deployed(url: str, options: object) -> Iterator[Deployed]:
     finally:
         client.close()
         serve.delete("tested")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for term, name in enumerate("abc"):
+        write_model(tmp_path, name, elementwise(f"add(@0,{term})", "(?,2)f32"))
+    return tmp_path
+
+
+def answer(client: Deployed, name: str) -> float:
+    return float(client.infer(name, [[0, 0]]).json()["outputs"]["out0"]["data"][0])
+
+
+@contextmanager
+def load(client: Deployed, *names: str) -> Iterator[dict[str, list[int]]]:
+    """Requests for models, one after the other for each; their statuses, 0 for none."""
+    statuses: dict[str, list[int]] = {name: [] for name in names}
+    stopping = threading.Event()
+
+    def ask(name: str) -> None:
+        with httpx.Client(base_url=client.url, timeout=60) as own:
+            while not stopping.is_set():
+                try:
+                    found = own.post(f"/models/{name}/infer", json={"inputs": [[0, 0]]}).status_code
+                except httpx.HTTPError:
+                    found = 0
+                statuses[name].append(found)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
 
 
 PLUGINS = {"plugins": ("tests.app.sample_models",)}

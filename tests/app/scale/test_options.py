@@ -60,6 +60,7 @@ def test_a_number_of_replicas_is_kept_and_a_range_follows_requests_that_wait_and
         "target_ongoing_requests": 4,
         "upscale_delay_s": 10.0,
         "downscale_delay_s": 300.0,
+        "look_back_period_s": 30.0,
     }
     assert told["ray_actor_options"] == {"num_cpus": 2, "memory": 5}
 
