@@ -26,6 +26,7 @@ from engine.compiler.lowering.rules import (
     moving,
     multihead,
     normalising,
+    onnx_elements,
     padding,
     picking,
     placing,
@@ -44,7 +45,7 @@ from engine.compiler.lowering.rules import (
     spectra,
     standardising,
 )
-from engine.compiler.lowering.terms import activations, batch_norm, functions, pnnx_expression
+from engine.compiler.lowering.terms import activations, batch_norm, functions, onnx, pnnx_expression
 from engine.compiler.lowering.walk import lower
 
 __all__ = ["Lowering", "lower"]
@@ -69,6 +70,7 @@ __all__ += [
     "moving",
     "multihead",
     "normalising",
+    "onnx_elements",
     "padding",
     "picking",
     "placing",
@@ -87,4 +89,4 @@ __all__ += [
     "spectra",
     "standardising",
 ]
-__all__ += ["activations", "batch_norm", "functions", "pnnx_expression"]
+__all__ += ["activations", "batch_norm", "functions", "onnx", "pnnx_expression"]

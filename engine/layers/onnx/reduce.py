@@ -58,22 +58,30 @@ class _Same(Reduction):
     """Base of reductions whose working dtype is the result's, integers included."""
 
 
-class _AbsSum(_Same):
+class AbsSum(_Same):
+    """The sum of magnitudes."""
+
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return np.abs(input).sum(axes, dtype=input.dtype)
 
 
-class _SquareSum(_Same):
+class SquareSum(_Same):
+    """The sum of squares."""
+
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return np.square(input).sum(axes, dtype=input.dtype)
 
 
-class _Length(_Same):
+class Length(_Same):
+    """The root of the sum of squares."""
+
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return np.sqrt(np.square(input).sum(axes, dtype=input.dtype))
 
 
-class _LogSum(_Same):
+class LogSum(_Same):
+    """The logarithm of the sum."""
+
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return np.log(input.sum(axes, dtype=input.dtype))
 
@@ -129,10 +137,10 @@ class ReduceMin(_Reduce):
 _REDUCTIONS: Final[dict[str, tuple[type[Reduction], str]]] = {
     "ReduceSum": (Sum, "The sum over axes."),
     "ReduceProd": (Prod, "The product over axes."),
-    "ReduceL1": (_AbsSum, "The sum of magnitudes over axes."),
-    "ReduceL2": (_Length, "sqrt(sum(x**2)) over axes."),
-    "ReduceSumSquare": (_SquareSum, "sum(x**2) over axes."),
-    "ReduceLogSum": (_LogSum, "log(sum(x)) over axes."),
+    "ReduceL1": (AbsSum, "The sum of magnitudes over axes."),
+    "ReduceL2": (Length, "sqrt(sum(x**2)) over axes."),
+    "ReduceSumSquare": (SquareSum, "sum(x**2) over axes."),
+    "ReduceLogSum": (LogSum, "log(sum(x)) over axes."),
     "ReduceLogSumExp": (LogSumExp, "log(sum(exp(x))) over axes, without overflow."),
 }
 for _type, (_reduction, _formula) in _REDUCTIONS.items():

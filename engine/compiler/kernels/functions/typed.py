@@ -87,6 +87,30 @@ def _sign(f: Function, x: Value) -> Value:
     return f.select(f.compare("sgt", x, zero), constant(1, x.type), below)
 
 
+def _rest(f: Function, a: Value, b: Value) -> Value:
+    return f.binary("srem", a, b)
+
+
+def _goes_down(f: Function, rest: Value, b: Value) -> Value:
+    """Whether a quotient cut towards zero is above the true one."""
+    zero = constant(0, b.type)
+    differs = f.compare("slt", f.binary("xor", rest, b), zero)
+    return f.binary("and", f.compare("ne", rest, zero), differs)
+
+
+def _remainder(f: Function, a: Value, b: Value) -> Value:
+    """What is left of a / b rounded down."""
+    rest = _rest(f, a, b)
+    return f.select(_goes_down(f, rest, b), f.binary("add", rest, b), rest)
+
+
+def _floor_divided(f: Function, a: Value, b: Value) -> Value:
+    """a / b rounded down."""
+    ratio = f.binary("sdiv", a, b)
+    lower = f.binary("sub", ratio, constant(1, a.type))
+    return f.select(_goes_down(f, _rest(f, a, b), b), lower, ratio)
+
+
 INTEGERS: Mapping[str, Callable[..., Value]] = {
     "add": _binary("add"),
     "sub": _binary("sub"),
@@ -104,13 +128,19 @@ INTEGERS: Mapping[str, Callable[..., Value]] = {
     "relu": lambda f, x: _larger(f, x, constant(0, x.type)),
     "clip": _between,
     "sign": _sign,
+    "floor_divide": _floor_divided,
+    "remainder": _remainder,
+    "fmod": _rest,
     "cube": lambda f, x: f.binary("mul", f.binary("mul", x, x), x),
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), _as_it_is),
+    "signbit": lambda f, x: as_truth(f, f.compare("slt", x, constant(0, x.type)), x.type),
     "where": _selected,
     "logical_not": lambda f, x: as_truth(f, f.compare("eq", x, constant(0, x.type)), x.type),
     **{f"logical_{name}": _combined(name) for name in ("and", "or", "xor")},
     **{name: _compared(how) for name, how in _ORDERS.items()},
 }
+DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
+"""Those that processors refuse for a divisor of 0, and of -1 where the result does not fit."""
 RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})
 """Those whose lowest bits depend on no others: what is cut after many of them is as if it was cut after each."""
 

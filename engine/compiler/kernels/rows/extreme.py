@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, lanes_of, vector
+from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 
@@ -18,6 +19,7 @@ class Extreme(Kernel):
     Args:
         source: distance of rows, in elements.
         is_largest: or the smallest.
+        dtype: of the elements, one of TYPES but bool.
     """
 
     kind = "extreme"
@@ -25,11 +27,17 @@ class Extreme(Kernel):
     columns: int
     source: int
     is_largest: bool
+    dtype: str = "float32"
+
+    @property
+    def element(self) -> tuple[str, int]:
+        """The type of an element, and its bytes."""
+        return TYPES[self.dtype]
 
     @property
     def block(self) -> int:
         """Rows of a chunk."""
-        return max(1, min(self.rows, self.host.chunk_bytes // (4 * self.columns)))
+        return max(1, min(self.rows, self.host.chunk_bytes // (self.element[1] * self.columns)))
 
     @property
     def chunks(self) -> int:
@@ -49,19 +57,20 @@ class Extreme(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (source, places, elements), chunk = start(module, self, 3)
+        size = self.element[1]
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
-            line = f.at(source, f.mul(row.index, self.source))
+            line = f.at(source, f.mul(row.index, self.source), size)
             element, place = self._found(f, line)
             f.store(f.convert("sext", place, "i64"), f.at(places, row.index, 8), 8)
-            f.store(element, f.at(elements, row.index))
+            f.store(element, f.at(elements, row.index, size), size)
         f.finish()
 
     def _found(self, f: Function, line: Value) -> tuple[Value, Value]:
-        lanes, whole = self.lanes, self.columns // self.lanes * self.lanes
-        best, place = f.load(vector(lanes), line), _counted(lanes)
+        lanes, whole, (type_, size) = self.lanes, self.columns // self.lanes * self.lanes, self.element
+        best, place = f.load(vector(lanes, type_), line, size), _counted(lanes)
         if whole > lanes:
             with f.loop(lanes, whole, lanes, carry=[best, place]) as column:
-                x = f.load(vector(lanes), f.at(line, column.index))
+                x = f.load(vector(lanes, type_), f.at(line, column.index, size), size)
                 here = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
                 is_more = self._is_more(f, x, column.carried[0])
                 column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
@@ -69,7 +78,7 @@ class Extreme(Kernel):
         best, place = self._of_lanes(f, best, place)
         if whole < self.columns:
             with f.loop(whole, self.columns, carry=[best, place]) as column:
-                x = f.load("float", f.at(line, column.index))
+                x = f.load(type_, f.at(line, column.index, size), size)
                 is_more = self._is_more(f, x, column.carried[0])
                 here = _short(f, column.index)
                 column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
@@ -78,8 +87,15 @@ class Extreme(Kernel):
 
     def _is_more(self, f: Function, x: Value, best: Value) -> Value:
         """Whether x is to be taken for the best so far, which is before it; a NaN stays."""
-        is_more = f.compare("ugt" if self.is_largest else "ult", x, best)
-        return f.binary("and", is_more, f.compare("ord", best, best))
+        how = "gt" if self.is_largest else "lt"
+        if not self.is_floating:
+            return f.compare(("u" if self.dtype.startswith("u") else "s") + how, x, best)
+        return f.binary("and", f.compare(f"u{how}", x, best), f.compare("ord", best, best))
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether an element may be NaN."""
+        return self.dtype.startswith("float")
 
     def _of_lanes(self, f: Function, bests: Value, places: Value) -> tuple[Value, Value]:
         """The best of the lanes, the first of those that are equal."""
@@ -88,15 +104,18 @@ class Extreme(Kernel):
             return bests, places
         pairs = [
             (
-                f.op("float", f"extractelement {bests.type} {bests.text}, i64 {lane}"),
+                f.op(self.element[0], f"extractelement {bests.type} {bests.text}, i64 {lane}"),
                 f.op("i32", f"extractelement {places.type} {places.text}, i64 {lane}"),
             )
             for lane in range(lanes)
         ]
         best, place = pairs[0]
         for x, here in pairs[1:]:
-            both_nan = f.binary("and", f.compare("uno", x, x), f.compare("uno", best, best))
-            is_equal = f.binary("or", f.compare("oeq", x, best), both_nan)
+            if self.is_floating:
+                both_nan = f.binary("and", f.compare("uno", x, x), f.compare("uno", best, best))
+                is_equal = f.binary("or", f.compare("oeq", x, best), both_nan)
+            else:
+                is_equal = f.compare("eq", x, best)
             is_first = f.binary("and", is_equal, f.compare("slt", here, place))
             is_taken = f.binary("or", self._is_more(f, x, best), is_first)
             best, place = f.select(is_taken, x, best), f.select(is_taken, here, place)

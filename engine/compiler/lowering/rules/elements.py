@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.compiler.kernels.elements import FUNCTIONS, TYPES, Domain, make_elements
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
-from engine.compiler.kernels.functions.typed import RING
+from engine.compiler.kernels.functions.typed import DIVISIONS, RING
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import convert
 from engine.compiler.lowering.rules.map import lower_map
@@ -30,7 +30,7 @@ from engine.layers.indexing.masking import MaskedFill, Where
 from engine.promotion import cast, is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
 
-_PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not")
+_PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "signbit")
 _WORDS = {"LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalXor": "logical_xor"}
 # Beyond it a number is no int64.
 _LARGEST = 2**63 - 1
@@ -44,35 +44,35 @@ def _is_map(context: Context) -> bool:
 def lower_comparison(context: Context) -> Made:
     """Whether two numbers are so, in the dtype they promote to."""
     name = type(context.layer(Layer)).__name__.lower()
-    operands = _operands(context, 2)
+    operands = operands_of(context, 2)
     dtype = result_type(*map(_promoted, operands))
-    return _made(context, apply(name, *_places(operands, dtype)), operands, _domain(dtype))
+    return made_of(context, apply(name, *_places(operands, dtype)), operands, domain_of(dtype))
 
 
 @kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
 def lower_predicate(context: Context) -> Made:
     """What is asked of every element."""
     name = type(context.layer(Layer)).__name__.lower()
-    operands = _operands(context, 1)
-    return _made(context, apply(name, Operand(0)), operands, _domain(_dtypes(operands)[0]))
+    operands = operands_of(context, 1)
+    return made_of(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
 
 
 @kernels_for(*logical.Logical.__subclasses__())
 def lower_logic(context: Context) -> Made:
     """Two truths combined: what is not zero is true."""
-    operands = _operands(context, 2)
-    kinds = {_domain(each) for each in _dtypes(operands) if each.kind != "b"}
+    operands = operands_of(context, 2)
+    kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
     domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
-    return _made(context, apply(_WORDS[type(context.layer(Layer)).__name__], *_places(operands)), operands, domain)
+    return made_of(context, apply(_WORDS[type(context.layer(Layer)).__name__], *_places(operands)), operands, domain)
 
 
 @kernels_for(logical.BitwiseNot)
 def lower_bitwise_not(context: Context) -> Made:
     """All bits turned over, or the other truth."""
-    operands = _operands(context, 1)
+    operands = operands_of(context, 1)
     is_truth = _dtypes(operands)[0].kind == "b"
     tree = apply("logical_not", Operand(0)) if is_truth else apply("sub", -1, Operand(0))
-    return _made(context, tree, operands, "i64")
+    return made_of(context, tree, operands, "i64")
 
 
 @kernels_for(Where)
@@ -82,7 +82,7 @@ def lower_where(context: Context) -> Made:
         return lower_map(context)
     if len(context.bound.positional) != 3 or context.argument(1) is None or context.argument(2) is None:
         raise NotLoweredError("its shape is known only in a run")
-    operands = _operands(context, 3)
+    operands = operands_of(context, 3)
     return _chosen(context, operands)
 
 
@@ -91,7 +91,7 @@ def lower_masked_fill(context: Context) -> Made:
     """A value where the mask is on, else the input."""
     if _is_map(context):
         return lower_map(context)
-    x, mask, value = _operands(context, 3)
+    x, mask, value = operands_of(context, 3)
     return _chosen(context, [mask, value, x])
 
 
@@ -99,7 +99,7 @@ def _chosen(context: Context, operands: Sequence[View | float]) -> Made:
     dtype = _result(context).dtype
     condition, *values = operands
     _places(values, dtype)
-    return _made(context, apply("where", *_places(operands)), operands, _domain(dtype))
+    return made_of(context, apply("where", *_places(operands)), operands, domain_of(dtype))
 
 
 @kernels_for(To, TypeAs)
@@ -109,15 +109,15 @@ def lower_cast(context: Context) -> Made:
         return lower_map(context)
     if (made := _narrow_cast(context)) is not None:
         return made
-    (x,), result = _operands(context, 1), _result(context)
+    (x,), result = operands_of(context, 1), _result(context)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is a number")
     if x.dtype == result.dtype:
         return Made(views={context.op.outputs[0].name: x})
     is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
     source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
-    domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else _domain(source)
-    return _made(context, Operand(0), [x], domain, is_cast=True)
+    domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else domain_of(source)
+    return made_of(context, Operand(0), [x], domain, is_cast=True)
 
 
 def _narrow_cast(context: Context) -> Made | None:
@@ -151,10 +151,10 @@ def lower_function(context: Context) -> Made:
     assert isinstance(layer, functions.Unary | functions.Binary)
     dtype = _result(context).dtype
     name = {"maximum": "max", "minimum": "min"}.get(layer.function.name, layer.function.name)
-    if name not in FUNCTIONS[_domain(dtype)] or dtype == FLOAT32:
+    if name not in FUNCTIONS[domain_of(dtype)] or dtype == FLOAT32:
         return lower_typed(context)
-    operands = _operands(context, len(context.bound.positional))
-    return _made(context, Apply(name, tuple(_places(operands, dtype))), operands, _domain(dtype))
+    operands = operands_of(context, len(context.bound.positional))
+    return made_of(context, Apply(name, tuple(_places(operands, dtype))), operands, domain_of(dtype))
 
 
 def lower_typed(context: Context) -> Made:
@@ -164,7 +164,7 @@ def lower_typed(context: Context) -> Made:
     layer, dtype = context.layer(Layer), _result(context).dtype
     if type(layer) not in EXPRESSION_RULES or type(layer) in (*PREPARATIONS, NanToNum) or context.bound.keywords:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    operands = _operands(context, len(context.bound.positional))
+    operands = operands_of(context, len(context.bound.positional))
     tree = EXPRESSION_RULES[type(layer)](layer, *_places(operands, dtype))
     kinds = {each.dtype for each in operands if isinstance(each, View)}
     is_one = isinstance(tree, Apply) and not any(isinstance(each, Apply) for each in tree.arguments)
@@ -176,7 +176,7 @@ def lower_typed(context: Context) -> Made:
         is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
     if tree is None or not is_fine:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    return _made(context, tree, operands, _domain(dtype))
+    return made_of(context, tree, operands, domain_of(dtype))
 
 
 @kernels_for(Expression)
@@ -185,7 +185,7 @@ def lower_expression(context: Context) -> Made:
     if _is_map(context):
         return lower_map(context)
     layer, dtype = context.layer(Expression), _result(context).dtype
-    operands = _operands(context, len(context.bound.positional))
+    operands = operands_of(context, len(context.bound.positional))
     if dtype == FLOAT32:
         return lower_typed(context)
     if any(each.dtype != dtype for each in operands if isinstance(each, View)) or dtype.kind == "b":
@@ -194,7 +194,7 @@ def lower_expression(context: Context) -> Made:
     names = set() if tree is None else _names(tree)
     if tree is None or (dtype.kind in "iu" and dtype.itemsize < 8 and not names <= RING) or _has_fractions(tree, dtype):
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    return _made(context, tree, operands, _domain(dtype))
+    return made_of(context, tree, operands, domain_of(dtype))
 
 
 def _names(tree: Expr) -> set[str]:
@@ -210,7 +210,7 @@ def _has_fractions(tree: Expr, dtype: DType) -> bool:
     return isinstance(tree, Apply) and any(_has_fractions(each, dtype) for each in tree.arguments)
 
 
-def _operands(context: Context, count: int) -> list[View | float]:
+def operands_of(context: Context, count: int) -> list[View | float]:
     """Arguments of forward: tensors in memory, and numbers."""
     if len(context.bound.positional) < count or context.lowering.quantises:
         raise NotLoweredError("its operands are not those of a map")
@@ -235,7 +235,7 @@ def _dtypes(operands: Sequence[View | float]) -> list[DType]:
     return [each.dtype if isinstance(each, View) else np.asarray(each).dtype for each in operands]
 
 
-def _domain(dtype: DType) -> Domain:
+def domain_of(dtype: DType) -> Domain:
     """What elements of a dtype are computed with."""
     if dtype.name not in TYPES:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
@@ -268,7 +268,7 @@ def _result(context: Context) -> TensorSpec:
     return spec
 
 
-def _made(
+def made_of(
     context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
 ) -> Made:
     """The map that computes an expression of these operands; a cast may cut fractions."""
@@ -294,6 +294,16 @@ def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Ex
         raise NotLoweredError("there is no kernel for cutting fractions")
     if is_integer and not all(_fits(number) for number in _numbers(tree)):
         raise NotLoweredError("a number does not fit")
+    if is_integer and not _divides(tree):
+        raise NotLoweredError("there is no kernel for integers by what may be 0")
+
+
+def _divides(tree: Expr) -> bool:
+    """Whether integers are divided by numbers alone for which a result is always there."""
+    if not isinstance(tree, Apply):
+        return True
+    by = tree.arguments[1] if tree.name in DIVISIONS else Number(1)
+    return isinstance(by, Number) and by.value not in (0, -1) and all(map(_divides, tree.arguments))
 
 
 def _fits(number: float) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import numpy as np
+
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.rows.extreme import Extreme
@@ -15,6 +17,7 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, ke
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
+from engine.layers.onnx.arithmetic import OnnxCumProd, OnnxCumSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
@@ -23,7 +26,8 @@ from engine.tensor import TensorSpec, dtype_name
 
 # Columns that an int32 counts.
 _MOST = 2**31 - 1
-_MODES: dict[type[Layer], Literal["sum", "product", "logarithm"]] = {
+Mode = Literal["sum", "product", "logarithm"]
+_MODES: dict[type[Layer], Mode] = {
     CumSum: "sum",
     CumProd: "product",
     LogCumSumExp: "logarithm",
@@ -44,6 +48,9 @@ def lower_extreme(context: Context) -> Made:
     layer: Any = context.layer(Layer)
     outputs, is_largest = context.op.outputs, isinstance(layer, Max)
     if len(outputs) == 1:
+        if context.elements(0).dtype != FLOAT32:
+            _, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+            return Made(views={outputs[0].name: elements}, steps=composition.steps)
         x, composition = context.tensor(0), Composition(context)
         if not x.shape:
             raise NotLoweredError("its operand is a single number")
@@ -56,16 +63,25 @@ def lower_extreme(context: Context) -> Made:
 
 def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[View, View, Composition]:
     """Places and elements, and the steps that find them."""
-    x, composition = context.tensor(0), Composition(context)
+    x, composition = context.elements(0), Composition(context)
     spec = context.lowering.spec(context.op.outputs[0])
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
+    if x.dtype.name not in TYPES or x.dtype.kind == "b":
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
     if rows.shape[1] > _MOST:
         raise NotLoweredError("there is no kernel for so many elements")
-    places, elements = row_major(spec.sizes, INT64), row_major(spec.sizes, FLOAT32)
+    places, elements = row_major(spec.sizes, INT64), row_major(spec.sizes, x.dtype)
     count, columns = rows.shape
-    kernel = Extreme(rows=count, columns=columns, source=rows.strides[0], is_largest=is_largest, host=context.host)
+    kernel = Extreme(
+        rows=count,
+        columns=columns,
+        source=rows.strides[0],
+        is_largest=is_largest,
+        dtype=x.dtype.name,
+        host=context.host,
+    )
     composition.steps.append(context.step(kernel, rows, places, elements))
     return places, elements, composition
 
@@ -74,26 +90,49 @@ def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[V
 def lower_scan(context: Context) -> Made:
     """Every element with all before it along one dimension."""
     layer: Any = context.layer(Layer)
+    return _scanned(context, layer.dim, _MODES[type(layer)])
+
+
+@kernels_for(OnnxCumSum, OnnxCumProd)
+def lower_onnx_scan(context: Context) -> Made:
+    """The same as ONNX has it, in the dtype of the operand."""
+    layer, axis = context.layer(Layer), context.argument(1)
+    assert isinstance(layer, OnnxCumSum | OnnxCumProd)
+    if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
+        raise NotLoweredError("its axis is known only in a run")
+    if layer.exclusive:
+        raise NotLoweredError("there is no kernel for what leaves an element itself out")
+    mode: Mode = "sum" if isinstance(layer, OnnxCumSum) else "product"
+    return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse)
+
+
+def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False) -> Made:
     x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
-    axis = checked_axis(layer.dim, len(x.shape))
+    axis = checked_axis(dim, len(x.shape))
     sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
-        if isinstance(layer, LogCumSumExp):
+        if mode == "logarithm":
             raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
-        kernel: Scan = _typed_scan(context, x, spec, sizes, "sum" if isinstance(layer, CumSum) else "product")
+        kernel: Scan = _typed_scan(context, x, spec, sizes, mode)
         target = row_major(spec.sizes, spec.dtype)
     else:
-        kernel = Scan(mode=_MODES[type(layer)], outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
+        kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
         target = context.place(is_image=False)
+    if is_reverse:
+        x = derived(x, np.flip(x.phantom, axis))
     if not x.is_row_major:
         copied = row_major(x.shape, x.dtype)
         composition.steps.append(context.copy(x, copied))
         x = copied
     if not target.is_row_major:
         raise NotLoweredError("its result does not lie in one piece")
-    return context.made(target, *composition.steps, context.step(kernel, x, target))
+    if not is_reverse:
+        return context.made(target, *composition.steps, context.step(kernel, x, target))
+    total = row_major(spec.sizes, spec.dtype)
+    back = context.copy(derived(total, np.flip(total.phantom, axis)), target)
+    return context.made(target, *composition.steps, context.step(kernel, x, total), back)
 
 
 def _typed_scan(

@@ -8,17 +8,25 @@ from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
+from engine.layers.onnx.reduce import AbsSum, Length, LogSum, SquareSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
 from engine.layers.reduction.distance import Normalize
 from engine.layers.reduction.reduction import LogSumExp, Reduction
 
 X, Y = Operand(0), Operand(1)
+_OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
+    AbsSum: (apply("abs", X), X),
+    SquareSum: (apply("square", X), X),
+    Length: (apply("square", X), apply("sqrt", X)),
+    LogSum: (X, apply("log", X)),
+}
+"""What is summed, and what is made of the sum."""
 
 
 def _operand(context: Context) -> tuple[View, list[int]]:
@@ -71,6 +79,17 @@ def lower_norm(context: Context) -> Made:
     p = context.layer(Norm).p
     before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
     return _result(composition, after, composition.reduce(composition.map(before, x), axes, mode))
+
+
+@kernels_for(AbsSum, SquareSum, Length, LogSum)
+def lower_onnx_norm(context: Context) -> Made:
+    """Sums of something of every element, and something of them."""
+    (x, axes), composition = _operand(context), Composition(context)
+    if context.result_spec.dtype != FLOAT32:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    before, after = _OF_ONNX[type(context.layer(Layer))]
+    inside = x if before == X else composition.map(before, x)
+    return _result(composition, after, composition.reduce(inside, axes, "sum"))
 
 
 @kernels_for(Normalize)

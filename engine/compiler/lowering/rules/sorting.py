@@ -14,11 +14,13 @@ from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
+from engine.layers.onnx.adapter import present
+from engine.layers.onnx.search import OnnxTopK
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.order.order_statistics import Median, NanMedian
 from engine.layers.order.sorting import ArgSort, KthValue, Sort, SortRows, TopK
-from engine.tensor import dtype_name
+from engine.tensor import TensorSpec, dtype_name
 
 # Columns whose places fit beside an element.
 _MOST = 2**31 - 1
@@ -41,6 +43,18 @@ def lower_top(context: Context) -> Made:
         raise NotLoweredError("how many are asked for is known only in a run")
     elements, places, steps = ordered(context, layer.dim, 0, layer.k[0], is_descending=layer.largest)
     return given(context, [elements, places], steps)
+
+
+@kernels_for(OnnxTopK)
+def lower_onnx_top(context: Context) -> Made:
+    """The same as ONNX has it: either result may be left out."""
+    layer, k = context.layer(OnnxTopK), context.argument(1)
+    if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
+        raise NotLoweredError("how many are asked for is known only in a run")
+    elements, places, steps = ordered(context, layer.axis, 0, int(np.reshape(k, ())), is_descending=layer.largest)
+    results = elements, places
+    chosen = present([TensorSpec(each.shape, each.dtype) for each in results], layer.annotations)
+    return given(context, [results[index] for index in chosen], steps)
 
 
 @kernels_for(KthValue)

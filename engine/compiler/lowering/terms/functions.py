@@ -9,6 +9,7 @@ from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 from engine.compiler.lowering.terms.registry import expression_for
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, mathematics
+from engine.layers.elementwise import complex as complex_numbers
 from engine.layers.indexing import masking
 
 _SAME = (
@@ -77,12 +78,27 @@ def entropy(x: Expr) -> Expr:
     return apply("where", apply("lt", x, 0.0), float("-inf"), inside)
 
 
+def logaddexp2(x: Expr, y: Expr) -> Expr:
+    """log2(2**x + 2**y), without overflow."""
+    less = apply("exp2", apply("neg", apply("abs", apply("sub", x, y))))
+    total = apply("add", apply("max", x, y), apply("mul", apply("log1p", less), 1 / math.log(2)))
+    return apply("where", apply("eq", x, y), apply("add", x, 1.0), total)
+
+
+def xlog1py(x: Expr, y: Expr) -> Expr:
+    """x log(1 + y), 0 where x is 0 and y a number"""
+    nothing = apply("where", apply("isnan", y), y, 0.0)
+    return apply("where", apply("eq", x, 0.0), nothing, apply("mul", x, apply("log1p", y)))
+
+
 COMPOSED: dict[str, Callable[..., Expr]] = {
     "positive": lambda x: x,
     "pow": power,
     "div": quotient,
     "sinc": sinc,
     "special_entr": entropy,
+    "logaddexp2": logaddexp2,
+    "special_xlog1py": xlog1py,
     "deg2rad": lambda x: apply("mul", x, math.pi / 180),
     "rad2deg": lambda x: apply("mul", x, 180 / math.pi),
     "ldexp": lambda x, exponent: apply("mul", x, apply("exp2", exponent)),
@@ -140,6 +156,12 @@ def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
     if layer.eps is not None:
         x = apply("clip", x, layer.eps, 1 - layer.eps)
     return function("log", apply("div", x, apply("sub", 1.0, x)))
+
+
+@expression_for(complex_numbers.Direction)
+def sgn(layer: complex_numbers.Direction, x: Expr) -> Expr:
+    """The sign of a real number."""
+    return apply("sign", x)
 
 
 @expression_for(mathematics.NanToNum)

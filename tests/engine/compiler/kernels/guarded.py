@@ -15,9 +15,10 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _NO_ACCESS = 0
 
 
-def guarded_array(values: Array, *, at_end: bool = True) -> Array:
-    """A float32 copy that ends, or begins, with a page; the pages before and behind cannot be touched."""
-    n_bytes = 4 * math.prod(values.shape)
+def guarded_array(values: Array, *, at_end: bool = True, dtype: str = "float32") -> Array:
+    """A copy that ends, or begins, with a page; the pages before and behind cannot be touched."""
+    size = np.dtype(dtype).itemsize
+    n_bytes = size * math.prod(values.shape)
     page = mmap.PAGESIZE
     pages = -(-n_bytes // page)
     memory = mmap.mmap(-1, (pages + 2) * page)
@@ -26,6 +27,6 @@ def guarded_array(values: Array, *, at_end: bool = True) -> Array:
         if _libc.mprotect(first, page, _NO_ACCESS):
             raise OSError(ctypes.get_errno(), "mprotect")
     first = (pages + 1) * page - n_bytes if at_end else page
-    array = np.frombuffer(memory, np.float32, n_bytes // 4, first).reshape(values.shape)
+    array = np.frombuffer(memory, dtype, n_bytes // size, first).reshape(values.shape)
     array[...] = values
     return array

@@ -120,6 +120,24 @@ def test_extremes_of_rows_of_every_length(level: str) -> None:
             np.testing.assert_array_equal(elements, x[np.arange(7), wanted])
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float64"])
+def test_extremes_of_other_dtypes_touch_nothing_beside(dtype: str, level: str) -> None:
+    for columns in (1, 17, 65):
+        x = RANDOM.integers(0, 200, (3, columns)).astype(dtype)
+        source, elements, places = (
+            guarded_array(x, dtype=dtype),
+            guarded_array(np.zeros(3), dtype=dtype),
+            np.zeros(3, np.int64),
+        )
+        kernel = Extreme(
+            rows=3, columns=columns, source=columns, is_largest=True, dtype=dtype, host=describe(level)
+        )  # fmt: skip
+        run(kernel, level, [source, places, elements])
+        np.testing.assert_array_equal(places, x.argmax(1))
+        np.testing.assert_array_equal(elements, x.max(1))
+
+
 @pytest.mark.parametrize("type_", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_running_sums_and_products(type_: str, shape: tuple[int, ...]) -> None:
