@@ -34,7 +34,7 @@ REASONS: Final = {
     "linear.linear": _RARE,
     "linear.matmul": _RARE,
     "linear.product": _RARE,
-    "order.order_statistics": "one number of several places of an order, or of how many are equal; yet to be written",
+    "order.order_statistics": "how many elements are equal is yet to be counted",
     "order.searching": _LENGTH + "; the others are rare",
     "pooling.fractional_pool": _RANDOM,
     "quantised.quantise": _INTEGERS,

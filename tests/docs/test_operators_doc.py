@@ -15,7 +15,6 @@ from engine.layers.creation.matrices import MeshGrid
 from engine.layers.elementwise.arithmetic import RSub
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.onnx.arithmetic import Mod, OnnxCumProd
-from engine.layers.onnx.quantise import QuantizeLinear
 from engine.layers.shape.split import AxisSplit
 from tests.engine.layers.samples import Sample, all_samples
 
@@ -73,13 +72,11 @@ def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_
     lowered = {kind for kind, _, is_lowered in found if is_lowered}
     dilated = {(ConvTranspose, 1), (ConvTranspose, 3)}
     recorded_in_other_dtypes = {
-        (layer, None) for layer in (RSub, To, TypeAs, Mod, engine.registry["ReduceLogSumExp"].layer)
+        (layer, None) for layer in (RSub, To, TypeAs, Mod, OnnxCumProd, engine.registry["ReduceLogSumExp"].layer)
     }
     # Of a list, what is lowered are its items; repetitions, windows, filters are recorded as tensors of the run.
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
-    # Axes and scales are, too.
-    unknown = {(layer, None) for layer in (OnnxCumProd, QuantizeLinear)}
     types = ("aten::repeat_interleave", deformed, inverse)
     told_elsewhere = {(AxisSplit, None), (MeshGrid, None), *((engine.registry[type].layer, None) for type in types)}
-    others = recorded_in_other_dtypes | dilated | told_elsewhere | unknown
+    others = recorded_in_other_dtypes | dilated | told_elsewhere
     assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | others

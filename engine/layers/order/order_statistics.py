@@ -13,7 +13,7 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.ternary import between
 from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.precision import INT64, working_dtype
-from engine.layers.order.sorting import kth_places, order
+from engine.layers.order.sorting import order
 from engine.layers.reduction.reduction import Reduction
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
@@ -50,7 +50,7 @@ class Median(_Chosen):
     """The middle element, the lower of two; NaN if there is one."""
 
     def _choose(self, rows: Array) -> Array:
-        middle = kth_places(rows, (rows.shape[-1] - 1) // 2)
+        middle = order(rows, rows.ndim - 1)[..., (rows.shape[-1] - 1) // 2]
         missing = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, np.bool_)
         return np.where(missing.any(-1), missing.argmax(-1), middle)
 

@@ -31,42 +31,6 @@ def order(input: Array, axis: int, descending: bool = False) -> Array:
     return np.flip(input.shape[axis] - 1 - backwards, axis)
 
 
-def kth_places(rows: Array, k: int) -> Array:
-    """The place of the k-th smallest element, from 0, of every row: where order() has it, without sorting all.
-
-    Args:
-        rows: (..., n), real; NaN counts as larger than every number.
-    """
-    value = np.partition(rows, k, axis=-1)[..., k, None]
-    below, equal = _compared(rows, value)
-    rank = k - below.sum(-1, keepdims=True)  # among the equal ones, which keep their order
-    return np.asarray((np.cumsum(equal, axis=-1) > rank).argmax(-1))
-
-
-def top_places(rows: Array, k: int, largest: bool) -> Array:
-    """The places of the k largest or smallest elements of every row, in order: the first k of order()."""
-    n = rows.shape[-1]
-    if not 0 < k <= n // 4 or not rows.size:
-        return order(rows, rows.ndim - 1, largest)[..., :k]
-    last = n - k if largest else k - 1
-    value = np.partition(rows, last, axis=-1)[..., last, None]
-    below, equal = _compared(rows, value)
-    better = ~(below | equal) if largest else below
-    room = k - better.sum(-1, keepdims=True)
-    chosen = better | (equal & (np.cumsum(equal, axis=-1) <= room))
-    places = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
-    picked = np.take_along_axis(rows, places, -1)
-    return np.take_along_axis(places, order(picked, rows.ndim - 1, largest), -1)
-
-
-def _compared(rows: Array, value: Array) -> tuple[Array, Array]:
-    """Which elements come before a value in sorted order, and which are equal to it; NaN equals NaN."""
-    if rows.dtype.kind != "f":
-        return rows < value, rows == value
-    missing, is_missing = np.isnan(rows), np.isnan(value)
-    return (rows < value) | (is_missing & ~missing), (rows == value) | (is_missing & missing)
-
-
 @register("torch.sort")
 class Sort(Layer):
     """The elements in order along dim, and the places they came from."""
@@ -149,8 +113,7 @@ class TopK(Layer):
         row = np.atleast_1d(input)
         check_ordered(row.dtype)
         count = self._count(row.shape[axis]) if input.ndim else 1
-        rows = np.moveaxis(cast(row, working_dtype(row.dtype)), axis, -1)
-        places = np.moveaxis(top_places(rows, count or 0, self.largest), -1, axis)
+        places = order(row, axis, self.largest).take(range(count or 0), axis)
         values = np.take_along_axis(row, places, axis)
         return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
 
@@ -188,7 +151,6 @@ class KthValue(Layer):
         shape = self.infer(TensorSpec(input.shape, input.dtype))[0].shape
         axis = checked_axis(self.dim, input.ndim)
         row = np.atleast_1d(input)
-        rows = np.moveaxis(cast(row, working_dtype(row.dtype)), axis, -1)
-        places = np.expand_dims(kth_places(rows, self.k - 1), axis)
+        places = order(row, axis).take([self.k - 1], axis)
         values = np.take_along_axis(row, places, axis)
         return values.reshape(shape), places.reshape(shape)  # type: ignore[arg-type]

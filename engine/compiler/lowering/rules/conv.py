@@ -23,6 +23,7 @@ from engine.compiler.lowering.rules.conv_parameters import (
 from engine.compiler.lowering.rules.padding import surrounded
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.rules.taps import Span
+from engine.compiler.lowering.rules.unbatched import batched, fused
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
@@ -56,9 +57,8 @@ def lower_conv(context: Context) -> Made:
     """A convolution of signals, images or volumes with the element-wise operators after it."""
     given, weight, bias = context.layer(Layer), context.weight(1), context.optional_weight(2)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
-    x, kernel = context.tensor(0), weight.shape[2:]
-    if len(x.shape) != len(kernel) + 2:
-        raise NotLoweredError("there is no kernel without a batch dimension")
+    kernel = weight.shape[2:]
+    x, sizes = batched(context, len(kernel))
     layer, pairs = settled_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
@@ -66,12 +66,13 @@ def lower_conv(context: Context) -> Made:
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
         pairs = [(0, 0)] * len(pairs)
-    sizes = context.result_spec.sizes[2:]
     parameters = replace(parameters_of(layer, kernel, pairs), depth=depth_of(layer, kernel, pairs, x.shape[2:], sizes))
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
-    result = context.fuse(as_image, is_image=True)
+    result = fused(context, len(kernel))
     parts = [*product(rows, columns)]
+    if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
+        raise NotLoweredError("there is no kernel in parts without a batch dimension")
     compute = _whole if len(parts) == 1 else _in_parts
     steps = compute(context, image, result, parameters, parts, (_as_filters(weight), bias))
     return result.made(*edges, *copies, *steps)

@@ -17,6 +17,7 @@ from engine.compiler.lowering.rules.composing import Composition, derived
 from engine.compiler.lowering.rules.pool_axes import even_windows, three, windows_of
 from engine.compiler.lowering.rules.pool_places import with_places
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.unbatched import batched, fused
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
@@ -36,7 +37,7 @@ def lower_pool(context: Context) -> Made:
         if not layer.dilation:
             raise NotLoweredError("there is no kernel for places in the whole tensor")
         return with_places(context, layer.spatial_rank, partial(windows_of, layer))
-    x, out = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
+    x, out = batched(context, layer.spatial_rank)
     axes = windows_of(layer, x, out)
     if not isinstance(layer, AvgPool):
         return _pooled(context, x, "max", axes)
@@ -52,9 +53,9 @@ def lower_adaptive(context: Context) -> Made:
     layer = context.layer(AdaptivePool)
     if isinstance(layer, AdaptiveMaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, even_windows)
-    x, sizes = _operand(context, layer.spatial_rank), context.result_spec.sizes[2:]
+    x, sizes = batched(context, layer.spatial_rank)
     is_mean = isinstance(layer, AdaptiveAvgPool)
-    if is_mean and set(sizes) == {1}:
+    if is_mean and set(sizes) == {1} and len(context.result_spec.sizes) == len(x.shape):
         return mean_of_pixels(context, x, is_image=True)
     return _pooled(context, x, "average" if is_mean else "max", even_windows(x, sizes))
 
@@ -101,7 +102,7 @@ def _pooled(
     divisor: int | None = None,
 ) -> Made:
     image, copies = context.image(x)
-    result = context.fuse(as_image, is_image=True)
+    result = fused(context, len(axes))
     n, channels = result.image.shape[:2]
     depth, down, across = three(axes)
     kernel = PoolKernel(

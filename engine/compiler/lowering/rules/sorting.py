@@ -18,7 +18,7 @@ from engine.layers.onnx.adapter import present
 from engine.layers.onnx.search import OnnxTopK
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.layers.order.order_statistics import Median, NanMedian
+from engine.layers.order.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll
 from engine.layers.order.sorting import ArgSort, KthValue, Sort, SortRows, TopK
 from engine.tensor import TensorSpec, dtype_name
 
@@ -71,6 +71,14 @@ def lower_median(context: Context) -> Made:
     return given(context, *_single(context, layer.dim, 0, "numbers" if isinstance(layer, NanMedian) else "all"))
 
 
+@kernels_for(MedianOfAll, NanMedianOfAll)
+def lower_median_of_all(context: Context) -> Made:
+    """The place in the middle of all elements."""
+    middle: Middle = "numbers" if isinstance(context.layer(Layer), NanMedianOfAll) else "all"
+    elements, _, steps = ordered(context, None, 0, 1, middle=middle)
+    return given(context, [elements], steps)
+
+
 Middle = Literal["none", "all", "numbers"]
 
 
@@ -83,16 +91,22 @@ def _single(
 
 def ordered(
     context: Context,
-    dim: int,
+    dim: int | None,
     first: int = 0,
     count: int | None = None,
     *,
     is_descending: bool = False,
     middle: Middle = "none",
 ) -> tuple[View, View, Sequence[KernelStep]]:
-    """Elements at some places of the order along a dimension, where they came from, and the steps that find them."""
+    """Elements at some places of the order along a dimension, where they came from, and the steps that find them.
+
+    Args:
+        dim: None for all elements in a row.
+    """
     x, composition = sortable(context), Composition(context)
-    axis = checked_axis(dim, len(x.shape))
+    if dim is None:
+        x = composition.shaped(x, [x.phantom.size])
+    axis = checked_axis(dim or 0, len(x.shape))
     if x.dtype.itemsize < 4 and as_rows(derived(x, np.moveaxis(x.phantom, axis, -1))) is None:
         raise NotLoweredError(f"there is no kernel that copies {dtype_name(x.dtype)}")
     rows = composition.rows(x, [axis])

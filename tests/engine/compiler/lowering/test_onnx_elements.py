@@ -124,26 +124,6 @@ def test_sums_of_magnitudes_and_squares() -> None:
     check([x], *numbered(*((kind, {"axes": (0, 2), "keepdims": 0}) for kind in kinds)), tolerance=CLOSE)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-@pytest.mark.parametrize("is_by_channel", [False, True])
-def test_quantised_and_back(dtype: str, is_by_channel: bool) -> None:
-    random = np.random.default_rng(7)
-    x = 300 * awkward()
-    stored = random.integers(0, 128, (3, 4, 17)).astype(dtype)
-    scale = np.array([0.1, 0.5, 0.25, 1e-3] if is_by_channel else 0.37, F32)
-    zero = np.array([0, 1, 2, 3] if is_by_channel else 3, dtype)
-    constants = [
-        op("pnnx.Attribute", "s", "", "const_s", data=scale),
-        op("pnnx.Attribute", "z", "", "const_z", data=zero),
-    ]
-    check(
-        [x, stored],
-        *constants,
-        op("QuantizeLinear", "to", "0 const_s const_z", "whole", axis=1),
-        op("DequantizeLinear", "from", "1 const_s const_z", "numbers", axis=1),
-    )
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float64"])
 def test_places_of_extremes_of_any_dtype(dtype: str) -> None:
     x = values(dtype, (3, 5, 37)) if dtype != "int16" else values("int32", (3, 5, 37)).astype(dtype)

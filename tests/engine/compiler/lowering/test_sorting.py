@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine import Session
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.sorting import SORTED, Sorting
 from engine.layers.order.sorting import order
+from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.test_picking import SHAPES, kernel_of
+from tests.engine.graph.build import INPUT, built, op
 
 RANDOM = np.random.default_rng(29)
 
@@ -80,3 +83,25 @@ def test_middles(level: str, columns: int) -> None:
         places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (4, kernel.scratch))
         run(kernel, level, [guarded_array(x), places, elements, scratch])
         np.testing.assert_array_equal(places.view(np.int64)[:, :1], wanted)
+
+
+@pytest.mark.parametrize("dim", [0, -1, None])
+def test_quantiles_and_medians_of_all(dim: int | None) -> None:
+    x = RANDOM.standard_normal((3, 5, 33)).astype(np.float32)
+    x[0, 0, 0], x[1, :, 4] = np.inf, -np.inf
+    gaps = np.where(RANDOM.random(x.shape) < 0.02, np.nan, x).astype(np.float32)
+    for values in (x, gaps):
+        for type_ in ("aten::median", "aten::nanmedian"):
+            assert_lowered(values, op(type_, "it", "0", "1"))
+        for way in ("linear", "lower", "higher", "nearest", "midpoint"):
+            for q in (0.0, 0.3, 1.0):
+                given = {"dim": dim, "keepdim": dim == 0, "interpolation": way}
+                assert_lowered(values, op("torch.quantile", "it", "0", "1", q=q, **given))
+
+
+def assert_lowered(x: np.ndarray, layer: Operator) -> None:
+    """One operator of x has a kernel, and gives what the reference gives."""
+    net = built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=x.shape)
+    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    (found,), (wanted,) = session.run([x]), Session(net, backend="reference").run([x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

@@ -1,6 +1,8 @@
-"""Finding some places in sorted order gives what sorting everything would give."""
+"""Sorted order is that of Python's own stable sort, NaN behind every number; the first few and the k-th are of it."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from engine.layers.order.sorting import kth_places, order, top_places
+from engine.layers.definition.layer import Annotations
+from engine.layers.order.sorting import KthValue, TopK, order
+
+BOTH = Annotations(inputs=(None,), outputs=(None, None))
 
 # Few different values, so that many are equal; NaN among the floats.
 floats = npst.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 24)), elements=st.sampled_from([
@@ -16,18 +21,24 @@ floats = npst.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 24)
 integers = npst.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 24)), elements=st.integers(-2, 2))
 
 
-@given(floats | integers, st.data())
-def test_the_kth_place_is_that_of_the_sorted_row(rows: np.ndarray, data: st.DataObject) -> None:
-    k = data.draw(st.integers(0, rows.shape[-1] - 1))
-    np.testing.assert_array_equal(kth_places(rows, k), order(rows, 1)[:, k])
+@given(floats | integers, st.booleans())
+def test_order_is_that_of_a_stable_sort(rows: np.ndarray, descending: bool) -> None:
+    for found, row in zip(order(rows, 1, descending), rows, strict=True):
+        keys = [(math.isnan(x), 0.0 if math.isnan(x) else x) for x in row.tolist()]
+        assert found.tolist() == sorted(range(len(row)), key=keys.__getitem__, reverse=descending)
 
 
 @given(floats | integers, st.data(), st.booleans())
-def test_the_top_places_are_the_first_of_the_sorted_row(rows: np.ndarray, data: st.DataObject, largest: bool) -> None:
-    k = data.draw(st.integers(0, rows.shape[-1]))
-    np.testing.assert_array_equal(top_places(rows, k, largest), order(rows, 1, largest)[:, :k])
+def test_the_first_few_and_the_kth_are_of_that_order(rows: np.ndarray, data: st.DataObject, largest: bool) -> None:
+    k = data.draw(st.integers(1, rows.shape[-1]))
+    _, places = TopK(k=(k,), largest=largest, annotations=BOTH).forward(rows)
+    np.testing.assert_array_equal(places, order(rows, 1, largest)[:, :k])
+    value, place = KthValue(k=k, keepdim=True).forward(rows)
+    np.testing.assert_array_equal(place, order(rows, 1)[:, k - 1 : k])
+    np.testing.assert_array_equal(value, np.take_along_axis(rows, place, 1))
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (2, 0, 8)])
 def test_no_rows_have_no_places(shape: tuple[int, ...]) -> None:
-    assert top_places(np.zeros(shape, np.float32), 2, True).shape == (*shape[:-1], 2)
+    values, places = TopK(k=(2,), annotations=BOTH).forward(np.zeros(shape, np.float32))
+    assert values.shape == places.shape == (*shape[:-1], 2)
