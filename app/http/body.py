@@ -180,6 +180,7 @@ class _Watch:
         self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None  # it refers to the watch
 
     def forgive(self) -> None:
         """The task goes on after it was cancelled: with another request, or to count this one."""

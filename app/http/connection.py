@@ -121,6 +121,7 @@ class Connection(HttpToolsProtocol):
             self._funnel.stop()
         if self._short is not None:
             self._short.forget()
+            self._short = None  # it refers to the connection
         super().connection_lost(exc)
         if isinstance(self._active, StandIn):
             self._active.drop()
@@ -396,10 +397,13 @@ class Connection(HttpToolsProtocol):
         cycle.scope[RECEPTION] = Reception(self, cycle)  # type: ignore[typeddict-unknown-key]
         send = Answering(self, cycle)
 
-        def begin(scope: Any, receive: Any, _: Any) -> Any:
+        async def begin(scope: Any, receive: Any, _: Any) -> None:
             if gate is not None:
                 gate.arrivals.begins(lane)
-            return app(scope, receive, send)
+            try:
+                await app(scope, receive, send)
+            finally:
+                scope.pop(RECEPTION, None)  # it refers to the cycle, which has the scope
 
         super()._start_asgi_task(cycle, begin)
 

@@ -387,6 +387,7 @@ class _Run:
 
     def __exit__(self, *exc: object) -> None:
         self._asking.__exit__(None, None, None)
+        del self._asking  # which refers to this: every request would leave that to the collector of cyclic garbage
         self._allowance.return_(self._held)
         if self._refusal is not None and isinstance(exc[1], engine.EngineError):
             raise self._refusal from None  # the engine speaks of shapes, and this of what others hold as well

@@ -151,8 +151,11 @@ class Scheduler:
             QueueFullError, ModelNotReadyError: as ``run`` says.
         """
         error = self.refusal(deadline, priority)
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback refers to this
 
     def refusal(
         self, deadline: float, priority: int = USUAL_PRIORITY, *, ahead: int = 0, ahead_s: float = 0.0

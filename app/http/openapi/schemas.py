@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+from fastapi import Query
 from pydantic import Field, create_model
 
 from app.schema import Body
 from app.tasks.registry import TASKS
+
+VersionNumber = Annotated[
+    str | None,
+    Query(
+        description="its number, or a tag; the highest one without it",
+        json_schema_extra={"pattern": "^([1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9._-]{0,63})$"},
+    ),
+]
+"""Of a query; what fits the pattern or not is said by ``app.codec.message.read_version``."""
 
 
 class Problem(Body):

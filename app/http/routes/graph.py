@@ -16,7 +16,7 @@ from app.codec.message import read_version
 from app.console.chart import chart
 from app.console.figures import COST, figures
 from app.errors import InvalidRequestError, ModelNotReadyError, NotFoundError
-from app.http.openapi.schemas import REFUSED
+from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.models.keeping.version import Version
@@ -50,7 +50,6 @@ Open = Annotated[
 Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
 Operator = Annotated[str, Query(description="its name")]
 AttributeName = Annotated[str, Query(description="such as weight")]
-VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
 
 
 @router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)

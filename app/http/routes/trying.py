@@ -20,7 +20,7 @@ from app.console.samples import list_samples, read_sample
 from app.errors import InvalidRequestError, NotFoundError
 from app.http.body import first_headers, read_body, until_disconnect
 from app.http.deadline import read_limit
-from app.http.openapi.schemas import REFUSED, ErrorBody
+from app.http.openapi.schemas import REFUSED, ErrorBody, VersionNumber
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
 from app.models.model import Model
@@ -38,7 +38,6 @@ _REPORT: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": {
 _STATIC: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _PATH: Final = "/graph/operand"
 Operand = Annotated[str, Query(description="its name, as /graph has it")]
-VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
 
 
 @router.get("/samples", tags=["models"], responses={404: {"model": ErrorBody}}, summary="What there is to try it with")

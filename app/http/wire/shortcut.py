@@ -141,6 +141,9 @@ class Shortcut:
             cycle.response_complete = True
             carrier.took()
         else:
+            if answered is None:  # it asks for its place in the next turn of the loop, behind all that came in this one
+                arrivals.comes(visit.version.lane)
+                carrier.loop.call_soon(arrivals.begins, visit.version.lane)
             cycle.task = carrier.loop.create_task(self._finish(cycle, request, answered))
             cycle.task.add_done_callback(carrier.tasks.discard)
             carrier.tasks.add(cycle.task)

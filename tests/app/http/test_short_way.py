@@ -281,6 +281,21 @@ def test_who_goes_away_is_not_answered_and_frees_its_place(
     assert len(short) == 1
 
 
+def test_who_has_yet_to_ask_for_its_place_is_counted(
+    front: Front, short: list[ShortRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrivals, came = front.server.plane.arrivals, list[Any]()
+    comes = arrivals.comes
+    monkeypatch.setattr(arrivals, "comes", lambda lane: (came.append(lane), comes(lane)))
+    with front.connect() as connection:
+        asked(connection, GOOD["slow"])
+        came.clear()
+        short.clear()
+        asked(connection, GOOD["slow"])
+    assert len(short) == 1 and came == [front.server.plane.store.version("slow").lane]
+    until(lambda: not len(arrivals))
+
+
 def test_a_fault_nobody_foresaw_is_told_as_ever(
     front: Front, short: list[ShortRequest], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator
+from contextvars import copy_context
 from pathlib import Path
 
 import httpx
@@ -16,7 +19,7 @@ import engine
 from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.memory.budget import MemoryBudget, charge, charged, check, running
+from app.memory.budget import Allowance, MemoryBudget, charge, charged, check, running
 from app.memory.machine import budget_bytes
 from engine.limits import check_size
 from tests.app.client import Client, serving
@@ -40,6 +43,22 @@ def test_without_a_request_nothing_is_bounded() -> None:
     check()
     with charged(2**60):
         pass
+
+
+def test_what_a_run_held_is_free_without_the_collector_of_cyclic_garbage() -> None:
+    def run(allowance: Allowance) -> None:
+        with allowance, allowance.working(lambda: False), running(10):
+            check_size((1,), engine.TensorSpec((1,), np.dtype("float32")).dtype)
+
+    allowance = MemoryBudget(100).open()
+    seen = weakref.ref(allowance)
+    gc.disable()
+    try:
+        copy_context().run(run, allowance)
+        del allowance
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_what_can_never_fit_is_refused_for_good_and_what_does_not_fit_now_for_now() -> None:

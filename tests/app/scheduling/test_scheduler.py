@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -251,6 +253,23 @@ def test_who_comes_while_more_come_than_can_be_answered_is_refused_and_told_when
         held.release.set()
         await asyncio.gather(first, *waiting)
         assert await scheduler.run(Task("later", order), soon() + 20.0) == "later by -"
+
+    run(test)
+
+
+def test_a_refusal_is_free_without_the_collector_of_cyclic_garbage() -> None:
+    async def test(scheduler: Scheduler, order: Order) -> None:
+        seen: list[weakref.ref[BaseException]] = []
+        scheduler.retire()
+        gc.disable()
+        try:
+            try:
+                scheduler.check(soon())
+            except ModelNotReadyError as error:
+                seen.append(weakref.ref(error))
+            assert seen[0]() is None
+        finally:
+            gc.enable()
 
     run(test)
 
