@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from functools import partial
 from typing import Any, Final
 
 import httptools
@@ -29,10 +28,11 @@ from app.errors import (
 )
 from app.http.answering import Answering
 from app.http.door import Door, Pass
-from app.http.gate import Gate, Repeats, TurnedAway, Visit
+from app.http.gate import Gate, TurnedAway, Visit
 from app.http.head import header_fault, protocol_fault, size_fault, too_long
 from app.http.raw import json_answer
 from app.http.reception import RECEPTION, Funnel, Reception
+from app.http.refused import Refused
 from app.http.wire.known import END_OF_HEAD
 from app.http.wire.shortcut import Shortcut
 from app.http.wire.standin import StandIn
@@ -80,7 +80,7 @@ class Connection(HttpToolsProtocol):
         self._piece, self._fed, self._begun = b"", 0, 0
         self._visit: Visit | None = None
         self._last_word: bytes | None = None
-        self._repeats: Repeats | None = None
+        self._refused = None if gate is None else Refused(self, gate)
         self._pass = Pass.WELCOME
         # Where the request is: its head, from the first byte on or still without one; or its body.
         self._in_head = True
@@ -140,9 +140,9 @@ class Connection(HttpToolsProtocol):
                 self.cut_off()
             return
         is_apart = self._short is not None and self._short.is_waiting
-        if self._repeats is not None and not is_apart and self._is_refused_again(data):
+        if self._refused is not None and not is_apart and self._refused.again(data):
             return
-        if self._short is not None and (is_apart or self._is_between) and self._short.take(data):
+        if self._short is not None and (is_apart or self.is_between) and self._short.take(data):
             return
         self.parse(data)
 
@@ -193,6 +193,8 @@ class Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The server stops: what has begun to come is answered."""
+        if self._refused is not None:
+            self._refused.let_go()
         if self._short is not None:
             self._short.let_go()
         super().shutdown()
@@ -318,15 +320,19 @@ class Connection(HttpToolsProtocol):
 
     def refuse_gently(self, cycle: StandIn, away: TurnedAway) -> None:
         """It is answered with the next round; the connection goes on."""
-        assert self._gate is not None  # it is who refuses
-        self._repeats = away.repeats
+        assert self._refused is not None  # there is a gate, which refuses
+        self._refused.refuse(cycle, away)
+
+    # What refusals call
+
+    def stands(self, cycle: StandIn) -> None:
+        """A request has come that nothing is made of."""
         self.cycle = cycle  # type: ignore[assignment]  # it has what is looked at
-        self._gate.rounds.join(partial(self._end_refused, cycle, away.text))
-        if not cycle.response_complete:
-            self._door.works(self)
+        self._since = self.loop.time()
+        self._door.works(self)
 
     @property
-    def _is_between(self) -> bool:
+    def is_between(self) -> bool:
         """Whether what comes is the beginning of a request, nothing else is under way, and others may follow."""
         return (
             self._in_head
@@ -335,6 +341,11 @@ class Connection(HttpToolsProtocol):
             and self._pass is Pass.WELCOME
             and not self._door.is_emptying
         )
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something behind the request that has its answer, which would have to go on."""
+        return bool(not self._in_head or self._head_bytes or self.pipeline or self._farewell or self.flow.read_paused)
 
     def _learn(self) -> None:
         """Have a good head remembered, where all of it is at hand."""
@@ -424,28 +435,6 @@ class Connection(HttpToolsProtocol):
             may_stay=is_kept and self.parser.get_http_version() != "1.0",
             text=self._text(),
         )
-
-    def _is_refused_again(self, data: bytes) -> bool:
-        """Whether this is a whole request as the last one that was refused, and is so, too."""
-        if self._gate is None or self._repeats is None or self._head_bytes or not self._in_head:
-            return False
-        if not self.cycle.response_complete or (text := self._gate.again(self._repeats, data)) is None:
-            return False
-        self._since = self.loop.time()
-        self.refuse_gently(StandIn(more_body=True), TurnedAway(text, is_last=False, repeats=self._repeats))
-        return True
-
-    def _end_refused(self, refused: StandIn, text: bytes) -> None:
-        if refused.disconnected or self.transport.is_closing():
-            return
-        refused.response_complete = True
-        self.transport.write(text)
-        if not refused.keep_alive:
-            self.transport.close()
-        if self._in_head and not (self._head_bytes or self.pipeline or self._farewell or self.flow.read_paused):
-            self.took()  # most have nothing behind them that would have to go on
-        else:
-            self.on_response_complete()
 
     def _text(self) -> tuple[bytes, int] | None:
         """The piece that the head at hand ends in, and where; None where there may be several."""

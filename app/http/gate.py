@@ -25,6 +25,7 @@ from app.http.deadline import HEADER, limit_of
 from app.http.direct import find
 from app.http.raw import json_answer
 from app.http.rounds import Rounds
+from app.http.sideline import Sideline
 from app.log import request_id, trace_id
 from app.models.keeping.version import Version
 from app.serving.dataplane import DataPlane
@@ -55,7 +56,7 @@ _SAME_S: Final = 0.0005
 _NUMBER: Final = "0" * 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """What a path and its query name; a model only, for there are no others here."""
 
@@ -153,8 +154,9 @@ class Gate:
         self._access_log = access_log
         self._has_origins = has_origins
         self._targets: dict[tuple[bytes, bytes], Target | None] = {}
-        self._closed: dict[Target, _Closed] = {}
-        self.rounds = Rounds()
+        # For who comes, and for who was refused a moment ago.
+        self._closed: tuple[dict[Target, _Closed], dict[Target, _Closed]] = {}, {}
+        self.rounds, self.sideline = Rounds(), Sideline()
         self.arrivals = plane.arrivals
 
     def visit(self, method: bytes, url: bytes) -> Visit | None:
@@ -177,17 +179,23 @@ class Gate:
         except ServiceError:
             return None
 
-    def again(self, repeats: Repeats, data: bytes) -> bytes | None:
-        """What to answer where this is a request as it was refused before, and would be again; else None."""
+    def again(self, repeats: Repeats, data: bytes | bytearray, size: int, *, is_behind: bool = False) -> bytes | None:
+        """What to answer where this is a request as it was refused before, and would be again; else None.
+
+        Args:
+            size: how much of the data is the request.
+            is_behind: whether others come first.
+        """
         start = len(repeats.head)
-        if len(data) != repeats.size or not data.startswith(repeats.head):
+        if size != repeats.size or not data.startswith(repeats.head):
             return None
-        if repeats.target.is_v2 and data.find(_PRIORITY, start) >= 0:
+        if repeats.target.is_v2 and data.find(_PRIORITY, start, size) >= 0:
             return None
-        closed = self._closed.get(repeats.target)
+        known = self._closed[is_behind]
+        closed = known.get(repeats.target)
         if closed is None or self._clock() >= closed.until:
-            self._closed.pop(repeats.target, None)
-            closed = self._close(repeats.target)
+            known.pop(repeats.target, None)
+            closed = self._close(repeats.target, known, is_behind=is_behind)
         if closed is None:
             return None
         number = id_of(b"")
@@ -196,17 +204,19 @@ class Gate:
             self._log(repeats.target, closed.version, closed.status, number, None, len(closed.pieces[1]))
         return number.encode().join(closed.pieces)
 
-    def _close(self, target: Target) -> _Closed | None:
+    def _close(self, target: Target, known: dict[Target, _Closed], *, is_behind: bool) -> _Closed | None:
         """Ask once more whether requests to a target are refused, and take that for the answer for a moment."""
         version = self._version(target)
-        error = None if version is None else self.arrivals.refusal(version, self._plane.deadline())
-        if version is None or error is None:
+        if version is None or self.arrivals.is_clear(version):
+            return None
+        error = self.arrivals.refusal(version, self._plane.deadline(), is_behind=is_behind)
+        if error is None:
             return None
         text = json_answer(error.status, _body(target, error), _NUMBER, error.headers)
         before, _, behind = text.partition(_NUMBER.encode())
-        if len(self._closed) >= _MAX_PATHS:
-            self._closed.clear()
-        closed = self._closed[target] = _Closed(self._clock() + _SAME_S, version, error.status, (before, behind))
+        if len(known) >= _MAX_PATHS:
+            known.clear()
+        closed = known[target] = _Closed(self._clock() + _SAME_S, version, error.status, (before, behind))
         return closed
 
     def turn_away(self, visit: Visit, headers: Headers, *, may_stay: bool, text: Text | None) -> TurnedAway | None:

@@ -47,13 +47,14 @@ class Admission:
         return pending < self._places
 
     def refusal(
-        self, pending: int, wait_s: float, marks: Marks, deadline: float, priority: int
+        self, pending: int, wait_s: float, marks: Marks, deadline: float, priority: int, *, is_behind: bool = False
     ) -> QueueFullError | None:
         """Why a request is not let in; None for one that is.
 
         Args:
             pending: requests that are there.
             wait_s: how long it would wait.
+            is_behind: whether others are let in before it, where not all are.
         """
         if not self.has_place(pending):
             return self._refused(f"{pending} requests run or wait, at most {self._places} may", wait_s,
@@ -64,7 +65,7 @@ class Admission:
         left_s = deadline - now
         if self._max_wait_s is not None:
             left_s = min(left_s, self._max_wait_s)
-        elif not self.pressure.admits(wait_s, marks, now):
+        elif not self.pressure.admits(wait_s + (marks.behind_s if is_behind else 0.0), marks, now):
             return self._refused(
                 f"more requests come than can be answered, and this one would wait some {wait_s:.3g} seconds",
                 wait_s,

@@ -27,6 +27,8 @@ _LONG_TURNS: Final = 24
 _BURST_TURNS: Final = 32
 # A run in which several have their turn must not be kept waiting for them.
 _SHORT_RUNS: Final = 2
+# Who was refused a moment ago, and has not waited, is let in behind others: where there is hardly anything to wait for.
+_BEHIND: Final = 3 / 4
 # It is over when nobody was refused for so long; else more are let in after so long, and less and less often.
 _CALM_S: Final = 1.0
 _TRIAL_S: Final = (2.0, 30.0)
@@ -50,6 +52,11 @@ class Marks:
         """
         short_s = max(_SHORT_S, _SHORT_TURNS * turn_s, _SHORT_RUNS * run_s)
         return cls(short_s, max(_LONG_S, 2 * short_s, _LONG_TURNS * turn_s), max(_BURST_S, _BURST_TURNS * turn_s))
+
+    @property
+    def behind_s(self) -> float:
+        """How much sooner who comes too early must have its turn."""
+        return _BEHIND * self.short_s
 
 
 class Pressure:

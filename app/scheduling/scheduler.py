@@ -158,18 +158,25 @@ class Scheduler:
             del error  # its traceback refers to this
 
     def refusal(
-        self, deadline: float, priority: int = USUAL_PRIORITY, *, ahead: int = 0, ahead_s: float = 0.0
+        self,
+        deadline: float,
+        priority: int = USUAL_PRIORITY,
+        *,
+        ahead: int = 0,
+        ahead_s: float = 0.0,
+        is_behind: bool = False,
     ) -> ServiceError | None:
         """What a request would be refused with that comes now; None where it would be taken.
 
         Args:
             ahead: requests that come before it and have yet to ask.
             ahead_s: what it waits for before it asks itself.
+            is_behind: whether others that come while more come than can be answered are let in before it.
         """
         if self._ended is not None:
             return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
         wait_s, marks = ahead_s + self._wait_s(ahead), self.pace.marks(self.runs)
-        return self._admission.refusal(self._pending + ahead, wait_s, marks, deadline, priority)
+        return self._admission.refusal(self._pending + ahead, wait_s, marks, deadline, priority, is_behind=is_behind)
 
     @property
     def is_empty(self) -> bool:

@@ -70,10 +70,13 @@ class Arrivals:
     def _end_turn(self) -> None:
         self._at_once_since = None
 
-    def refusal(self, version: Version, deadline: float) -> ServiceError | None:
-        """What a request that comes now is refused with, when nothing is known of it but its model."""
+    def refusal(self, version: Version, deadline: float, *, is_behind: bool = False) -> ServiceError | None:
+        """What a request that comes now is refused with, when nothing is known of it but its model.
+
+        is_behind: whether others come first.
+        """
         lane = version.lane
-        return lane.refusal(deadline, ahead=self._of.get(lane, 0), ahead_s=self.wait_s)
+        return lane.refusal(deadline, ahead=self._of.get(lane, 0), ahead_s=self.wait_s, is_behind=is_behind)
 
     def is_clear(self, version: Version) -> bool:
         """Whether nobody else is on the way, or there: such a request is always taken."""

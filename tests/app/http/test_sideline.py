@@ -1,0 +1,201 @@
+"""Who was refused and asks again at once is looked at later, gets what others get, and is never left alone for ever."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.http import refused, sideline
+from app.http.refused import Refused
+from app.http.sideline import HELD_S, Reader, Sideline
+from tests.app.http.test_gate import V2, Loop, closed, gate_of, one, post, received
+from tests.app.sample_models import elementwise, write_model
+from tests.app.sockets import LIVE, Front, listening
+from tests.patience import until
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp("sideline")
+    write_model(folder, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    with listening(folder, warmup=False, backend="reference") as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine nobody is as quick."""
+    monkeypatch.setattr(refused, "_SOON_S", 3600.0)
+
+
+def of(front: Front, connection: socket.socket) -> Refused:
+    """What the server keeps of a connection's refusals."""
+    here = connection.getsockname()
+    (own,) = [each for each in front.server.server_state.connections if each.client == here]
+    return own._refused  # type: ignore[union-attr, return-value]
+
+
+def refused_again(connection: socket.socket, request: bytes) -> None:
+    """Until the connection is left alone."""
+    for _ in range(2):
+        assert one(connection, request)[0] == 429
+
+
+def test_the_same_request_is_refused_as_ever_and_counted_each_time(front: Front) -> None:
+    version = front.server.plane.store.version("one")
+    before, answered = version.statistics.failures["queue_full"], gate_of(front.server)._statuses[429]
+    ids, looked = set(), []
+    with pytest.MonkeyPatch.context() as patch:
+        look = Refused.look
+        patch.setattr(sideline, "HELD_S", (0.1, 0.1))
+        patch.setattr(Refused, "look", lambda self, reader: (looked.append(look(self, reader)), looked[-1])[1])
+        with closed(front), front.connect() as connection:
+            for _ in range(6):
+                status, headers, body = one(connection, post())
+                assert (status, headers["retry-after"]) == (429, "2") and body["error"]["code"] == "queue_full"
+                ids.add(headers["x-request-id"])
+            until(lambda: not of(front, connection).is_aside)  # it asks no more
+            assert one(connection, LIVE)[0] == 200
+    assert len(ids) == 6 and any(looked)
+    assert version.statistics.failures["queue_full"] == before + 6
+    assert gate_of(front.server)._statuses[429] == answered + 6
+
+
+def test_who_was_left_alone_is_answered_when_there_is_room(front: Front) -> None:
+    with front.connect() as connection:
+        with closed(front):
+            refused_again(connection, post())
+        until(lambda: one(connection, post())[0] == 200)
+        assert not of(front, connection).is_aside
+
+
+@pytest.mark.parametrize("cut", [10, -3])
+def test_a_request_that_came_in_part_is_waited_for(front: Front, cut: int) -> None:
+    with closed(front), front.connect() as connection:
+        refused_again(connection, post())
+        connection.sendall(post()[:cut])
+        until(lambda: not of(front, connection).is_aside)
+        assert one(connection, post()[cut:])[0] == 429
+        assert one(connection, post())[0] == 429
+
+
+def test_other_requests_and_several_at_once_are_answered_in_their_order(front: Front) -> None:
+    hurry = post(V2.replace(b"{", b'{"parameters":{"priority":1},', 1), "/v2/models/one/infer")
+    plain = post(V2.replace(b"{", b'{"parameters":{"sequence":1},', 1), "/v2/models/one/infer")
+    with closed(front), front.connect() as connection:
+        refused_again(connection, post())
+        connection.sendall(post() + LIVE + post())
+        assert [status for status, _, _ in received(connection, 3)] == [429, 200, 429]
+        refused_again(connection, post())
+        assert one(connection, LIVE)[0] == 200
+        assert one(connection, plain)[0] in (400, 429)
+        refused_again(connection, plain.replace(b"sequence", b"priorit_"))
+        assert one(connection, hurry)[0] == 200
+
+
+def test_who_goes_away_meanwhile_is_forgotten(front: Front) -> None:
+    gate = gate_of(front.server)
+    with closed(front):
+        for request in (b"", post(), post()[:50]):
+            with front.connect() as connection:
+                refused_again(connection, post())
+                connection.sendall(request)
+    until(lambda: not len(gate.sideline) and front.open == 0)
+    assert front.is_live()
+
+
+def test_what_has_come_when_the_server_stops_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sideline, "HELD_S", (3600.0, 3600.0))
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    with listening(tmp_path, warmup=False, backend="reference") as front, front.connect() as connection:
+        with closed(front):
+            refused_again(connection, post())
+        until(lambda: of(front, connection).is_aside)
+        connection.sendall(post())
+        front.server.should_exit = True
+        status, headers, _ = received(connection, 1)[0]
+        assert (status, headers["connection"]) == (200, "close") and connection.recv(1) == b""
+
+
+class One:
+    """Looked at, and what it says of that."""
+
+    def __init__(self, loop: Loop, answers: list[bool | Exception]) -> None:
+        self.loop, self.answers = loop, answers
+        self.seen: list[float] = []
+        self.is_cut_off = False
+
+    def look(self, _: Reader) -> bool:
+        self.seen.append(self.loop.now)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def cut_off(self) -> None:
+        self.is_cut_off = True
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    made = Loop()
+    monkeypatch.setattr(sideline.asyncio, "get_running_loop", lambda: made)
+    return made
+
+
+def test_all_are_looked_at_after_a_while_and_evenly(loop: Loop) -> None:
+    made = Sideline()
+    everybody = [One(loop, [True] * 49 + [False]) for _ in range(200)]
+    for each in everybody:
+        made.take(each)
+    loop.run_until(5.0)
+    assert all(len(each.seen) == 50 for each in everybody) and not made and not loop.timers
+    for each in everybody:
+        gaps = [after - before for before, after in zip([0.0, *each.seen], each.seen, strict=False)]
+        assert min(gaps) >= HELD_S[0] - 1e-9 and max(gaps) <= HELD_S[1] + 0.0081
+    when = [at for each in everybody for at in each.seen[30:-5]]
+    assert max(when.count(at) for at in set(when)) <= 40  # of two hundred
+
+
+def test_where_there_are_more_than_can_be_looked_at_each_waits_longer(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, spent = Sideline(), 0.0
+
+    def clock() -> float:
+        nonlocal spent
+        spent += 1.0  # it takes long
+        return spent
+
+    monkeypatch.setattr(sideline.time, "thread_time", clock)
+    everybody = [One(loop, [True] * 3 + [False]) for _ in range(100)]
+    for each in everybody:
+        made.take(each)
+    loop.run_until(0.06)
+    assert 0 < sum(len(each.seen) for each in everybody) <= 40
+    loop.run_until(10.0)
+    assert all(len(each.seen) == 4 for each in everybody) and not made
+
+
+def test_a_fault_with_one_is_no_other_ones(loop: Loop) -> None:
+    made = Sideline()
+    broken, good = One(loop, [ZeroDivisionError()]), One(loop, [True, False])
+    made.take(broken)
+    made.take(good)
+    loop.run_until(1.0)
+    assert broken.is_cut_off and len(good.seen) == 2 and not made and not loop.timers
+
+
+def test_a_reader_tells_what_has_come() -> None:
+    ours, theirs = socket.socketpair()
+    reader: Any = Reader()
+    with ours:
+        with theirs:
+            assert reader.read(ours.fileno()) == 0
+            theirs.sendall(b"some")
+            assert reader.read(ours.fileno()) == 4 and reader.room[:4] == b"some"
+        assert reader.read(ours.fileno()) == 0
