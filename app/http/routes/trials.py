@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from app.codec.parse import parse
 from app.console.samples import read_sample
 from app.errors import InvalidRequestError, NotFoundError
 from app.http.body import read_body
-from app.http.openapi.schemas import ErrorBody
+from app.http.openapi.schemas import ErrorBody, VersionNumber
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.http.telling import Tell, Telling
@@ -42,7 +42,6 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {"text/event-stream": {}}},
     **{status: {"model": ErrorBody} for status in (400, 403, 404, 408, 413, 422, 429, 500, 503, 504)},
 }
-VersionNumber = Annotated[str | None, Query(description="its number, or a tag; the highest one without it")]
 
 
 @router.get("/tune", tags=["trials"], responses={404: {"model": ErrorBody}}, summary="What can be measured of it")
