@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 
-from benchmarks.serving.__main__ import STORE, Side, report
+import pytest
+
+from benchmarks.serving.__main__ import STORE, Side, report, settle
 from benchmarks.serving.cases import Case, cases, write_models
 from tests.app.client import serving
 
@@ -29,4 +32,16 @@ def test_the_table_divides_by_the_floor() -> None:
     ours, floor = Side([300, 200, 400], [1.0] * 99 + [5.0]), Side([100, 50, 150], [])
     options = argparse.Namespace(rounds=3, requests=10, clients=8)
     text = report({Case(name="x", path="/", body=b"", most=3): (ours, floor)}, options)
-    assert "| x | 300 | 100 | 3.00 | 4.00 | 3 | 1.00 | 5.00 | 5.0 |" in text
+    assert "| x | 300 | 100 | - | 3.00 | 4.00 | 3 | 1.00 | 5.00 | 5.0 |" in text
+
+
+def test_to_the_floor_of_a_picture_its_decoding_is_added() -> None:
+    (picture,) = [case for case in cases(STORE) if case.is_picture]
+    assert 0 < picture.decode_us() < 1e6 and Case(name="x", path="/", body=b"").decode_us() == 0
+
+
+def test_a_server_that_has_something_of_its_own_to_do_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    times = iter([5.0, 6.0, 6.5, 6.2, 6.21])  # a thread that ends takes its time with it
+    settle(SimpleNamespace(cpu_s=lambda: next(times)))  # type: ignore[arg-type]
+    assert next(times, None) is None
