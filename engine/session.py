@@ -44,6 +44,9 @@ class Outputs(list[Array]):
         kernels: one entry a kernel of machine code in the order they ran; empty unless profiled.
         taps: value of every tapped operand by name.
         peak_bytes: bytes of intermediate values alive at once; None unless the run was profiled.
+        buffers: one entry a piece of memory that held values, of a profiled run that was not split: where it began, its
+            bytes, the operands in it, and the first and last of the kernels (of the profile's entries, where the
+            reference ran) between which it was somebody's.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Outputs(list[Array]):
         self.kernels: list[dict[str, Any]] = []
         self.taps = dict(taps or {})
         self.peak_bytes = peak_bytes
+        self.buffers: list[dict[str, Any]] = []
 
     def asdict(self) -> dict[str, Array]:
         """The outputs by name."""
@@ -227,6 +231,7 @@ class Session:
         if runs is not None:
             outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
+            outputs.buffers = runs[0].buffers if len(runs) == 1 else []
         return outputs
 
     def estimate_bytes(self, inputs: Given) -> int:

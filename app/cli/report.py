@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 
 from app.cli.arguments import models
 from app.cli.wording.terminal import write_result
 from app.cli.wording.title import title
+from app.codec.parse import parse
+from app.console.measured import inputs_to_measure
 from app.console.profiling import profile
 from app.console.report import report
 from app.errors import InvalidRequestError
+from app.models.request import InferRequest
 from app.progress import compiling, progress
 from app.settings import Settings
 
@@ -24,9 +28,14 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with compiling(found.name) as show:
         model.compile(progress=show)
     told = None
-    # Where its sizes are open there is nothing to run it on, but a graph to show.
-    with progress(f"measuring {found.name}"), suppress(InvalidRequestError):
-        told = profile(model, settings)
+    # Where its sizes are open there may be nothing to run it on, but a graph to show.
+    shapes = [",".join(map(str, each)) or "scalar" for each in args.shape]
+    with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
+        told = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))
     description = {**model.session.describe(), "name": title(found.name)}
     write_result(report(description, told).encode(), args.output)
     return 0
+
+
+def _read(settings: Settings, content: bytes, kind: str) -> InferRequest:
+    return InferRequest(decode=parse(content, kind, settings).decode, parameters={})

@@ -84,6 +84,7 @@ def _graph(parser: ArgumentParser) -> None:
 
 def _report(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    _shape(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
 
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from app.console.pictures import memory, timeline
 from app.render import render, with_times
-from app.render.palette import COLOURS
 from app.render.spelling import count_text, percent_text, shape_text, time_text, totals_text
 from app.render.svg.markup import element, text
 from app.version import version
 
-# Kernels whose share is less have no name in the picture of a run.
-_NAMED: Final = 0.07
-_KINDS: Final[Mapping[str, str]] = {
-    "conv": "conv", "winograd": "conv", "depthwise": "conv", "gemm": "linear", "matmul": "linear", "pool": "pool",
-    "softmax": "activation", "attention": "attention", "map": "expression", "transpose": "shape", "reduce": "reduce",
-}  # fmt: skip
 _STYLE: Final = """
-:root{--page:#f6f7f9;--card:#fff;--line:#e1e5eb;--ink:#131820;--soft:#535e6e;--heat:#d9480f;color-scheme:light dark}
-@media(prefers-color-scheme:dark){:root{--page:#0c0f14;--card:#14181f;--line:#262d38;--ink:#e8ecf2;--soft:#a4afbf}}
+:root{--page:#f6f7f9;--card:#fff;--line:#e1e5eb;--ground:#eef0f4;--ink:#131820;--soft:#535e6e;
+--heat:#d9480f;color-scheme:light dark}
+@media(prefers-color-scheme:dark){:root{--page:#0c0f14;--card:#14181f;--line:#262d38;--ground:#1f2630;--ink:#e8ecf2;
+--soft:#a4afbf}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:32px 24px 64px;max-width:1180px;background:var(--page);color:var(--ink);
 font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
@@ -30,9 +26,11 @@ padding:18px 20px;margin-bottom:18px;overflow-x:auto}
 dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:0 0 18px}
 dl div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 16px}
 dt{color:var(--soft);font-size:12px}dd{margin:0;font-size:19px;font-weight:600}
-.strip{display:flex;gap:1px;height:42px;border-radius:8px;overflow:hidden}
-.strip div{min-width:0;color:#fff;font-size:11.5px;padding:12px 6px;
-overflow:hidden;white-space:nowrap;text-overflow:ellipsis}
+.run{display:block;width:100%;min-width:720px}
+.run text{font:500 11px system-ui,-apple-system,"Segoe UI",sans-serif;fill:var(--soft)}
+.run .on{fill:#fff;pointer-events:none}.run .told{fill:var(--ink)}
+.run .ground{fill:var(--ground)}.run .line{stroke:var(--line);fill:none}
+.run .peak{stroke:var(--heat);stroke-dasharray:6 4;fill:none}
 table{width:100%;border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 th{text-align:left;color:var(--soft);font-weight:600}
 th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--line);white-space:nowrap}
@@ -55,7 +53,13 @@ def report(description: Mapping[str, Any], profile: Mapping[str, Any] | None) ->
     body = [element("h1", text(name)), element("p", text(_about(description, profile)))]
     if profile is not None:
         rows = _rows(profile)
-        body += [_tiles(profile, rows), _section("One run, from left to right", _strip(rows))]
+        operands = description["operands"]
+        pictures = {
+            "One run, thread by thread": timeline(rows),
+            "Memory over time": memory(profile.get("buffers") or (), rows, operands),
+        }
+        body.append(_tiles(profile, rows))
+        body += [_section(title, picture) for title, picture in pictures.items() if picture]
         body.append(_section("By time", _table(rows)))
     body += [_section("Inputs and outputs", _ports(description)), _section("Graph", drawing)]
     head = [
@@ -95,22 +99,9 @@ def _tiles(profile: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
         if peak := (measured.get("flops_per_s") or 0) * (profile["threads"] or 1):
             tiles.append(("Share of the peak", percent_text(rate / peak)))
     if profile["peak_bytes"]:
-        tiles.append(("Values alive at once", count_text(profile["peak_bytes"], "B")))
+        tiles.append(("Memory of a run", count_text(profile["peak_bytes"], "B")))
     pairs = (element("div", element("dt", text(title)), element("dd", text(value))) for title, value in tiles)
     return element("dl", *pairs)
-
-
-def _strip(rows: Sequence[Mapping[str, Any]]) -> str:
-    return element("div", *(_bar(row) for row in rows if row["share"] > 0), class_="strip")
-
-
-def _bar(row: Mapping[str, Any]) -> str:
-    colour = COLOURS[_KINDS.get(row["kernel"], "other")]
-    label = row["operators"][0] if row["share"] >= _NAMED else ""
-    title = f"{row['operators'][0]} · {row['kernel']} · {time_text(row['time_us'])}"
-    return element(
-        "div", text(label), " ", style=f"flex:{row['share']:.5f} 1 0;background:{colour}", title=title
-    )  # fmt: skip
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

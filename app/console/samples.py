@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import engine
-from app.models.keeping.version import Entry
+from app.models.folder.repository import ModelFiles
 
 TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",
@@ -21,28 +21,27 @@ _MOST: Final = 48
 _MAX_BYTES: Final = 4 << 20
 
 
-def list_samples(entry: Entry) -> list[dict[str, object]]:
+def list_samples(files: ModelFiles) -> list[dict[str, object]]:
     """Name, type and size of each, in order; none of a pair that has no folder of its own."""
-    return [
-        {"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size}
-        for path, size in _found(entry.files.folder / "examples", entry.name == entry.files.folder.name)
-    ]
+    return [{"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size} for path, size in _found(files)]
 
 
-def read_sample(entry: Entry, name: str) -> tuple[bytes, str] | None:
+def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str] | None:
     """What is in one of those that are listed, and its type; None for any other name."""
-    for path, _ in _found(entry.files.folder / "examples", entry.name == entry.files.folder.name):
+    for path, _ in _found(files):
         if path.name == name:
             with suppress(engine.EngineError):  # it has gone, or is no file any more
                 return bytes(engine.read_file(path, _MAX_BYTES)), TYPES[path.suffix.lower()]
     return None
 
 
-def _found(folder: Path, is_own: bool) -> list[tuple[Path, int]]:
-    if not is_own:
+def _found(files: ModelFiles) -> list[tuple[Path, int]]:
+    if files.name != files.folder.name:
         return []
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in TYPES and path.is_file())[:_MOST]
+        paths = sorted(
+            path for path in (files.folder / "examples").iterdir() if path.suffix.lower() in TYPES and path.is_file()
+        )[:_MOST]
         sizes = [(path, path.stat().st_size) for path in paths]
     except OSError:  # there is none, or it goes away meanwhile
         return []

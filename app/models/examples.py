@@ -29,6 +29,13 @@ def partly_known(
     ]
 
 
+def fits(port: engine.Port, shape: Sequence[int]) -> bool:
+    """Whether an input may have this shape; the first size may be any batch, also where the file has one."""
+    if port.spec is None or len(shape) != len(port.spec.shape):
+        return False
+    return all(known in (None, size) for known, size in zip(port.spec.shape[1:], shape[1:], strict=True))
+
+
 def _zeros(port: engine.Port, preprocessor: Preprocessor | None) -> NDArray[Any] | None:
     if port.spec is None:
         return None

@@ -115,6 +115,23 @@ class ReferenceCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A piece of the arena that holds values for some time; nothing of a run needs to know.
+
+    Args:
+        first, last: steps and calls, in the order they run, at whose beginning and end it is somebody's; ``last`` is
+            their number where the caller gets what is in it.
+        operands: names of the values in it; none where it is a kernel's own.
+    """
+
+    offset: int
+    bytes: int
+    first: int
+    last: int
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Native steps ``first`` to ``last``, the last excluded, without Python between them; or one operator."""
 
@@ -138,6 +155,7 @@ class Blueprint:
         operators: names of those the passes left.
         passes: what they did.
         tuned: by operator what was measured of its kernel, as plain data.
+        buffers: what lies where in the arena, and when.
     """
 
     code: tuple[bytes, ...]
@@ -152,6 +170,7 @@ class Blueprint:
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
     tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    buffers: tuple[Buffer, ...] = ()
     weights: Array = field(default_factory=lambda: np.empty(0, np.uint8), compare=False)
 
     @property

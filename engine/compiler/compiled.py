@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from engine.compiler.again import Again
-from engine.compiler.blueprint import Blueprint, Segment
+from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
@@ -18,7 +18,7 @@ from engine.compiler.runtime.background import WORTH
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
-from engine.compiler.runtime.report import report_run
+from engine.compiler.runtime.report import Clocked, report_run
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
 from engine.graph.port import static_specs
@@ -88,7 +88,7 @@ class CompiledGraph:
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         instance = instance or self.instances.get(_specs(inputs))
-        times: list[tuple[Segment, Array]] | None = None if runs is None else []
+        times: list[Clocked] | None = None if runs is None else []
         try:
             outputs = as_outputs(instance.run(inputs, times))
         except NotFiniteError:

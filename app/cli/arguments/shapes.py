@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import engine
 from app.cli.arguments.options import UsageError
+from app.models.examples import fits
 from app.models.model import Model
 from app.signature import describe
 from app.wording import quoted
@@ -32,9 +33,6 @@ def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engin
 def _spec(port: engine.Port, shape: tuple[int, ...]) -> engine.TensorSpec:
     if port.spec is None:
         raise UsageError(f"--shape: the model does not tell the dtype of '{port.name}'")
-    known = port.spec.shape
-    # The first one may be any batch size, also where the file has one.
-    is_fit = len(shape) == len(known) and all(a in (None, b) for a, b in zip(known[1:], shape[1:], strict=True))
-    if not is_fit:
+    if not fits(port, shape):
         raise UsageError(f"--shape: found {list(shape)}, which does not fit '{port.name}' ({describe(port)})")
     return engine.TensorSpec(shape, port.spec.dtype)

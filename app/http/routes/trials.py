@@ -119,7 +119,7 @@ def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArra
     model: Model = version.model
     if name is None:
         return example(model)
-    found = read_sample(plane.store.entry(version.name), name)
+    found = read_sample(plane.store.entry(version.name).files, name)
     if found is None:
         raise NotFoundError(f"model '{version.name}' has no sample '{cut(name)}'")
     message = parse(found[0], found[1], plane.settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -14,6 +14,7 @@ from app.codec.answers import dump_json
 from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.activation import activation
+from app.console.measured import inputs_to_measure
 from app.console.profiling import profile
 from app.console.report import report
 from app.console.samples import list_samples, read_sample
@@ -23,6 +24,7 @@ from app.http.deadline import read_limit
 from app.http.openapi.schemas import REFUSED, ErrorBody, VersionNumber
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
+from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.settings import Settings
@@ -39,13 +41,19 @@ _STATIC: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'
 _PATH: Final = "/graph/operand"
 Operand = Annotated[str, Query(description="its name, as /graph has it")]
 
+Shape = Annotated[
+    list[str] | None,
+    Query(description="sizes of an input by comma, such as 1,3,224,224; once for each input", max_length=64),
+]
+Sample = Annotated[str | None, Query(description="run on one of its samples")]
+
 
 @router.get("/samples", tags=["models"], responses={404: {"model": ErrorBody}}, summary="What there is to try it with")
 async def samples(request: Request, name: str) -> Response:
     """The pictures and arrays in `examples/` of the model's folder."""
     plane = dataplane(request)
-    entry = plane.store.entry(name)
-    return json_response({"samples": await plane.offload(partial(list_samples, entry), plane.deadline())})
+    files = plane.store.entry(name).files
+    return json_response({"samples": await plane.offload(partial(list_samples, files), plane.deadline())})
 
 
 @router.get(
@@ -58,7 +66,7 @@ async def samples(request: Request, name: str) -> Response:
 async def sample(request: Request, name: str, sample: str) -> Response:
     """The file as it is."""
     plane = dataplane(request)
-    found = await plane.offload(partial(read_sample, plane.store.entry(name), sample), plane.deadline())
+    found = await plane.offload(partial(read_sample, plane.store.entry(name).files, sample), plane.deadline())
     if found is None:
         raise NotFoundError(f"model '{name}' has no sample '{cut(sample)}'")
     return Response(found[0], media_type=found[1], headers={"cache-control": "no-cache"})
@@ -67,28 +75,47 @@ async def sample(request: Request, name: str, sample: str) -> Response:
 @router.get(
     "/profile", tags=["graph"], responses=_ERRORS, summary="Where the time of a run goes", response_class=Response
 )
-async def profile_of(request: Request, name: str, version: VersionNumber = None) -> Response:
-    """The fastest of some runs on zeros: times of operators; time, work and bytes of every kernel; the machine."""
+async def profile_of(
+    request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
+) -> Response:
+    """The fastest of some runs: times of operators; of every kernel time, work, bytes, and which thread had it when;
+    what memory held when; the machine. On zeros; where sizes are open, on the first sample.
+    """
     plane = dataplane(request)
-    found = plane.store.version(name, read_version(version))
-    work = plane.look(found, lambda model: profile(model, plane.settings), plane.deadline())
-    return json_response(await until_disconnect(request, work))
+    files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
+    with plane.memory.answering():
+        measure = partial(_profile, files, plane.settings, shape or [], sample)
+        return json_response(await until_disconnect(request, plane.look(found, measure, plane.deadline())))
 
 
 @router.get("/report", tags=["graph"], responses=_REPORT, summary="All that in one file", response_class=Response)
-async def report_of(request: Request, name: str, version: VersionNumber = None) -> Response:
+async def report_of(
+    request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
+) -> Response:
     """Graph, profile and machine as one HTML file that needs no server: for a mail, or an issue."""
     plane = dataplane(request)
-    found = plane.store.version(name, read_version(version))
-    work = plane.look(found, lambda model: _report(model, plane.settings), plane.deadline())
+    files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
     headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
-    return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
+    with plane.memory.answering():
+        write = partial(_report, files, plane.settings, shape or [], sample)
+        work = plane.look(found, write, plane.deadline())
+        return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
 
 
-def _report(model: Model, settings: Settings) -> str:
+def _profile(
+    files: ModelFiles, settings: Settings, shapes: list[str], sample: str | None, model: Model
+) -> dict[str, Any]:
+    def read(content: bytes, kind: str) -> InferRequest:
+        return InferRequest(decode=parse(content, kind, settings).decode, parameters={})
+
+    return profile(model, settings, *inputs_to_measure(model, files, read, shapes, sample))
+
+
+def _report(files: ModelFiles, settings: Settings, shapes: list[str], sample: str | None, model: Model) -> str:
     told = None
-    with suppress(InvalidRequestError):  # its sizes are open: there is nothing to run it on, but a graph to show
-        told = profile(model, settings)
+    # Sizes that are open, and nothing was asked for: there is nothing to run it on, but a graph to show.
+    with nullcontext() if shapes or sample else suppress(InvalidRequestError):
+        told = _profile(files, settings, shapes, sample, model)
     return report({**model.session.describe(), "name": model.name}, told)
 
 

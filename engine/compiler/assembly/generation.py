@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from engine.compiler.assembly.clearing import with_borders_cleared
-from engine.compiler.assembly.memory import plan_memory, storages_of
+from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.assembly.opening import Call
-from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Address, Blueprint, Buffer, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
@@ -81,6 +81,7 @@ def make_blueprint(
         alarm=memory.offsets.get(lowering.alarm.storage),
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
+        buffers=tuple(_buffers(steps, kept, lowering.views, memory)),
         passes=tuple(passes),
     )
 
@@ -151,6 +152,19 @@ def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> Nati
         flops=step.kernel.flops,
         bytes=step.bytes,
     )
+
+
+def _buffers(
+    steps: Sequence[Step], kept: Sequence[View], views: Mapping[str, View], memory: MemoryPlan
+) -> Iterator[Buffer]:
+    """What lies where and when, with borders' clearing counted as a step."""
+    names: dict[Storage, list[str]] = {}
+    for name, view in views.items():
+        names.setdefault(view.storage, []).append(name)
+    for storage, life in find_lifetimes(steps, kept).items():
+        operands = tuple(names.get(storage, ()))
+        at = memory.offsets[storage]
+        yield Buffer(offset=at, bytes=storage.bytes, first=life.first, last=life.last, operands=operands)
 
 
 def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segment]:

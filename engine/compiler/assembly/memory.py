@@ -53,7 +53,7 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
         kept: views that are read after the last step.
         caches: of the processor it is laid out for.
     """
-    lifetimes = _lifetimes(steps, kept)
+    lifetimes = find_lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
     shared_bytes = SHARED_SHARE * caches.second_bytes
     end = _place_apart([each for each in lifetimes if _is_apart(each, shared_bytes)], lifetimes, offsets)
@@ -75,7 +75,8 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
     return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean)
 
 
-def _lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
+def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
+    """When each storage of the arena holds something."""
     lifetimes: dict[Storage, Lifetime] = {}
 
     def touch(storage: Storage, index: int) -> None:

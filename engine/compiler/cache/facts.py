@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Address, Blueprint, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Address, Blueprint, Buffer, Home, NativeStep, ReferenceCall, Region, Segment
 from engine.passes import PassReport
 from engine.tensor import Array
 
 _COMPOUND: Final = frozenset(
-    {"code", "constants", "weights", "steps", "segments", "outputs", "reasons", "operators", "passes"}
+    {"code", "constants", "weights", "steps", "segments", "outputs", "reasons", "operators", "passes", "buffers"}
 )
 # Numbers and the like, which need no translation, whichever a blueprint has.
 _PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
@@ -23,7 +23,8 @@ def to_facts(blueprint: Blueprint) -> dict[str, Any]:
         **{name: getattr(blueprint, name) for name in _PLAIN},
         "code": [len(each) for each in blueprint.code],
         **{
-            name: _listed(getattr(blueprint, name)) for name in ("steps", "segments", "outputs", "reasons", "operators")
+            name: _listed(getattr(blueprint, name))
+            for name in ("steps", "segments", "outputs", "reasons", "operators", "buffers")
         },
         "passes": [each.describe() for each in blueprint.passes],
     }
@@ -44,6 +45,7 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         outputs=tuple(each if isinstance(each, str) else _region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),
+        buffers=tuple(map(_buffer, facts["buffers"])),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
 
@@ -66,6 +68,11 @@ def _step(values: Sequence[Any]) -> NativeStep:
         flops=flops,
         bytes=moved,
     )
+
+
+def _buffer(values: Sequence[Any]) -> Buffer:
+    offset, size, first, last, operands = values
+    return Buffer(offset=offset, bytes=size, first=first, last=last, operands=tuple(operands))
 
 
 def _call(values: Sequence[Any] | None) -> ReferenceCall | None:

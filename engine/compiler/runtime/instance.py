@@ -19,6 +19,7 @@ from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, n
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
+from engine.compiler.runtime.report import Clocked
 from engine.compiler.runtime.tables import Tables
 from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
@@ -26,7 +27,6 @@ from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array, parse_dtype, spec_of
 
 _CANCELLED = "the run was cancelled"
-NOT_TIMED: Array = np.empty(0, np.int64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -69,11 +69,11 @@ class Instance:
         self._hired: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._hired)
 
-    def run(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None = None) -> list[Any]:
+    def run(self, inputs: Sequence[Array], times: list[Clocked] | None = None) -> list[Any]:
         """The graph's outputs for inputs of the program's shapes; new arrays every time.
 
         Args:
-            times: receives for every segment the clock in ns before it and after each of its steps.
+            times: receives for every segment who did what when.
 
         Raises:
             RunCancelledError: nobody wants it any more; found out before every operator left to the reference, and
@@ -100,7 +100,7 @@ class Instance:
         if arena is not NO_ARENA:
             self._tables.settle(arena.address)
 
-    def _run_in_team(self, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
+    def _run_in_team(self, inputs: Sequence[Array], times: list[Clocked] | None) -> list[Any]:
         workers = self._workers()
         try:
             return self._run_locked(workers.address, inputs, times)
@@ -122,21 +122,22 @@ class Instance:
         """Send the threads home; runs that are under way or still come do without them."""
         self._stop()
 
-    def _run_locked(self, team: int, inputs: Sequence[Array], times: list[tuple[Segment, Array]] | None) -> list[Any]:
+    def _run_locked(self, team: int, inputs: Sequence[Array], times: list[Clocked] | None) -> list[Any]:
         arrays = [np.ascontiguousarray(each) for each in inputs]
         results = self._outputs()
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {}
         for number, segment in enumerate(self.program.blueprint.segments):
             if segment.call is None:
-                stamps = self._run_native(team, number, segment, times is not None)
+                began = self._run_native(team, number, segment, times is not None)
+                if times is not None:
+                    times.append(Clocked(segment, began, self._tables.traced(segment)))
             else:
                 check_wanted(self.program.operators[segment.call.operator].place, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
-                stamps = np.array([began, time.monotonic_ns()])
-            if times is not None:
-                times.append((segment, stamps))
+                if times is not None:
+                    times.append(Clocked(segment, began, [np.array([[0, began, time.monotonic_ns()]])]))
         if self._alarm is not None and (reason := self._alarm[0]):
             self._alarm[0] = 0
             if reason == Alarm.OUTSIDE:
@@ -144,16 +145,16 @@ class Instance:
             raise NotFiniteError
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
-    def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> Array:
-        """Run a segment's kernels; where it is timed, the clock before and after each of them."""
-        at = self._tables.times.ctypes.data if is_timed else None
+    def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
+        """Run a segment's kernels; where it is timed, the clock before them."""
+        at = self._tables.trace.ctypes.data if is_timed else None
         began = 0
         for row in self._tables.pieces[number] if is_asked() else [number]:
             check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             self._epoch += 1
             start = self._run(team, self._epoch << SEGMENT_BITS | row, at)
             began = began or start
-        return np.array([began, *self._tables.times[segment.first : segment.last]]) if is_timed else NOT_TIMED
+        return began
 
     def _outputs(self) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""

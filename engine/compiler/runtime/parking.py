@@ -22,7 +22,7 @@ MAX_PARKED: Final = 16
 MIN_TEAMS: Final = 2
 
 _STOP = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Workers:
@@ -40,10 +40,12 @@ class Workers:
         self.count = 0
         worker = _WORKER(program.code.address("worker"))
         # A thread holds the program, whose code it is in, and the memory it walks through.
-        held = (worker, self.address, self._block, tables, program)
+        held = (self._block, tables, program)
         for number in range(1, count + 1):
             try:
-                threading.Thread(target=_park, args=held, daemon=True, name=f"kernel-{number}").start()
+                threading.Thread(
+                    target=_park, args=(worker, self.address, number, *held), daemon=True, name=f"kernel-{number}"
+                ).start()
             except RuntimeError:  # the system has no more: those there are, and the caller, do all the work
                 break
             self.count += 1
@@ -89,9 +91,9 @@ class Parking:
         workers.dismiss()
 
 
-def _park(worker: Callable[[int, int], None], address: int, *held: object) -> None:
+def _park(worker: Callable[[int, int, int], None], address: int, number: int, *held: object) -> None:
     """A thread's whole life."""
-    worker(address, 0)
+    worker(address, 0, number)
     del held
 
 

@@ -20,12 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# Bytes: a step is its function, its arguments and its number of chunks; its counters lie on lines of their own.
+# Bytes: a step is its function, its arguments, its number of chunks and the place of the first of them in a trace; its
+# counters lie on lines of their own. A chunk's place in a trace is its thread, and the clock before and after it.
 STEP_BYTES: Final = 32
 COUNTER_BYTES: Final = 128
 TEAM_BYTES: Final = 512
+TRACE_BYTES: Final = 24
 # Words of the team's block that nobody writes while threads run, as byte offsets.
-STEPS, COUNTERS, SEGMENTS, SPIN, TIMES = 256, 264, 272, 280, 288
+STEPS, COUNTERS, SEGMENTS, SPIN, TRACE = 256, 264, 272, 280, 288
 
 # A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
 SEGMENT_BITS: Final = 24

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from engine.compiler.blueprint import Blueprint, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.profiling import MeasuredRun, rates
+from engine.profiling import MeasuredRun, Span, rates
 from engine.tensor import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """A segment that was run, by the clock in ns.
+
+    Args:
+        began: before it.
+        steps: of each of its steps an array of chunks: the number of the thread, the clock before and after.
+    """
+
+    segment: Segment
+    began: int
+    steps: Sequence[Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +37,7 @@ class Measured:
     time_us: float
     flops: int = 0
     bytes: int = 0
+    spans: tuple[Span, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """As plain data, with rates where there is something to rate."""
@@ -31,26 +48,45 @@ class Measured:
             "flops": self.flops,
             "bytes": self.bytes,
             **rates(self.time_us, self.flops, self.bytes),
+            "spans": [each.describe() for each in self.spans],
         }
 
 
-def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[tuple[Segment, Array]]) -> MeasuredRun:
+def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[Clocked]) -> MeasuredRun:
     """Join the clock's readings with what each step is."""
     kernels: list[Measured] = []
-    for segment, stamps in times:
-        kernels.extend(_measured(plan, segment, stamps))
+    for each in times:
+        kernels.extend(_measured(plan, each, times[0].began))
     described = [each.describe() for each in kernels]
-    return MeasuredRun(rows=_rows(graph, kernels), kernels=described, peak_bytes=plan.arena_bytes)
+    buffers = [asdict(each) for each in plan.buffers]
+    return MeasuredRun(rows=_rows(graph, kernels), kernels=described, peak_bytes=plan.arena_bytes, buffers=buffers)
 
 
-def _measured(plan: Blueprint, segment: Segment, stamps: Array) -> list[Measured]:
-    spans = (stamps[1:] - stamps[:-1]) / 1e3
-    if segment.call is not None:
-        return [Measured(operators=(segment.call.operator,), kernel="reference", time_us=float(spans[0]))]
-    return [
-        Measured(operators=step.operators, kernel=step.kind, time_us=float(span), flops=step.flops, bytes=step.bytes)
-        for step, span in zip(plan.steps[segment.first : segment.last], spans, strict=True)
-    ]
+def _measured(plan: Blueprint, clocked: Clocked, start: int) -> Iterator[Measured]:
+    """A step's time is what passed since the one before ended, until its last chunk did."""
+    segment, before = clocked.segment, clocked.began
+    for number, chunks in enumerate(clocked.steps):
+        end = int(chunks[:, 2].max())
+        spent, spans, before = (end - before) / 1e3, tuple(_spans(chunks, start)), end
+        if segment.call is not None:
+            yield Measured(operators=(segment.call.operator,), kernel="reference", time_us=spent, spans=spans)
+            continue
+        step = plan.steps[segment.first + number]
+        yield Measured(
+            operators=step.operators, kernel=step.kind, time_us=spent, flops=step.flops, bytes=step.bytes, spans=spans
+        )
+
+
+def _spans(chunks: Array, start: int) -> Iterator[Span]:
+    """What each thread had of a step: it takes its chunks one after the other, and nothing else meanwhile."""
+    for thread in np.unique(chunks[:, 0]):
+        mine = chunks[chunks[:, 0] == thread]
+        yield Span(
+            thread=int(thread),
+            begin_us=float(mine[:, 1].min() - start) / 1e3,
+            end_us=float(mine[:, 2].max() - start) / 1e3,
+            chunks=len(mine),
+        )
 
 
 def _rows(graph: RuntimeGraph, kernels: Sequence[Measured]) -> list[dict[str, Any]]:

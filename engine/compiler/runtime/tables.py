@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from engine.compiler.blueprint import Home, NativeStep, Segment
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
-from engine.compiler.runtime.protocol import COUNTER_BYTES, COUNTERS, SEGMENTS, SPIN, STEP_BYTES, STEPS, TEAM_BYTES
+from engine.compiler.runtime.protocol import (
+    COUNTER_BYTES,
+    COUNTERS,
+    SEGMENTS,
+    SPIN,
+    STEP_BYTES,
+    STEPS,
+    TEAM_BYTES,
+    TRACE_BYTES,
+)
 from engine.tensor import Array
 
 # Looks at a counter before a thread sleeps; some 60 µs.
@@ -44,9 +54,11 @@ class Tables:
         ]
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         at = address_of(self.arguments)
+        self._chunks = [0]
         for record, step in zip(self.steps, steps, strict=False):
-            record[:3] = program.code.address(step.function), at, step.chunks
+            record[:4] = program.code.address(step.function), at, step.chunks, self._chunks[-1]
             at += 8 * len(step.arguments)
+            self._chunks.append(self._chunks[-1] + step.chunks)
         segments = program.blueprint.segments
         rows = [(each.first, each.last) for each in segments]
         self.pieces: list[list[int]] = []
@@ -56,7 +68,7 @@ class Tables:
             rows.extend(cuts)
         self.segments = np.array(rows, np.int64).reshape(-1, 2)
         self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
-        self.times = np.zeros(max(1, len(steps)), np.int64)
+        self._trace: Array | None = None
 
     def make_team(self) -> Array:
         """A new block for threads to wait on, which leads them to these tables."""
@@ -67,6 +79,18 @@ class Tables:
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
         return team
+
+    @property
+    def trace(self) -> Array:
+        """Of every chunk its thread, and the clock in ns before and after it; made when it is first asked for."""
+        if self._trace is None:
+            self._trace = np.zeros((max(1, self._chunks[-1]), TRACE_BYTES // 8), np.int64)
+        return self._trace
+
+    def traced(self, segment: Segment) -> list[Array]:
+        """What the trace has of every step of a segment, in their order."""
+        ends = self._chunks[segment.first : segment.last + 1]
+        return [self.trace[first:end].copy() for first, end in pairwise(ends)]
 
     @property
     def nbytes(self) -> int:

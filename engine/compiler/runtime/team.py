@@ -29,10 +29,10 @@ _BITS, _MASK = Value(str(protocol.SEGMENT_BITS), "i64"), Value(str(protocol.STOP
 
 
 def team_code(host: Host) -> str:
-    """IR of ``run(team, generation, times)``, ``worker(team, seen)`` and ``stop(team, generation, nothing)``.
+    """IR of ``run(team, generation, trace)``, ``worker(team, seen, thread)`` and ``stop(team, generation, nothing)``.
 
-    ``times`` is null or a table with a place for every step, for the clock in ns when its last chunk was finished; it
-    must stay as long as the team.
+    ``trace`` is null or a table with a place for every chunk, for the number of the thread that computed it and the
+    clock in ns before and after; it must stay as long as the team.
     """
     architecture = host.triple.split("-")[0]
     module = Module()
@@ -69,16 +69,16 @@ def _clock(module: Module) -> None:
 
 
 def _walk(module: Module, pause: _Pause) -> None:
-    """``walk(team, generation)``: the steps of a segment, with whoever else walks them."""
-    f = module.inner("walk", [("ptr", "team"), ("i64", "generation")])
-    team, generation = f.parameters
+    """``walk(team, generation, thread)``: the steps of a segment, with whoever else walks them."""
+    f = module.inner("walk", [("ptr", "team"), ("i64", "generation"), ("i64", "thread")])
+    team, generation, thread = f.parameters
     epoch, segment = f.binary("lshr", generation, _BITS), f.binary("and", generation, _MASK)
     base = f.binary("shl", epoch, _BITS)
     steps, counters, segments = (
         f.load("ptr", f.at(team, at, 1), 8) for at in (protocol.STEPS, protocol.COUNTERS, protocol.SEGMENTS)
     )
-    spin, times = f.load("i64", f.at(team, protocol.SPIN, 1), 8), f.load("ptr", f.at(team, protocol.TIMES, 1), 8)
-    untimed = f.compare("eq", times, _NULL)
+    spin, trace = f.load("i64", f.at(team, protocol.SPIN, 1), 8), f.load("ptr", f.at(team, protocol.TRACE, 1), 8)
+    untraced = f.compare("eq", trace, _NULL)
     sleepers, wake = _at(f, team, protocol.SLEEPERS), _at(f, team, protocol.WAKE)
     bounds = f.at(segments, f.binary("shl", segment, _ONE), 8)
     first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
@@ -102,9 +102,13 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(look)
     chunk = _take(f, taken, chunks, epoch, base, look, wait, leave)
+    with f.unless(untraced):
+        place = _place(f, trace, record, chunk)
+        f.store(thread, place, 8)
+        f.store(f.call("now", [], "i64"), f.at(place, 8, 1), 8)
     f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
-    with f.unless(untimed):
-        f.store(f.call("now", [], "i64"), f.at(times, number, 8), 8)
+    with f.unless(untraced):
+        f.store(f.call("now", [], "i64"), f.at(_place(f, trace, record, chunk), 16, 1), 8)
     _end(f, ended, chunks, epoch, base, look)
     with f.when(f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY)):
         _access(f, "call", wake)
@@ -133,6 +137,12 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(leave)
     f.finish()
+
+
+def _place(f: Function, trace: Value, record: Value, chunk: Value) -> Value:
+    """Where the trace has a chunk of a step."""
+    number = f.binary("add", f.load("i64", f.at(record, 24, 1), 8), chunk)
+    return f.at(trace, f.binary("mul", number, Value(str(protocol.TRACE_BYTES), "i64")), 1)
 
 
 def _take(
@@ -170,13 +180,13 @@ def _end(f: Function, ended: Value, chunks: Value, epoch: Value, base: Value, lo
 
 
 def _run(module: Module) -> None:
-    """``run(team, generation, times)``: the leader's part of a segment; when it began, where it is timed."""
-    f = module.function("run", [("ptr", "team"), ("i64", "generation"), ("ptr", "times")], result="i64")
-    team, generation, times = f.parameters
-    f.store(times, f.at(team, protocol.TIMES, 1), 8)
+    """``run(team, generation, trace)``: the leader's part of a segment; when it began, where it is traced."""
+    f = module.function("run", [("ptr", "team"), ("i64", "generation"), ("ptr", "trace")], result="i64")
+    team, generation, trace = f.parameters
+    f.store(trace, f.at(team, protocol.TRACE, 1), 8)
     idle = _at(f, team, protocol.IDLE)
     timed, go = f.block("timed"), f.block("go")
-    f.branch(f.compare("eq", times, _NULL), go, timed)
+    f.branch(f.compare("eq", trace, _NULL), go, timed)
 
     f.start(timed)
     now = f.call("now", [], "i64")
@@ -187,7 +197,7 @@ def _run(module: Module) -> None:
     _access(f, "publish", team, generation)
     with f.when(f.compare("ne", _access(f, "find idle", idle), _NOBODY)):
         f.call("wake_all", [team])
-    f.call("walk", [team, generation])
+    f.call("walk", [team, generation, _ZERO])
     f.finish(began)
 
 
@@ -201,9 +211,9 @@ def _stop(module: Module) -> None:
 
 
 def _worker(module: Module, pause: _Pause) -> None:
-    """``worker(team, seen)``: a worker's life."""
-    f = module.function("worker", [("ptr", "team"), ("i64", "seen")])
-    team, seen = f.parameters
+    """``worker(team, seen, thread)``: a worker's life; the leader's number is 0."""
+    f = module.function("worker", [("ptr", "team"), ("i64", "seen"), ("i64", "thread")])
+    team, seen, thread = f.parameters
     idle = _at(f, team, protocol.IDLE)
     spin = f.load("i64", f.at(team, protocol.SPIN, 1), 8)
     listen, called, work, leave = map(f.block, ("listen", "called", "work", "leave"))
@@ -231,7 +241,7 @@ def _worker(module: Module, pause: _Pause) -> None:
     f.branch(f.compare("eq", f.binary("and", asked, _MASK), _MASK), leave, work)
 
     f.start(work)
-    f.call("walk", [team, asked])
+    f.call("walk", [team, asked, thread])
     f.jump(listen)
 
     f.start(leave)

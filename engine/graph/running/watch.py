@@ -25,6 +25,7 @@ class Watch:
         times_ns: the time of every step so far.
         taps: operand name -> value; arrays are copies.
         peak_bytes: the largest number of bytes found alive after a step, before values are released.
+        sizes: bytes of the values that counted towards it, by slot.
 
     Raises:
         InputError: a tap names no operand of the graph.
@@ -38,6 +39,7 @@ class Watch:
         self.times_ns: list[int] = []
         self.taps: dict[str, object] = {}
         self.peak_bytes = 0
+        self.sizes: dict[int, int] = {}
 
     def begin(self, values: Sequence[object]) -> None:
         """Called once the inputs are in the value table."""
@@ -53,9 +55,13 @@ class Watch:
         self._keep(step.outputs, values)
         if self._measured:
             self.times_ns.append(end - self._start)
-            self._measure_memory(values)
+            self._measure_memory(step, values)
 
-    def _measure_memory(self, values: Sequence[object]) -> None:
+    def _measure_memory(self, step: Step, values: Sequence[object]) -> None:
+        for slot in self.plan.counted.intersection(step.outputs):
+            value = values[slot]
+            if isinstance(value, np.ndarray):
+                self.sizes[slot] = value.nbytes
         alive = {id(value): value.nbytes for value in self._arrays(values)}  # one that has two names counts once
         self.peak_bytes = max(self.peak_bytes, sum(alive.values()))
 

@@ -55,7 +55,7 @@ def test_the_command_line_writes_one_file_with_graph_times_and_machine(store: Pa
     assert main(["report", "one", "--store", str(store), "-o", str(target)]) == 0
     page = target.read_text()
     assert {"svg", "table", "style"} <= tags(page) and not {"script", "link", "img", "iframe"} & tags(page)
-    assert "One run" in page and "Kernels" in page and "1×3" in page
+    assert "One run" in page and "Kernels" in page and "1×3" in page and "thread 0: at work" in page
     assert not re.search(r"(?:src|href)=|url\(", page)
 
 
@@ -65,6 +65,8 @@ def test_a_server_hands_it_out_and_says_nothing_of_times_where_sizes_are_open(st
         assert answer.headers["content-disposition"] == 'attachment; filename="one.html"'
         assert "'none'" in answer.headers["content-security-policy"] and "One run" in answer.text
         assert "One run" not in client.get("/models/open/report").text
+        assert "One run" in client.get("/models/open/report?shape=2,3").text
+        assert client.get("/models/open/report?shape=2").status_code == 400
         check_profile(client)
 
 
@@ -86,7 +88,9 @@ def test_names_of_a_model_are_text() -> None:
     profile = {
         "backend": "reference", "threads": 1, "time_us": 1.0, "operators": [row], "kernels": [], "peak_bytes": 4,
         "host": None,
+        "buffers": [{"offset": 0, "bytes": 4, "first": 0, "last": 1, "operands": [HOSTILE], "family": "io"}],
     }  # fmt: skip
     page = report(description, profile)
+    assert "in use at most 4 B" in page
     assert "<script" not in page and "\x1b" not in page and "&lt;script&gt;" in page
     assert "script" not in tags(page)

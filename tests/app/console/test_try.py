@@ -106,25 +106,6 @@ def test_trying_is_fit_for_everybody(browser: Browser, scheme: str, width: int) 
     assert browser.unfit() == []
 
 
-def test_a_profile_tells_the_time_of_every_kernel_on_the_graph_and_in_a_table(browser: Browser) -> None:
-    browser.go("profile/digits")
-    browser.one(".tiles", "FLOP/s")
-    assert len(browser.all(".kernels tbody tr")) > 5 and browser.one(".node .heat") and browser.all(".strip button")
-    browser.click(".kernels .link", "convbn2d_1")
-    browser.one(".kernels tr.picked")
-    browser.one(".node.selected")
-    browser.click(".kernels th button", "Operator")
-    names = [each.text for each in browser.all(".kernels tbody .link")]
-    assert names == sorted(names)
-    assert browser.unfit() == []
-
-
-def test_a_model_of_open_sizes_says_that_there_is_nothing_to_run_it_on(window: Browser) -> None:
-    window.go("profile/superres")
-    assert "size open" in window.one("main [role=alert]").text
-    window.complaints()  # the server has refused
-
-
 def test_what_is_seen_inside_is_what_the_engine_has_there(server: str) -> None:
     x = np.random.default_rng(0).standard_normal((1, 1, 16, 16)).astype(np.float32)
     url = f"{server}/models/digits/graph/operand"

@@ -27,7 +27,8 @@ export function onLocked(listener) {
 export function urlOf(path, query = {}) {
   const url = new URL(path, base);
   for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
+    if (Array.isArray(value)) value.forEach((each) => url.searchParams.append(name, each));
+    else if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
   }
   return url;
 }

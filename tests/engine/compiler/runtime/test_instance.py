@@ -66,3 +66,36 @@ def test_a_measured_run_stops_too() -> None:
     net = built(INPUT, *pools(2), op("pnnx.Output", "out", "2"), _0=X.shape)
     with pytest.raises(RunCancelledError):
         Session(net, backend="compiled", cache=None).run([X], profile=True, cancelled=Client(0).is_gone)
+
+
+def test_a_measured_run_tells_which_thread_had_what_of_every_kernel_and_when() -> None:
+    net = built(
+        INPUT, *pools(3), op("torch.lgamma", "gamma", "3", "4"), op("pnnx.Output", "out", "4"), _0=(1, 8, 64, 64)
+    )
+    session = Session(net, backend="compiled", cache=None, threads=2)
+    x = np.ones((1, 8, 64, 64), F32)
+    session.run([x])
+    run = session.run([x], profile=True)
+    assert run.kernels[-1]["kernel"] == "reference" and len(run.kernels) > 3
+    before = 0.0
+    for kernel in run.kernels:
+        spans = kernel["spans"]
+        assert len({span["thread"] for span in spans}) == len(spans) and {span["thread"] for span in spans} <= {0, 1}
+        assert all(span["begin_us"] <= span["end_us"] and span["chunks"] > 0 for span in spans)
+        assert before <= min(span["begin_us"] for span in spans)  # nobody begins before all have ended
+        before = max(span["end_us"] for span in spans)
+    assert session.run([x]).kernels == []
+
+
+def test_a_measured_run_tells_what_memory_holds_and_nothing_of_it_lies_on_anything_else() -> None:
+    net = built(INPUT, *pools(4), op("pnnx.Output", "out", "4"), _0=(1, 8, 20, 20))
+    x = np.ones((1, 8, 20, 20), F32)
+    for backend in ("compiled", "reference"):
+        run = Session(net, backend=backend, cache=None, threads=1).run([x], profile=True)
+        assert {"1", "2", "3"} <= {name for each in run.buffers for name in each["operands"]}
+        assert all(0 <= each["first"] <= each["last"] <= len(run.kernels or run.profile or ()) for each in run.buffers)
+        for at, one in enumerate(run.buffers):
+            for other in run.buffers[:at]:
+                is_later = one["last"] < other["first"] or other["last"] < one["first"]
+                low, high = sorted((one, other), key=lambda each: each["offset"])
+                assert is_later or low["offset"] + low["bytes"] <= high["offset"]

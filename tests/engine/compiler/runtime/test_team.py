@@ -83,7 +83,7 @@ def machine_of(
         TEAM + protocol.COUNTERS: COUNTERS,
         TEAM + protocol.SEGMENTS: SEGMENTS,
         TEAM + protocol.SPIN: spin,
-        TEAM + protocol.TIMES: 0,
+        TEAM + protocol.TRACE: 0,
     }
     for step, chunks in enumerate(CHUNKS):
         record = STEPS + step * protocol.STEP_BYTES
@@ -100,7 +100,7 @@ def machine_of(
 
 
 def first_state(machine: Machine, workers: int, *, is_dismissed: bool = False) -> State:
-    threads = [("leader", "leader")] + [("worker", "worker", TEAM, 0)] * workers
+    threads = [("leader", "leader")] + [("worker", "worker", TEAM, 0, 1)] * workers
     threads += [("dismisser", "dismisser")] * is_dismissed
     return machine.start(threads, (0, frozenset(), frozenset()))
 

@@ -1,7 +1,7 @@
 // Rate over intensity, both by powers of ten, under what the machine was measured to do.
 import { html } from "../html.js";
 import { digits, scaled, time } from "../format.js";
-import { familyOf } from "./strip.js";
+import { rowClass } from "./families.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [860, 340, 78, 20, 16, 42];
 
@@ -30,6 +30,6 @@ export function Roofline({ rows, host, threads, picked, onPick }) {
     <text class="axis" x="14" y=${HEIGHT / 2} text-anchor="middle" transform=${`rotate(-90 14 ${HEIGHT / 2})`}>operations a second</text>
     <path class="roof near" d=${roof(near)} /><path class="roof" d=${roof(stream)} />
     <text class="told" x=${WIDTH - RIGHT - 4} y=${TOP + 12} text-anchor="end">flat: ${scaled(peak, "FLOP/s")} of ${threads} ${threads === 1 ? "thread" : "threads"} · slopes: memory, and dashed the second-level cache</text>
-    ${points.map(({ row, x, y }) => html`<circle key=${row.order} class=${`family-${familyOf(row)}${row.name === picked ? " picked" : ""}`} cx=${px(x)} cy=${py(y)} r=${4 + 15 * Math.sqrt(row.share)} onClick=${() => onPick(row.name)}><title>${row.name} · ${row.kernel} · ${time(row.time_us / 1e6)} · ${scaled(y, "FLOP/s")}</title></circle>`)}
+    ${points.map(({ row, x, y }) => html`<circle key=${row.order} class=${rowClass(row, picked)} cx=${px(x)} cy=${py(y)} r=${4 + 15 * Math.sqrt(row.share)} onClick=${() => onPick(row.name)}><title>${row.name} · ${row.kernel} · ${time(row.time_us / 1e6)} · ${scaled(y, "FLOP/s")}</title></circle>`)}
   </svg></div>`;
 }

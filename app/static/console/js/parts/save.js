@@ -29,6 +29,6 @@ export async function saveDrawing(model, kind) {
 }
 
 // Graph, profile and machine as one file that needs no server.
-export async function saveReport(model) {
-  give(await (await ask(at(model, "report"))).blob(), `${model}.html`);
+export async function saveReport(model, query = {}) {
+  give(await (await ask(at(model, "report"), { query })).blob(), `${model}.html`);
 }

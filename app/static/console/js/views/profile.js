@@ -1,13 +1,15 @@
-// Where the time goes: tiles, one run as a strip, the graph by heat, all kernels in a table, the roofline.
+// Where the time goes: tiles, one run by threads, memory, the graph by heat, all kernels in a table, the roofline.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { bytes, percent, plural, scaled, time } from "../format.js";
-import { link } from "../route.js";
+import { keep, link } from "../route.js";
+import { Arena } from "../parts/arena.js";
 import { Canvas } from "../parts/canvas.js";
 import { Roofline } from "../parts/roofline.js";
 import { saveReport } from "../parts/save.js";
-import { Strip } from "../parts/strip.js";
+import { askedOf, Sizes } from "../parts/sizes.js";
 import { Table } from "../parts/kernel-table.js";
+import { Timeline } from "../parts/timeline.js";
 
 const at = (model, rest) => `models/${encodeURIComponent(model)}/${rest}`;
 
@@ -20,16 +22,30 @@ function rowsOf(told, graph) {
   return rows.map((row) => ({ ...row, type: byName.get(row.name)?.type ?? "", share: told.time_us ? row.time_us / told.time_us : 0 }));
 }
 
-function useProfile(model, turn) {
+// What there is to measure it on, and what was measured on what the reader asked for.
+function useProfile(model, query) {
   const [state, setState] = useState({});
+  const [asked, setAsked] = useState(null);
+  const change = (more) => setState((old) => ({ ...old, ...more }));
   useEffect(() => {
-    setState((old) => ({ ...old, isBusy: true, error: null }));
-    Promise.all([askJson(at(model, "graph")), askJson(at(model, "graph"), { query: { format: "layout" } }), askJson(at(model, "profile"))]).then(
-      ([graph, layout, told]) => setState({ graph, layout: { ...layout, name: model }, told, rows: rowsOf(told, graph) }),
-      (error) => setState({ error }),
-    );
-  }, [model, turn]);
-  return [state, (change) => setState((old) => ({ ...old, ...change }))];
+    Promise.all([askJson(`models/${encodeURIComponent(model)}`), askJson(at(model, "samples"))]).then(([about, { samples }]) => {
+      change({ about, samples });
+      setAsked(askedOf(query, about, samples));
+    }, (error) => change({ error }));
+  }, [model]);
+  useEffect(() => {
+    if (!asked) return undefined;
+    const stop = new AbortController();
+    change({ isBusy: true, error: null });
+    const get = (rest, more) => askJson(at(model, rest), { query: more, signal: stop.signal });
+    // The profile first: the graph tells which kernels these sizes have once they are there.
+    get("profile", asked).then(async (told) => {
+      const [graph, layout] = await Promise.all([get("graph"), get("graph", { format: "layout" })]);
+      change({ graph, layout: { ...layout, name: model }, told, rows: rowsOf(told, graph), isBusy: false });
+    }).catch((error) => error.name !== "AbortError" && change({ error, isBusy: false }));
+    return () => stop.abort();
+  }, [model, asked]);
+  return [{ ...state, asked }, change, setAsked];
 }
 
 function Tiles({ told, rows }) {
@@ -37,14 +53,13 @@ function Tiles({ told, rows }) {
   const peak = told.host?.measured?.flops_per_s * (told.threads ?? 1);
   const rate = (flops / told.time_us) * 1e6;
   const tiles = [["One run", time(told.time_us / 1e6)], ["Work", scaled(flops, "FLOP")], ["Rate", scaled(rate, "FLOP/s")],
-    ["Share of the peak", peak ? percent(rate / peak) : "–"], ["Values alive at once", bytes(told.peak_bytes)], [told.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
+    ["Share of the peak", peak ? percent(rate / peak) : "–"], ["Memory of a run", bytes(told.peak_bytes)], [told.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
   return html`<dl class="tiles">${tiles.map(([title, text]) => html`<div key=${title} class="panel"><dt>${title}</dt><dd class="number">${text}</dd></div>`)}</dl>`;
 }
 
 export function ProfileView({ route }) {
   const { model } = route;
-  const [turn, setTurn] = useState(0);
-  const [{ graph, layout, told, rows, error, isBusy }, change] = useProfile(model, turn);
+  const [{ about, samples, asked, graph, layout, told, rows, error, isBusy }, change, setAsked] = useProfile(model, route.query);
   const [picked, setPicked] = useState(null);
   const maps = useMemo(() => {
     if (!rows || !layout) return {};
@@ -59,16 +74,27 @@ export function ProfileView({ route }) {
     const open = now.includes(id) ? now.filter((each) => each !== id) : [...now, id];
     change({ layout: { ...await askJson(at(model, "graph"), { query: { format: "layout", open: open.join(",") || "none" } }), name: model } });
   };
-  if (error) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
-  if (!rows) return html`<div class="page"><p class="empty" role="status">Running ${model}…</p></div>`;
+  const run = (wanted) => {
+    keep({ sample: wanted.sample ?? null, shape: wanted.shape?.join(";") ?? null });
+    setAsked({ ...wanted });
+  };
+  if (error && !about) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
+  if (!about) return html`<div class="page"><p class="empty" role="status">Asking the server…</p></div>`;
+  const sizes = html`<${Sizes} key=${told ? "measured" : "first"} about=${about} samples=${samples} told=${told} asked=${asked} isBusy=${isBusy} onRun=${run} />`;
+  const notice = error && html`<p class="notice" role="alert">${error.message}</p>`;
+  if (!rows) {
+    return html`<div class="page profile"><div class="title"><h1>Profile of ${model}</h1></div>
+      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model takes inputs of any size: say which, and it is measured on zeros.</p>`}${sizes}${notice}`}</div>`;
+  }
   const node = picked && layout.nodes.find(({ operators }) => operators.some((index) => graph.operators[index].name === picked));
   return html`<div class="page profile">
     <div class="title"><h1>Profile of ${model}</h1>
-      <p class="lead">${told.backend}, ${plural(told.threads ?? 1, "thread")}, zeros of ${Object.values(told.inputs).map((dims) => dims.join("×")).join(", ")}${told.host ? ` · ${told.host.cpu}, ${told.host.level}` : ""}</p>
-      <button class="button small again" onClick=${() => saveReport(model)}>Save report</button>
-      <button class="button small" disabled=${isBusy} onClick=${() => setTurn(turn + 1)}>${isBusy ? "Running…" : "Run again"}</button></div>
+      <p class="lead">${told.backend}, ${plural(told.threads ?? 1, "thread")}, ${told.input} of ${Object.values(told.inputs).map((dims) => dims.join("×")).join(", ")}${told.host ? ` · ${told.host.cpu}, ${told.host.level}` : ""}</p>
+      <button class="button small again" onClick=${() => saveReport(model, asked)}>Save report</button></div>
+    ${sizes}${notice}
     <${Tiles} told=${told} rows=${rows} />
-    <section class="panel block"><h2>One run, from left to right</h2><${Strip} rows=${rows} picked=${picked} onPick=${setPicked} /></section>
+    <section class="panel block"><h2>One run, thread by thread</h2><${Timeline} rows=${rows} picked=${picked} onPick=${setPicked} /></section>
+    ${told.buffers.length > 0 && html`<section class="panel block"><h2>Memory over time</h2><${Arena} told=${told} graph=${graph} picked=${picked} onPick=${setPicked} /></section>`}
     <div class="columns">
       <section class="panel hot" aria-label="Time on the graph"><${Canvas} layout=${layout} heat=${maps.heat} notes=${maps.notes} selected=${node?.id} label=${`Time on the graph of ${model}`} onPick=${(each) => setPicked(each ? graph.operators[each.operators[0]].name : null)} onToggle=${toggle} onSearch=${() => null} /></section>
       <section class="panel block"><h2>By time</h2><${Table} rows=${rows} picked=${picked} onPick=${setPicked} />
