@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.console.folding import Fold, Traits, find_folds
+from app.console.folding import Fold, Traits, find_folds, signature
+from app.console.modules import Path, find_modules, module_of
 from app.console.units import Web, weave
 from app.render.caption import key_params, output_shapes
 from app.render.description import Description, Operator, read_description
@@ -19,6 +20,11 @@ from app.render.spelling import shape_text, shortened, text_width
 _GLANCE: Final = 64
 # Of `open`: everything is unfolded.
 ALL: Final = "all"
+# Of `by`: what blocks are.
+STRUCTURE: Final = "structure"
+MODULES: Final = "modules"
+# Boxes that are read without coming closer.
+_FEW: Final = 24
 _WIDEST: Final = 46
 _TAIL: Final = 20
 _HEAD, _LINE, _PADDING, _PILL = 26, 16, 12, 26
@@ -44,19 +50,30 @@ class _Box:
         return max(_LEAST_WIDTH, round(width + 2 * _PADDING)), _HEAD + _LINE * len(self.lines) + 10
 
 
-def chart(data: Mapping[str, Any], unfolded: Collection[str] | None = None, *, fused: bool = True) -> dict[str, Any]:
+def chart(
+    data: Mapping[str, Any],
+    unfolded: Collection[str] | None = None,
+    *,
+    fused: bool = True,
+    by: str = "",
+    shown: int | None = None,
+) -> dict[str, Any]:
     """Where everything is, in pixels.
 
     Args:
         data: the engine's description of the graph.
         unfolded: names of the folds that are open, or ``ALL``; None for as many as still can be taken in at a glance.
         fused: whether what one kernel computes is one box.
+        by: what blocks are: ``MODULES``, where names tell them, or ``STRUCTURE``; else whichever is taken in sooner.
+        shown: place of an operator; all blocks it is in are open, too.
     """
     description = read_description(data)
     web = weave(description, data["operators"], fused=fused)
-    drawer = _Drawer(description, web)
-    folds = find_folds(web, drawer.traits())
-    unfolded = frozenset(_first_look(folds, len(web.units)) if unfolded is None else unfolded)
+    drawer, folds, ways = _folded(description, web, by)
+    opened = set(_first_look(folds, len(web.units)) if unfolded is None else unfolded)
+    if shown is not None:
+        opened.update(_around(folds, [at for at, unit in enumerate(web.units) if shown in unit.members]))
+    unfolded = frozenset(opened)
     boxes = [*drawer.boxes(folds, unfolded)]
     owner = {unit: at for at, box in enumerate(boxes) for unit in box.units}
     links = _joined(web.links, owner)
@@ -70,13 +87,46 @@ def chart(data: Mapping[str, Any], unfolded: Collection[str] | None = None, *, f
         "open": [_frame(fold, boxes, layout) for fold in _open(folds, unfolded)],
         "folds": sum(1 for _ in _open(folds, (ALL,))),
         "all": ALL in unfolded,
+        "by": MODULES if drawer.is_by_name else STRUCTURE,
+        "ways": ways,
     }
+
+
+def _folded(description: Description, web: Web, by: str) -> tuple[_Drawer, tuple[Fold, ...], list[str]]:
+    """The folds of a graph, who draws them, and which ways there are to fold it."""
+    plain, named = _Drawer(description, web), _Drawer(description, web, is_by_name=True)
+    structure, traits = find_folds(web, plain.traits()), plain.traits()
+    modules = find_modules(named.paths(), lambda item: signature(traits, item), named.is_apart)
+    if not modules:
+        return plain, structure, [STRUCTURE]
+    counts = [len(web.units) - sum(fold.length - 1 for fold in folds) for folds in (structure, modules)]
+    is_shorter = counts[1] < counts[0] and counts[0] > _FEW
+    if by == MODULES or (by != STRUCTURE and is_shorter):
+        return named, modules, [STRUCTURE, MODULES]
+    return plain, structure, [STRUCTURE, MODULES]
+
+
+def _around(folds: Iterable[Fold], units: Sequence[int]) -> Iterator[str]:
+    for fold in folds:
+        if any(fold.first <= unit <= fold.last for unit in units):
+            yield fold.id
+            yield from _around(fold.children, units)
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawer:
     description: Description
     web: Web
+    is_by_name: bool = False
+
+    def paths(self) -> list[Path | None]:
+        """The module of every unit, as far as a name of one of its operators tells."""
+        found = ((module_of(self.description.operators[at].name) for at in unit.members) for unit in self.web.units)
+        return [next(filter(None, paths), None) for paths in found]
+
+    def is_apart(self, unit: int) -> bool:
+        """Whether it is an input or output of the graph."""
+        return family_of(self.operator(unit).type) == "io"
 
     def operator(self, unit: int) -> Operator:
         return self.description.operators[self.web.units[unit].head]
@@ -151,7 +201,9 @@ class _Drawer:
 
     def _title(self, fold: Fold) -> str:
         path = self._path(fold)
-        word = path if path and not path[0].isdigit() else self._nature(fold)
+        word = path if path and (self.is_by_name or not path[0].isdigit()) else self._nature(fold)
+        if self.is_by_name and path and fold.repeats > 1:
+            word = f"{path}.*"
         return f"{fold.repeats} × {word}" if fold.repeats > 1 else word
 
     def _nature(self, fold: Fold) -> str:
@@ -165,13 +217,9 @@ class _Drawer:
 
     def _path(self, fold: Fold) -> str:
         """The module that all names in it begin with."""
-        operators = [
-            self.description.operators[at]
-            for unit in range(fold.first, fold.last + 1)
-            for at in self.web.units[unit].members
-        ]
-        paths = [operator.name.split(".")[:-1] for operator in operators if _is_path(operator)]
-        shared = paths[0] if paths else []
+        members = [at for unit in range(fold.first, fold.last + 1) for at in self.web.units[unit].members]
+        paths = [path for path in (module_of(self.description.operators[at].name) for at in members) if path]
+        shared = paths[0] if paths else ()
         for path in paths[1:]:
             same = [one == other for one, other in zip(shared, path, strict=False)]
             shared = shared[: (*same, False).index(False)]
@@ -191,11 +239,6 @@ class _Drawer:
             "operators": [each.index for each in members],
         }  # fmt: skip
         return row if box.fold is None else {**row, "repeats": box.fold.repeats}
-
-
-def _is_path(operator: Operator) -> bool:
-    """Whether its name is that of a module in the network, and not one the converter has made up."""
-    return "." in operator.name and not operator.name.startswith(("F.", "torch.", "nn.", "Tensor.", "pnnx"))
 
 
 def _word(operator_type: str) -> str:

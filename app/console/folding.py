@@ -89,7 +89,7 @@ class _Folder:
     def find(self, first: int, last: int) -> tuple[Fold, ...]:
         """Folds within a stretch."""
         items = _items(self._blocks(first, last), first, last)
-        return _join_repeats(items, [self._signature(item) for item in items])
+        return find_runs(items, [signature(self._traits, item) for item in items])
 
     def _blocks(self, first: int, last: int) -> list[Fold]:
         """The shortest stretches, one after the other, that fork and join, with one way in and one way out."""
@@ -129,12 +129,13 @@ class _Folder:
             following += 1
         return following - 1
 
-    def _signature(self, item: Fold) -> str:
-        """What it is made of; of blocks of one stage one may change the number of channels with another step."""
-        units = range(item.first, item.last + 1)
-        kinds = [self._traits.kind(unit) for unit in units if not self._traits.is_source(unit)]
-        told = kinds if item.length == 1 else sorted(set(kinds))
-        return " ".join([*told, self._traits.size(item.last)])
+
+def signature(traits: Traits, item: Fold) -> str:
+    """What it is made of; of blocks of one stage one may change the number of channels with another step."""
+    units = range(item.first, item.last + 1)
+    kinds = [traits.kind(unit) for unit in units if not traits.is_source(unit)]
+    told = kinds if item.length == 1 else sorted(set(kinds))
+    return " ".join([*told, traits.size(item.last)])
 
 
 def _items(blocks: Sequence[Fold], first: int, last: int) -> list[Fold]:
@@ -147,7 +148,7 @@ def _items(blocks: Sequence[Fold], first: int, last: int) -> list[Fold]:
     return [*items, *(Fold(unit, unit) for unit in range(at, last + 1))]
 
 
-def _join_repeats(items: Sequence[Fold], signatures: Sequence[str]) -> tuple[Fold, ...]:
+def find_runs(items: Sequence[Fold], signatures: Sequence[str]) -> tuple[Fold, ...]:
     """Runs of one pattern as a fold each; blocks that are repeated by nobody stay."""
     found, at = list[Fold](), 0
     while at < len(items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -47,9 +48,24 @@ Open = Annotated[
     str | None,
     Query(description="layout: names of the blocks that are unfolded, by comma; all; none. As many as fit without it"),
 ]
+By = Annotated[
+    Literal["structure", "modules"] | None,
+    Query(description="layout: what blocks are: what is joined or repeated, or what names say; else what is shorter"),
+]
+Show = Annotated[int | None, Query(ge=0, description="layout: place of an operator whose blocks are unfolded, too")]
 Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
 Operator = Annotated[str, Query(description="its name")]
 AttributeName = Annotated[str, Query(description="such as weight")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How a layout is wanted; the same for all other formats."""
+
+    passes: str
+    open: str | None
+    by: str | None
+    show: int | None
 
 
 @router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)
@@ -61,9 +77,11 @@ async def graph(
     profile: Profile = False,
     passes: Passes = "after",
     open: Open = None,
+    by: By = None,
+    show: Show = None,
 ) -> Response:
     """Operators, operands, shapes, weights and costs."""
-    return await _graph(dataplane(request), model, version, format, profile, (passes, open))
+    return await _graph(dataplane(request), model, version, format, profile, _Look(passes, open, by, show))
 
 
 @router.get("/models/{name}/graph", responses=_RESPONSES, summary="The graph of this model", response_class=Response)
@@ -75,9 +93,11 @@ async def model_graph(
     profile: Profile = False,
     passes: Passes = "after",
     open: Open = None,
+    by: By = None,
+    show: Show = None,
 ) -> Response:
     """As /graph, with the model in the path."""
-    return await _graph(dataplane(request), name, version, format, profile, (passes, open))
+    return await _graph(dataplane(request), name, version, format, profile, _Look(passes, open, by, show))
 
 
 @router.get(
@@ -108,7 +128,7 @@ async def _graph(
     number: str | None,
     format: str,
     profile: bool,
-    layout: tuple[str, str | None],
+    layout: _Look,
 ) -> Response:
     version, deadline = plane.store.version(name, read_version(number)), plane.deadline()
     model, retry_after_s = version.model, plane.settings.retry_after_s
@@ -127,13 +147,12 @@ async def _graph(
     return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
 
 
-def _drawn(version: Version, times: list[dict[str, Any]], format: str, layout: tuple[str, str | None]) -> bytes:
+def _drawn(version: Version, times: list[dict[str, Any]], format: str, look: _Look) -> bytes:
     description = _description(version, times)
     if format != "layout":
         return render(description, format).encode()
-    passes, unfolded = layout
-    names = None if unfolded is None else unfolded.split(",")
-    return dump_json(chart(description, names, fused=passes == "after"))
+    names = None if look.open is None else look.open.split(",")
+    return dump_json(chart(description, names, fused=look.passes == "after", by=look.by or "", shown=look.show))
 
 
 def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from app.console.chart import ALL, chart
+from app.console.chart import ALL, MODULES, STRUCTURE, chart
 from app.console.figures import figures, pictures
+from app.console.folding import Fold
+from app.console.modules import find_modules, module_of
 from tests.app.console.conftest import ROOT, long_lines
 from tests.engine.pnnx.build import pair
 
@@ -57,6 +59,52 @@ def test_blocks_that_are_alike_are_one_box_that_unfolds(long: dict[str, Any]) ->
     inside = [node for node in blocks["nodes"] if node["kind"] == "fold"]
     assert all(frame["y"] <= node["y"] <= frame["y"] + frame["height"] for node in inside)
     assert len(chart(long, (ALL,))["nodes"]) == 92
+
+
+def test_blocks_are_modules_where_names_tell_them(long: dict[str, Any]) -> None:
+    found = chart(long, (), by=MODULES)
+    assert [node["title"] for node in found["nodes"] if node["kind"] == "fold"] == ["stage0", "stage1"]
+    assert found["ways"] == [STRUCTURE, MODULES] and found["by"] == MODULES
+    (fold, _) = (node for node in found["nodes"] if node["kind"] == "fold")
+    inside = chart(long, (fold["id"],), by=MODULES)
+    assert "20 × stage0.*" in [node["title"] for node in inside["nodes"]] or inside["open"]
+    check(long, chart(long, (ALL,), by=MODULES))
+
+
+@pytest.mark.parametrize("by", [STRUCTURE, MODULES])
+def test_an_operator_that_is_asked_for_stands_by_itself_however_deep_it_is(long: dict[str, Any], by: str) -> None:
+    (at,) = (row["index"] for row in long["operators"] if row["name"] == "stage0.7.relu")
+    found = chart(long, (), by=by, shown=at)
+    (node,) = (node for node in found["nodes"] if at in node["operators"])
+    assert node["kind"] == "operator" and len(found["open"]) >= 2
+    assert chart(long, (), by=by, shown=2**31)["open"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("layer1.0.conv1", ("layer1", "0")), ("head", None), ("F.relu_3", None), ("pnnx_expr_3", None), ("", None),
+        ("/layer1/layer1.0/conv1/Conv", ("layer1", "0", "conv1")), ("/Add", None),
+        ("/blocks.3/attn/MatMul_1", ("blocks", "3", "attn")),
+        ("node_Conv_12", None), ("...", ("", "", "")), ("/", None),
+    ],
+)  # fmt: skip
+def test_a_name_is_a_path_as_converters_write_them(name: str, module: tuple[str, ...] | None) -> None:
+    assert module_of(name) == module
+
+
+@given(
+    st.lists(st.sampled_from(["a.0.x", "a.1.y", "a.b.c.d", "b.z", "", "/s/s.0/t/Conv", "n", "F.relu_1"]), max_size=40)
+)
+def test_folds_of_any_names_are_nested_stretches(names: list[str]) -> None:
+    def within(folds: tuple[Fold, ...], first: int, last: int) -> None:
+        for fold in folds:
+            assert first <= fold.first < fold.last <= last
+            within(fold.children, fold.first, fold.last)
+            first = fold.last + 1
+
+    folds = find_modules([module_of(name) for name in names], lambda item: str(item.length), lambda at: at == 0)
+    within(folds or (), 0, len(names) - 1)
 
 
 def test_a_name_nobody_knows_unfolds_nothing(long: dict[str, Any]) -> None:

@@ -41,6 +41,56 @@ def test_an_operator_is_found_by_name_and_tells_what_it_is(browser: Browser) -> 
     browser.wait(lambda: not browser.all(".side"), "a side that is shut")
 
 
+def test_what_is_found_in_a_block_unfolds_it_and_a_block_folds_again(browser: Browser) -> None:
+    browser.go("graph/long")
+    browser.one(".node.fold", "100 ×")
+    browser.one(".search input").send_keys("stage3.7.pool\n")
+    browser.one(".node.operator.selected", "MaxPool2d")
+    assert len(browser.all(".frame")) == 2
+    fold = "document.querySelector('.frame .plus').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    browser.script(fold)
+    browser.wait(lambda: not browser.all(".frame"), "all folded")
+    browser.go("graph/long?op=stage3.7.relu")
+    browser.one(".node.operator.selected", "ReLU")
+
+
+def test_blocks_are_modules_where_names_tell_them(browser: Browser) -> None:
+    browser.go("graph/long")
+    browser.click(".bar button", "By module")
+    browser.one(".node.fold", "stage4")
+    assert "by=modules" in browser.driver.current_url
+    browser.click(".bar button", "Unfold all")
+    browser.one(".bar button", "Fold")
+    browser.click(".bar button", "By structure")
+    browser.one(".node.fold", "100 ×")
+
+
+def test_a_block_unfolds_where_one_comes_close_and_folds_again_far_away(browser: Browser) -> None:
+    wheel = """
+    const [sign] = arguments, box = document.querySelector(".node.fold, .frame").getBoundingClientRect();
+    const [x, y] = [box.left + Math.min(box.width, innerWidth) / 2, Math.max(150, box.top) + 20];
+    const event = {clientX: x, clientY: y, deltaY: sign * 400, bubbles: true, cancelable: true};
+    document.querySelector(".plane").dispatchEvent(new WheelEvent("wheel", event));
+    """
+    browser.go("graph/long")
+    browser.one(".node.fold", "100 ×")
+    browser.script(wheel, -1)
+    browser.one(".frame")
+    for _ in range(4):
+        browser.script(wheel, 1)
+    browser.wait(lambda: not browser.all(".frame"), "a block that is folded again")
+
+
+@pytest.mark.parametrize("name", ["shapes", "long"])
+def test_what_is_seen_at_first_fits_the_window_and_can_be_read(browser: Browser, name: str) -> None:
+    browser.go(f"graph/{name}")
+    browser.one(".node .title")
+    sizes = browser.script(
+        "return [...document.querySelectorAll('.node:not(.pill) .title')].map((e) => e.getBoundingClientRect().height)"
+    )
+    assert len(sizes) == len(browser.all(".node:not(.pill)")) and min(sizes) >= 8
+
+
 def test_a_link_leads_to_an_operator(browser: Browser) -> None:
     browser.go("graph/digits?op=head&passes=before")
     assert "1152" in browser.one(".side", "head").text
@@ -49,7 +99,7 @@ def test_a_link_leads_to_an_operator(browser: Browser) -> None:
 
 def test_a_drawing_is_a_picture_as_well(browser: Browser) -> None:
     browser.go("graph/digits")
-    browser.one(".bar button", "Save PNG")
+    browser.one(".bar button", "PNG")
     made = browser.driver.execute_async_script(
         """const [done] = arguments;
         import(new URL("console/js/parts/save.js", document.baseURI)).then(async ({pngOf}) => {

@@ -1,12 +1,13 @@
 // A graph that can be walked through: what is drawn, where the reader looks, and what keys do.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
-import { boundsOf, Drawing } from "./drawing.js";
+import { boundsOf, Drawing, LEVELS, READABLE } from "./drawing.js";
 import { Minimap } from "./minimap.js";
 import { View } from "./view.js";
 
-const LEVELS = [0.24, 0.5];
 const levelOf = (k) => LEVELS.filter((limit) => k >= limit).length;
 const grown = ({ x, y, width, height }) => ({ x: x - width / 2, y: y - height / 2, width: 2 * width, height: 2 * height });
+// A block is unfolded where it is so near that it takes this share of the window, and folded again far away.
+const [NEAR, NEAR_SHARE] = [1.2, 0.3];
 const holds = (outer, inner) => inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
 
 // Next to a node in the direction of an arrow key.
@@ -24,7 +25,7 @@ function neighbour(layout, selected, key) {
 export function Canvas({ layout: given, selected, found, heat, notes, label, onPick, onToggle, onSearch, controls }) {
   const layout = useMemo(() => ({ ...given, x: 0, y: 0, edges: given.edges.map((edge) => ({ ...edge, bounds: boundsOf(edge) })) }), [given]);
   const [element, group, known] = [useRef(null), useRef(null), useRef(null)];
-  const [scene, setScene] = useState({ seen: { x: 0, y: 0, width: 0, height: 0 }, level: 2 });
+  const [scene, setScene] = useState({ seen: { x: 0, y: 0, width: 0, height: 0 }, level: LEVELS.length });
   const windows = useRef(new Set());
   const view = useMemo(() => new View((each) => {
     group.current?.setAttribute("transform", `translate(${each.x} ${each.y}) scale(${each.k})`);
@@ -72,6 +73,18 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
     known.current = { ...layout, anchor: { operator: first, x: view.x + node.x * view.k, y: view.y + node.y * view.k } };
     onToggle(id);
   };
+  const zoomed = useRef(new Set());
+  view.onSettle = (x, y, isCloser) => {
+    const [px, py] = [(x - view.x) / view.k, (y - view.y) / view.k];
+    const near = layout.nodes.find((node) => node.kind === "fold" && px >= node.x && px <= node.x + node.width && py >= node.y && py <= node.y + node.height);
+    if (isCloser && near && view.k >= NEAR && near.width * view.k >= NEAR_SHARE * view.width) {
+      zoomed.current.add(near.id);
+      toggle(near.id);
+    } else if (!isCloser && view.k < READABLE) {
+      const frame = layout.open.find(({ id }) => zoomed.current.has(id));
+      if (frame && zoomed.current.delete(frame.id)) toggle(frame.id);
+    }
+  };
   const onKeyDown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const keys = { "+": () => view.zoom(1.3, undefined, undefined, true), "=": () => view.zoom(1.3, undefined, undefined, true), "-": () => view.zoom(1 / 1.3, undefined, undefined, true), 0: () => view.fit(box, { glide: true }), f: () => view.fit(box, { glide: true }), "/": onSearch, Escape: () => onPick(null) };
@@ -86,7 +99,7 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
   };
   const chosen = layout.nodes.find(({ id }) => id === selected);
   return html`<div class="canvas" >
-    <svg ref=${element} class=${scene.level ? "plane" : "plane far"} tabindex="0" role="application" aria-label=${label} aria-describedby="canvas-help" onKeyDown=${onKeyDown} onClick=${(event) => event.target === element.current && onPick(null)}>
+    <svg ref=${element} class=${scene.level === LEVELS.length ? "plane" : "plane far"} tabindex="0" role="application" aria-label=${label} aria-describedby="canvas-help" onKeyDown=${onKeyDown} onClick=${(event) => event.target === element.current && onPick(null)}>
       <g ref=${group}><${Drawing} layout=${layout} ...${scene} selected=${selected} found=${found} heat=${heat} notes=${notes} onPick=${onPick} onToggle=${toggle} /></g>
     </svg>
     <p id="canvas-help" class="hidden">Arrow keys walk from operator to operator, Enter unfolds a block, plus and minus zoom, F shows all, slash searches.</p>

@@ -2,6 +2,8 @@
 const LEAST = 0.02;
 const MOST = 3;
 const EASE_MS = 220;
+// Without another step of the wheel or the fingers a reader has come to where he wanted.
+const SETTLE_MS = 300;
 
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
@@ -62,6 +64,8 @@ export class View {
   zoom(factor, x = this.width / 2, y = this.height / 2, glide = false) {
     const k = clamp(this.k * factor, LEAST, MOST);
     const share = k / this.k;
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.onSettle?.(x, y, factor > 1), SETTLE_MS);
     this.isFitted = false;
     this[glide ? "glide" : "set"](x - (x - this.x) * share, y - (y - this.y) * share, k);
   }
@@ -95,7 +99,7 @@ export class View {
     }
     on("click", (event) => { if (this.moved) { event.stopPropagation(); event.preventDefault(); this.moved = false; } });
     element.addEventListener("click", (event) => { if (this.travelled > 4) event.stopPropagation(); }, { capture: true, signal: stop.signal });
-    return () => stop.abort();
+    return () => { stop.abort(); clearTimeout(this.settling); };
   }
 
   drag(event, [x, y], element) {

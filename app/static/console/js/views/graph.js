@@ -18,17 +18,18 @@ export function useGraph(model) {
   return state;
 }
 
-function useLayout(model, passes, open) {
+// What is drawn: `look` is how it is folded, { by, open, show }.
+function useLayout(model, passes, look) {
   const [state, setState] = useState({});
   useEffect(() => {
     const stop = new AbortController();
-    const query = { format: "layout", passes, open: open?.join(",") };
+    const query = { format: "layout", passes, by: look.by, show: look.show, open: look.open && (look.open.join(",") || "none") };
     askJson(`models/${encodeURIComponent(model)}/graph`, { query, signal: stop.signal }).then(
-      (layout) => setState({ layout: { ...layout, name: `${model} ${passes}` } }),
+      (layout) => setState({ layout: { ...layout, name: `${model} ${passes} ${layout.by}` } }),
       (error) => error.name !== "AbortError" && setState((old) => ({ ...old, error })),
     );
     return () => stop.abort();
-  }, [model, passes, open?.join(",")]);
+  }, [model, passes, look]);
   return state;
 }
 
@@ -37,15 +38,14 @@ function Legend({ layout }) {
   return html`<ul class="legend">${families.map((family) => html`<li key=${family} class=${`family-${family}`}><i></i>${NAMES[family] ?? family}</li>`)}</ul>`;
 }
 
-
 const openOf = (query) => (query.open === undefined ? null : query.open.split(",").filter(Boolean));
 
 export function GraphView({ route }) {
   const { model, query } = route;
   const { graph, error } = useGraph(model);
   const [passes, setPasses] = useState(query.passes ?? "after");
-  const [open, setOpen] = useState(openOf(query));
-  const { layout, error: layoutError } = useLayout(model, passes, open);
+  const [look, setLook] = useState({ by: query.by, open: openOf(query) });
+  const { layout, error: layoutError } = useLayout(model, passes, look);
   const [wanted, setWanted] = useState(query.op ?? null);
   const [block, setBlock] = useState(null);
   const [text, setText] = useState("");
@@ -67,12 +67,21 @@ export function GraphView({ route }) {
     keep({ op: operator });
   }, [graph]);
   const go = (name) => { setBlock(null); setWanted(name); keep({ op: name }); };
-  const unfold = (list) => { setOpen(list); setBlock(null); keep({ open: list === null ? null : list.join(",") || "none" }); };
+  const unfold = (list, more = {}) => {
+    setLook({ by: look.by, ...more, open: list });
+    setBlock(null);
+    keep({ open: list === null ? null : list.join(",") || "none" });
+  };
   const toggle = (id) => {
     const now = layout.open.map((each) => each.id);
+    if (now.includes(id)) pick(null); // what was selected may be within, and would unfold it again
     unfold(now.includes(id) ? now.filter((each) => each !== id) : [...now, id]);
   };
   const change = (next) => { setPasses(next); unfold(null); keep({ passes: next === "after" ? null : next }); };
+  const fold = (by) => { unfold(null, { by }); keep({ by }); };
+  // An operator that is asked for by name is shown by itself, however many blocks it is in.
+  const hidden = node?.kind === "fold" && !block && row ? row.index : null;
+  useEffect(() => { if (hidden !== null) unfold(layout.open.map((each) => each.id), { show: hidden }); }, [hidden]);
 
   if (error ?? layoutError) return html`<div class="page"><p class="notice" role="alert">${(error ?? layoutError).message}</p></div>`;
   const totals = graph?.totals;
@@ -83,8 +92,11 @@ export function GraphView({ route }) {
       <div class="segmented" role="group" aria-label="Passes">
         ${[["before", "As exported"], ["after", "As it runs"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(passes === name)} onClick=${() => change(name)}>${title}</button>`)}
       </div>
+      ${layout && layout.ways.length > 1 && html`<div class="segmented" role="group" aria-label="Blocks by">
+        ${[["structure", "By structure"], ["modules", "By module"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(layout.by === name)} onClick=${() => fold(name)}>${title}</button>`)}
+      </div>`}
       ${layout && layout.folds > 0 && html`<button class="button small" onClick=${() => unfold(layout.all ? null : ["all"])}>${layout.all ? "Fold" : "Unfold all"}</button>`}
-      <div class="segmented" role="group" aria-label="Save the drawing">${["svg", "png"].map((kind) => html`<button key=${kind} onClick=${() => saveDrawing(model, kind)}>Save ${kind.toUpperCase()}</button>`)}</div>
+      <div class="segmented" role="group" aria-label="Save the drawing">${["svg", "png"].map((kind) => html`<button key=${kind} onClick=${() => saveDrawing(model, kind)}>${kind.toUpperCase()}</button>`)}</div>
       <p class="soft number totals">${totals && [plural(totals.operators, "operator"), totals.parameters && `${scaled(totals.parameters)} parameters`, totals.bytes && bytes(totals.bytes), totals.flops && scaled(totals.flops, "FLOP")].filter(Boolean).join(" · ")}</p>
     </div>
     <div class=${node ? "stage with-side" : "stage"}>
