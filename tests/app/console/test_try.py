@@ -8,10 +8,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 
 import engine
 from tests.app.console.browser import Browser
-from tests.app.console.conftest import ROOT
+from tests.app.console.conftest import ROOT, serving
+from tests.app.picture_models import write_segmenter
 from tests.app.pictures import npy
 
 pytestmark = pytest.mark.slow
@@ -33,6 +35,18 @@ canvas.setPointerCapture = () => null;
 const send = (kind, y) => canvas.dispatchEvent(
   new PointerEvent(kind, {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + box.height * y}));
 send("pointerdown", 0.15); send("pointermove", 0.5); send("pointermove", 0.85); send("pointerup", 0.85);
+"""
+MASK = """
+const [done] = arguments, mask = document.querySelector(".picture .mask");
+mask.decode().then(() => {
+  const size = {width: mask.naturalWidth, height: mask.naturalHeight};
+  const canvas = Object.assign(document.createElement("canvas"), size);
+  const pen = canvas.getContext("2d");
+  pen.drawImage(mask, 0, 0);
+  const at = (x) => [...pen.getImageData(x, 5, 1, 1).data].slice(0, 3);
+  const bars = [...document.querySelectorAll(".bars i")].map((bar) => getComputedStyle(bar).backgroundColor);
+  done({mask: [at(2), at(30)], bars: bars.map((colour) => colour.match(/\\d+/g).map(Number).slice(0, 3))});
+});
 """
 
 
@@ -130,3 +144,28 @@ def test_samples_are_those_of_the_folder_and_no_other_file_is_told(server: str) 
     for name in ("..%2fconfig.toml", "config.toml", "%2e%2e%2f1%2fmodel.pnnx.param", "nothing.png"):
         assert httpx.get(f"{url}/{name}").status_code in (404, 405)
     assert httpx.get(f"{server}/models/long/samples").json() == {"samples": []}
+
+
+def test_areas_lie_on_the_picture_as_a_mask_and_a_server_that_goes_away_is_told(
+    window: Browser, tmp_path: Path
+) -> None:
+    write_segmenter(tmp_path)
+    (tmp_path / "colours" / "examples").mkdir()
+    halves = np.zeros((12, 32, 3), np.uint8)
+    halves[:, :16, 0] = halves[:, 16:, 2] = 255
+    Image.fromarray(halves).save(tmp_path / "colours" / "examples" / "halves.png")
+    with serving(tmp_path, backend="reference") as (url, child):
+        window.size(390, 844)
+        window.driver.get(f"{url}/#/try/colours")
+        assert "red" in window.one(".bars").text and "50 %" in window.one(".bars").text
+        window.one(".picture .mask")
+        shown = window.driver.execute_async_script(MASK)
+        # As the bars have them; on what is no area, and the picture itself, nothing lies.
+        assert shown["mask"][0] == shown["bars"][0] and shown["mask"][1] == shown["bars"][1]
+        assert window.script("return document.documentElement.scrollWidth") <= 390 and window.unfit() == []
+        child.terminate()
+        child.wait(60)
+        window.click(".given .thumb")
+        assert "cannot be reached" in window.one(".made [role=alert]").text
+        window.one(".pulse.lost")
+    window.complaints()  # it could not be reached

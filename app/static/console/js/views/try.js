@@ -45,7 +45,13 @@ export function TryView({ route, live }) {
     }
   };
   const sample = async ({ name, type }) => {
-    const blob = await (await ask(at(model, `/samples/${encodeURIComponent(name)}`))).blob();
+    let blob;
+    try {
+      blob = await (await ask(at(model, `/samples/${encodeURIComponent(name)}`))).blob();
+    } catch (failure) {
+      setAnswer({ error: failure });
+      return;
+    }
     await run({ body: blob, type, name, picture: URL.createObjectURL(blob) });
   };
   useEffect(() => { if (samples?.length) sample(samples[Math.floor(samples.length / 3)]); }, [samples]);
