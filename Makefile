@@ -35,7 +35,7 @@ pytest: $(VENV)/.installed-test
 nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
 	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile=nightly --timeout=3600
 
-fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files, parameters, data, bodies, protocol requests and sockets, each in child processes under limits
+fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), parameters, data, bodies, protocol requests and sockets, each in child processes under limits
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis

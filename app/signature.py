@@ -89,4 +89,4 @@ class Signature:
 
 def describe(port: engine.Port) -> str:
     """``[1, 3, ?, ?] float32``, or what is said where the graph file does not tell."""
-    return "of any shape" if port.spec is None else str(port.spec)
+    return "of any shape" if port.spec is None else f"{port.shape_text} {port.spec.dtype.name}"

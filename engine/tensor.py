@@ -6,6 +6,7 @@ number, string, list, tuple, dict or None) stands for itself; ``UNKNOWN`` stands
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -71,6 +72,26 @@ def parse_dtype(value: object) -> DType:
         if code in DTYPES:
             return DTYPES[code]
     raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
+
+
+# Those that ONNX has and PyTorch's graphs have not.
+_OTHERS: Final[dict[str, DType]] = {
+    str(np.dtype(kind).name): np.dtype(kind)
+    for kind in (
+        np.uint16, np.uint32, np.uint64, ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4,
+        ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, np.object_,
+    )
+}  # fmt: skip
+
+
+def named_dtype(name: str) -> DType:
+    """The dtype that ``dtype_name`` spells like this, whatever graph it comes from.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    return _OTHERS[name] if name in _OTHERS else parse_dtype(name)
 
 
 def dtype_name(dtype: DType) -> str:
@@ -163,9 +184,10 @@ def scalar_tensor(number: Number) -> Array:
     return array
 
 
-def format_shape(shape: Iterable[Dim]) -> str:
-    """``[1, 3, ?, ?]``: shapes as messages print them."""
-    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+def format_shape(shape: Iterable[Dim], names: Iterable[str | None] = ()) -> str:
+    """``[1, 3, ?, ?]``: shapes as messages print them; of open dimensions the name, if it has one."""
+    pairs = zip(shape, itertools.chain(names, itertools.repeat(None)), strict=False)
+    return "[" + ", ".join(name or "?" if dim is None else str(dim) for dim, name in pairs) + "]"
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -132,7 +132,8 @@ def _ports(description: Mapping[str, Any]) -> str:
 
 
 def _port(word: str, port: Mapping[str, Any]) -> tuple[str, ...]:
-    return word, port["name"], shape_text(port["shape"]) or "unknown", port["dtype"] or "unknown"
+    shape = shape_text(port["shape"], port.get("size_names", ()))
+    return word, port["name"], shape or "unknown", port["dtype"] or "unknown"
 
 
 def _section(title: str, inner: str) -> str:

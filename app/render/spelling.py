@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
 from typing import Any, Final
 
 from app.wording import FORBIDDEN
@@ -36,11 +37,12 @@ def text_width(text: str, size: float) -> float:
     return size * sum(_advance(char) for char in text)
 
 
-def shape_text(shape: Iterable[int | None] | None) -> str:
-    """``1×3×?×?``; ``scalar`` without dimensions, empty when nothing is known."""
+def shape_text(shape: Iterable[int | None] | None, names: Iterable[str | None] = ()) -> str:
+    """``1×3×?×?``, of open dimensions the name if it has one; ``scalar`` without dimensions, empty when unknown."""
     if shape is None:
         return ""
-    return "×".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+    pairs = zip(shape, chain(names, repeat(None)), strict=False)
+    return "×".join(name or "?" if dim is None else str(dim) for dim, name in pairs) or "scalar"
 
 
 def value_text(value: Any) -> str:

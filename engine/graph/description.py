@@ -27,20 +27,25 @@ def describe(
     """Everything a graph can tell, as dicts, lists, strings and numbers."""
     described = [_operator(op) for op in wanted(operators)]
     operands = [operand for op in operators for operand in op.outputs]
+    names = {port.operand: _names(port) for port in (*outputs, *inputs)}
     return {
         "name": name,
         "state": state,
         "inputs": [_port(port) for port in inputs],
         "outputs": [_port(port) for port in outputs],
         "operators": described,
-        "operands": {operand.name: _operand(operand) for operand in operands},
+        "operands": {each.name: _operand(each) | names.get(each.name, {}) for each in operands},
         "totals": _totals(operators, described),
         "warnings": [_warning(warning) for warning in warnings],
     }
 
 
 def _port(port: Port) -> dict[str, Any]:
-    return {"name": port.name, "operand": port.operand, **_spec(port.spec)}
+    return {"name": port.name, "operand": port.operand, **_spec(port.spec), **_names(port)}
+
+
+def _names(port: Port) -> dict[str, Any]:
+    return {"size_names": list(port.size_names)} if port.size_names else {}
 
 
 def _spec(spec: object) -> dict[str, Any]:

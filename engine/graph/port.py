@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.tensor import TensorSpec
+from engine.tensor import TensorSpec, format_shape
+
+SizeNames: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 _MOST_DIGITS: Final = 18
 
@@ -22,12 +24,20 @@ class Port:
         operand: the operand it stands for; an item of a returned tuple has the tuple's name.
         spec: shape and dtype, None where nothing is known.
         aliases: other names a caller may use.
+        size_names: what the file calls the open dimensions, None for one without a name; empty where none has one.
+            Dimensions of one name are of one size in every run.
     """
 
     name: str
     operand: str
     spec: TensorSpec | None
     aliases: tuple[str, ...] = ()
+    size_names: tuple[str | None, ...] = ()
+
+    @property
+    def shape_text(self) -> str:
+        """Its shape as messages print it: ``[batch, 3, ?, ?]``; ``any`` where nothing is known."""
+        return "any" if self.spec is None else format_shape(self.spec.shape, self.size_names)
 
 
 def input_operators(operators: Sequence[RuntimeOperator]) -> list[RuntimeOperator]:
@@ -45,7 +55,7 @@ def _number(op: RuntimeOperator) -> int:
     return int(digits) if 0 < len(digits) <= _MOST_DIGITS else -1
 
 
-def input_ports(operators: Sequence[RuntimeOperator]) -> tuple[Port, ...]:
+def input_ports(operators: Sequence[RuntimeOperator], size_names: SizeNames) -> tuple[Port, ...]:
     """The graph's inputs as ports ``in0``, ``in1``, ..."""
     return tuple(
         Port(
@@ -53,18 +63,31 @@ def input_ports(operators: Sequence[RuntimeOperator]) -> tuple[Port, ...]:
             operand=op.outputs[0].name,
             spec=op.outputs[0].spec,
             aliases=(op.name, op.outputs[0].name),
+            size_names=_names_of(op.outputs[0].spec, size_names.get(op.outputs[0].name)),
         )
         for index, op in enumerate(operators)
     )
 
 
-def output_ports(operands: Sequence[RuntimeOperand]) -> tuple[Port, ...]:
+def output_ports(operands: Sequence[RuntimeOperand], size_names: SizeNames) -> tuple[Port, ...]:
     """The graph's outputs, nested tuples, lists and dicts laid flat, as ports ``out0``, ``out1``, ..."""
-    flat = [(operand.name, value) for operand in operands for value in flatten(operand.value)]
+    flat = [
+        (operand.name, value if isinstance(value, TensorSpec) else None)
+        for operand in operands
+        for value in flatten(operand.value)
+    ]
     return tuple(
-        Port(name=f"out{index}", operand=name, spec=value if isinstance(value, TensorSpec) else None)
-        for index, (name, value) in enumerate(flat)
+        Port(name=f"out{index}", operand=name, spec=spec, size_names=_names_of(spec, size_names.get(name)))
+        for index, (name, spec) in enumerate(flat)
     )
+
+
+def _names_of(spec: TensorSpec | None, given: Sequence[str | None] | None) -> tuple[str | None, ...]:
+    """The names of dimensions that are open; of those whose size is known it is said instead."""
+    if spec is None or given is None or len(given) != spec.rank:
+        return ()
+    names = tuple(name if size is None else None for name, size in zip(given, spec.shape, strict=True))
+    return names if any(names) else ()
 
 
 def static_specs(ports: Sequence[Port]) -> list[TensorSpec] | None:

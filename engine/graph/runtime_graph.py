@@ -315,8 +315,8 @@ def _build(
     return _Built(
         operators=tuple(order),
         operands=operands,
-        inputs=input_ports(inputs),
-        outputs=output_ports(outputs),
+        inputs=input_ports(inputs, source.size_names),
+        outputs=output_ports(outputs, source.size_names),
         warnings=(*find_mismatches(operands.values()), *find_losses(operands.values(), source.untyped)),
         plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
     )

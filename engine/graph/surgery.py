@@ -105,7 +105,8 @@ def rename(graph: Graph, old: str, new: str) -> Graph:
         for op in graph.operators
     ]
     annotations = {new if name == old else name: spec for name, spec in graph.annotations.items()}
-    return _checked(with_fields(graph, annotations=annotations), operators)
+    size_names = {new if name == old else name: names for name, names in graph.size_names.items()}
+    return _checked(with_fields(graph, annotations=annotations, size_names=size_names), operators)
 
 
 def extract(

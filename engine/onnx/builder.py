@@ -39,6 +39,7 @@ class Builder:
     def __init__(self) -> None:
         self.operators: list[Operator] = []
         self.annotations: dict[str, TensorSpec] = {}
+        self.size_names: dict[str, tuple[str | None, ...]] = {}
         self._names: set[str] = set()
         self._operands: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -221,7 +222,8 @@ class Builder:
         """The operators that something depends on, and what is known of their results."""
         operators = self.used()
         kept = {name for op in operators for name in op.outputs}
-        return Graph(operators, {name: spec for name, spec in self.annotations.items() if name in kept})
+        annotations = {name: spec for name, spec in self.annotations.items() if name in kept}
+        return Graph(operators, annotations, size_names=self.size_names)
 
     def used(self) -> list[Operator]:
         """The operators that something depends on, and all inputs."""

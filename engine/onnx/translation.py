@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
 from engine.layers.onnx.dtypes import DTYPES
+from engine.limits import MAX_RANK
 from engine.onnx.attributes import attribute_value
 from engine.onnx.builder import MAX_OPERATORS, Builder
 from engine.onnx.functions import Functions, Local
@@ -26,6 +27,12 @@ _MAX_NESTING: Final = 32
 
 _MAX_BODIES: Final = 8
 """Bodies inside each other: what is known of the innermost values is found out once for each that is around them."""
+
+_LONGEST_SIZE_NAME: Final = 64
+
+_LEAST_STEPS: Final = 20_000
+_STEPS_EACH: Final = 64
+"""Operators that are translated, functions and bodies each time they are: so many, and so many for each of the file."""
 
 _MOST_LISTED: Final = 50
 
@@ -98,6 +105,9 @@ class _Translation:
         self._functions = Functions(model)
         self._unsupported: list[str] = []
         self._steps = 0
+        # Functions that call functions make very much of very little: a small file is refused as soon as it is read.
+        written = len(model.proto.graph.node) + sum(len(each.node) for each in model.proto.functions)
+        self._most_steps = min(MAX_OPERATORS, _LEAST_STEPS + _STEPS_EACH * written)
 
     def run(self) -> Graph:
         graph = self._model.proto.graph
@@ -107,6 +117,7 @@ class _Translation:
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
                 self._define(scope, each.name, scope.builder.input(each.name, spec))
+                _note_names(scope, each)
         self._nodes(graph.node, scope)
         if self._unsupported:
             raise UnsupportedOperatorError(_listed(self._unsupported))
@@ -114,6 +125,7 @@ class _Translation:
             raise GraphError("the graph has no output", found=f"{len(graph.node)} operators")
         for each in graph.output:
             scope.builder.output(_value(scope, each.name, "the graph's output"))
+            _note_names(scope, each)
         return scope.builder.graph()
 
     def _constants(self, graph: Any, scope: Scope) -> None:
@@ -131,10 +143,9 @@ class _Translation:
     def _nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
         for index, proto in enumerate(wanted_quick(list(nodes))):
             self._steps += 1
-            if self._steps > MAX_OPERATORS:
-                raise GraphError(
-                    "too many operators, those of functions included", expected=f"at most {MAX_OPERATORS:,}"
-                )
+            if self._steps > self._most_steps:
+                expected = f"at most {self._most_steps:,}"
+                raise GraphError("too many operators, those of functions and bodies included", expected=expected)
             name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
             try:
                 self._node(proto, name, scope)
@@ -315,6 +326,20 @@ def _declarations(graph: Any) -> dict[str, TensorSpec]:
         if spec is not None:
             declared[each.name] = spec
     return declared
+
+
+def _note_names(scope: Scope, port: Any) -> None:
+    """Keep what the file calls the sizes of an input or output."""
+    shape = port.type.tensor_type.shape if port.type.HasField("tensor_type") else None
+    if shape is not None and 0 < len(shape.dim) <= MAX_RANK:
+        names = tuple(_size_name(dim.dim_param) for dim in shape.dim)
+        if any(names):
+            scope.builder.size_names.setdefault(scope.values[port.name].name, names)
+
+
+def _size_name(given: str) -> str | None:
+    """A name that a page and a message can show."""
+    return given if 0 < len(given) <= _LONGEST_SIZE_NAME and given.isprintable() else None
 
 
 def declared_spec(type: Any) -> TensorSpec | None:

@@ -58,6 +58,9 @@ class PortRow(Body):
     name: str
     shape: list[int | None] | None = Field(description="null for an open dimension; the first one may be any batch.")
     dtype: str | None
+    size_names: list[str | None] | None = Field(
+        default=None, description="What the file calls open dimensions; absent where it names none."
+    )
 
 
 class VersionRow(Body):

@@ -105,10 +105,14 @@ def _ports(version: Version | None, side: str) -> list[dict[str, Any]]:
 
 
 def port_row(port: engine.Port) -> dict[str, Any]:
-    """``{"name", "shape", "dtype"}``; null for an open dimension, and where the graph does not tell."""
+    """``{"name", "shape", "dtype"}``; null for an open dimension, and where the graph does not tell.
+
+    Where the file names open dimensions, ``size_names`` as well.
+    """
     if port.spec is None:
         return {"name": port.name, "shape": None, "dtype": None}
-    return {"name": port.name, "shape": list(port.spec.shape), "dtype": port.spec.dtype.name}
+    names = {"size_names": list(port.size_names)} if port.size_names else {}
+    return {"name": port.name, "shape": list(port.spec.shape), "dtype": port.spec.dtype.name, **names}
 
 
 def _preprocess(version: Version | None) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from engine.compiler.runtime.tables import Tables
 from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
 from engine.stopping import check_wanted, is_asked
-from engine.tensor import Array, parse_dtype, spec_of
+from engine.tensor import Array, named_dtype, spec_of
 
 _CANCELLED = "the run was cancelled"
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
@@ -196,7 +196,7 @@ class Instance:
     def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
         """The tensor of a region, in this instance's memory."""
         block = self._block(region.address, inputs, results)
-        return np.ndarray(region.shape, parse_dtype(region.dtype), block, region.address.offset, region.strides)
+        return np.ndarray(region.shape, named_dtype(region.dtype), block, region.address.offset, region.strides)
 
     def _block(self, address: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
         if address.home is Home.ARENA:
@@ -220,7 +220,7 @@ class Instance:
 
 
 def _fits(value: Array | np.generic, region: Region) -> bool:
-    return value.shape == region.shape and value.dtype == parse_dtype(region.dtype)
+    return value.shape == region.shape and value.dtype == named_dtype(region.dtype)
 
 
 def _kind(value: object) -> str:

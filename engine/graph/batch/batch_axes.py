@@ -142,6 +142,10 @@ def closed(spec: TensorSpec, batch: int | None = None, axis: int = 0) -> TensorS
 def example(spec: TensorSpec, random: np.random.Generator) -> Array:
     """Random values for an input; integers are 0 and 1, which are valid as indices, masks and counts alike."""
     sizes = closed(spec).sizes
+    if spec.dtype.hasobject:
+        texts = np.empty(sizes, np.object_)
+        texts[...] = random.integers(0, 2, sizes).astype(np.str_)
+        return texts
     if spec.dtype.kind in "biu":
         return random.integers(0, 2, sizes).astype(spec.dtype)
     return random.standard_normal(sizes).astype(spec.dtype)

@@ -7,9 +7,11 @@ dimension of inputs and outputs, or where batch_axes.py finds it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -28,8 +30,13 @@ from engine.graph.batch.batch_axes import (
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
+MOST_STEPS: Final = 1 << 16
+"""Of a trial: operators, and turns of loops in them. A model of thousands of operators takes fewer."""
+
+T = TypeVar("T")
 Run = Callable[[Sequence[Array]], list[Array]]
 
 
@@ -76,7 +83,7 @@ def decide(graph: RuntimeGraph) -> Batching:
     if not reasons:
         return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
     for reading, reason in reasons:
-        outputs = output_axes(graph, reading.exported)
+        outputs = _in_time(partial(output_axes, graph, reading.exported))
         if outputs is not None and _keeps_items_apart(graph, reading, outputs):
             return Batching(
                 mode="split", exported=reading.exported, reason=reason, inputs=reading.axes, outputs=outputs
@@ -100,9 +107,31 @@ def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
     specs = [closed(p.spec, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
     if not is_affordable(general, specs):
         return "a batch of two is too large to be tried"
-    if not _agrees(graph, general, reading, outputs, specs):
+    agrees = _in_time(lambda: _agrees(graph, general, reading, outputs, specs))
+    if agrees is None:
+        return "a batch of two takes too many steps to be tried"
+    if not agrees:
         return "a batch of two gives other results than two single runs"
     return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
+
+
+def _in_time(trial: Callable[[], T]) -> T | None:
+    """What a trial finds; None where it takes very many steps: only a run tells how often a loop turns."""
+    asked = itertools.count()
+    is_over = False
+
+    def is_enough() -> bool:
+        nonlocal is_over
+        is_over = is_over or next(asked) >= MOST_STEPS
+        return is_over
+
+    try:
+        with cancelling(is_enough):
+            return trial()
+    except RunCancelledError:
+        if is_over:
+            return None
+        raise
 
 
 def _agrees(
@@ -127,6 +156,10 @@ def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -
     specs = [closed(port.spec) for port in graph.inputs if port.spec is not None]
     if not is_affordable(graph, specs):
         return False
+    return bool(_in_time(lambda: _follows_its_items(graph, reading, outputs, specs)))
+
+
+def _follows_its_items(graph: RuntimeGraph, reading: InputAxes, outputs: Axes, specs: Sequence[TensorSpec]) -> bool:
     random = np.random.default_rng(0)
     inputs = [example(spec, random) for spec in specs]
     rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
@@ -142,7 +175,7 @@ def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -
 def _close(a: Array, b: Array) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    if a.dtype.kind in "biu":
+    if a.dtype.kind in "biuO":
         return bool(np.array_equal(a, b))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     finite = np.nan_to_num(b.astype(wide), posinf=0, neginf=0)
@@ -233,4 +266,4 @@ def _shapes(inputs: Sequence[Array]) -> str:
 
 
 def _expected(ports: Sequence[Port]) -> str:
-    return ", ".join(format_shape(port.spec.shape) if port.spec is not None else "any" for port in ports)
+    return ", ".join(port.shape_text for port in ports)

@@ -28,10 +28,34 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
     """
     values = _in_order(ports, given)
     arrays = [_as_array(port, value) for port, value in zip(ports, values, strict=True)]
-    return [
+    checked = [
         _check(port, array, may_be_state(ports, index))
         for index, (port, array) in enumerate(zip(ports, arrays, strict=True))
     ]
+    if any(port.size_names for port in ports):
+        _check_named(ports, checked)
+    return checked
+
+
+def _check_named(ports: Sequence[Port], arrays: Sequence[Array]) -> None:
+    """Dimensions of one name are of one size, in an input and across inputs.
+
+    Raises:
+        InputError: two are not.
+    """
+    first: dict[str, tuple[int, Port, int]] = {}
+    for port, array in zip(ports, arrays, strict=True):
+        for axis, name in enumerate(port.size_names):
+            if name is None:
+                continue
+            size, other, place = first.setdefault(name, (array.shape[axis], port, axis))
+            if size != array.shape[axis]:
+                raise InputError(
+                    f"dimension {axis} ('{name}') has another size",
+                    where=_place(port),
+                    found=format_shape(array.shape),
+                    expected=f"{size}, as dimension {place} ('{name}') of {_place(other)}",
+                )
 
 
 def _in_order(ports: Sequence[Port], given: object) -> Sequence[object]:
@@ -126,16 +150,17 @@ def _check(port: Port, array: Array, may_be_state: bool) -> Array:
         )
     if array.ndim != spec.rank:
         found = f"{format_shape(array.shape)} with {array.ndim} dimensions"
-        raise InputError("wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_wanted(spec)})")
+        raise InputError("wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_wanted(port)})")
     free = 2 if may_be_state else 1
     if any(want not in (None, size) for size, want in zip(array.shape[free:], spec.shape[free:], strict=True)):
-        raise InputError("wrong shape", where=_place(port), found=format_shape(array.shape), expected=_wanted(spec))
+        raise InputError("wrong shape", where=_place(port), found=format_shape(array.shape), expected=_wanted(port))
     return array
 
 
-def _wanted(spec: TensorSpec) -> str:
+def _wanted(port: Port) -> str:
     """The expected shape; any batch goes for the first dimension."""
-    return format_shape((None, *spec.shape[1:])) if spec.shape else "[]"
+    shape = port.spec.shape if port.spec is not None else ()
+    return format_shape((None, *shape[1:]), port.size_names) if shape else "[]"
 
 
 def _place(port: Port) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
@@ -16,7 +14,8 @@ def gemm(node: Node) -> Value | list[Value]:
     is_plain = node.real("alpha", 1.0) == node.real("beta", 1.0) == 1.0 and not node.number("transA", 0)
     if weight is None or weight.ndim != 2 or not is_plain or node.input(0).rank != 2 or weight.dtype.kind != "f":
         return node.same(broadcast=None)
-    weight = weight if node.number("transB", 0) else np.ascontiguousarray(weight.T)
+    # The other way round it is seen, not copied: what is packed for a kernel is made of it as it lies in the file.
+    weight = weight if node.number("transB", 0) else weight.T
     if node.is_given(2):
         if bias is None or bias.size != weight.shape[0] or bias.shape[-1:] != (weight.shape[0],):
             return node.same(broadcast=None)

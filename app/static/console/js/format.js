@@ -23,7 +23,7 @@ export function timeParts(seconds) {
 
 export const time = (seconds) => timeParts(seconds).join(" ").trim();
 export const shape = (dims) => (dims === null || dims === undefined ? "?" : dims.length ? dims.map((dim) => dim ?? "?").join("×") : "scalar");
-export const port = ({ shape: dims, dtype }) => `${shape(dims)} ${dtype ?? ""}`.trim();
+export const port = ({ shape: dims, dtype, size_names: names }) => `${shape(dims?.map((dim, at) => dim ?? names?.[at] ?? null))} ${dtype ?? ""}`.trim();
 export const percent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)} %`;
 export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
