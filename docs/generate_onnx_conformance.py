@@ -33,7 +33,7 @@ REASONS: Final[dict[str, str]] = {
     "FlexAttention": "a preview, whose meaning may change; no layer yet",
     "Attention": "one case, beyond half precision",
     "Scan": "opset 8, whose Scan has a batch",
-    "Resize": "corners aligned by an unrounded size",
+    "Resize": "corners aligned by an unrounded size, where onnxruntime, PyTorch and this engine take the size there is",
 }
 
 

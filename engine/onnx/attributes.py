@@ -11,7 +11,7 @@ from engine.onnx.tensors import Weights
 from engine.pnnx.quotation import quoted
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS = 1, 2, 3, 4, 5, 6, 7, 8, 9
-_TYPE = 13
+_SPARSE, _TYPE = 11, 13
 
 
 def attribute_value(proto: Any, weights: Weights) -> Any:
@@ -40,6 +40,8 @@ def attribute_value(proto: Any, weights: Weights) -> Any:
         return tuple(each.decode("utf-8", "replace") for each in proto.strings)
     if kind == _TENSORS:
         return [weights.array(each, proto.name) for each in proto.tensors]
+    if kind == _SPARSE:
+        return weights.dense(proto.sparse_tensor)
     if kind == _TYPE:
         return None
     raise ParameterError(f"attribute {quoted(proto.name)} is of an unknown kind", found=kind)

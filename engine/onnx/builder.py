@@ -13,6 +13,7 @@ from engine.errors import EngineError, ParameterError, RunCancelledError, ShapeE
 from engine.layers import Annotations, BoundLayer, bind, registry
 from engine.layers.definition.known import is_repeatable
 from engine.limits import check_results
+from engine.onnx.joining import joined
 from engine.onnx.value import Axis, Size, Sum, Value, constant
 from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
 from engine.tensor import UNKNOWN, Array, TensorSpec
@@ -220,20 +221,24 @@ class Builder:
 
     def graph(self) -> Graph:
         """The operators that something depends on, and what is known of their results."""
-        operators = self.used()
+        operators = _used(joined(self.used(), self.annotations))
         kept = {name for op in operators for name in op.outputs}
         annotations = {name: spec for name, spec in self.annotations.items() if name in kept}
         return Graph(operators, annotations, size_names=self.size_names)
 
     def used(self) -> list[Operator]:
         """The operators that something depends on, and all inputs."""
-        needed: set[str] = set()
-        kept: list[Operator] = []
-        for op in reversed(self.operators):
-            if op.type in ("pnnx.Input", "pnnx.Output") or not needed.isdisjoint(op.outputs):
-                needed.update(op.inputs)
-                kept.append(op)
-        return kept[::-1]
+        return _used(self.operators)
+
+
+def _used(operators: Sequence[Operator]) -> list[Operator]:
+    needed: set[str] = set()
+    kept: list[Operator] = []
+    for op in reversed(operators):
+        if op.type in ("pnnx.Input", "pnnx.Output") or not needed.isdisjoint(op.outputs):
+            needed.update(op.inputs)
+            kept.append(op)
+    return kept[::-1]
 
 
 def _attribute(array: Array) -> Attribute:

@@ -28,6 +28,9 @@ _FIELDS: Final[Mapping[int, tuple[str, Any]]] = {
 }  # fmt: skip
 _SHARED: Final = "int32_data"
 _EXTERNAL: Final = 1
+# A sparse tensor may have so many elements, and so many for each value that is stored: a small file stays small.
+_DENSE: Final = 1 << 20
+_ZEROS_EACH: Final = 1000
 
 
 @dataclass(slots=True)
@@ -55,6 +58,17 @@ class Weights:
             return self._array(proto)
         except EngineError as error:
             raise error.at(f"tensor {quoted(name or proto.name)}") from None
+
+    def dense(self, proto: Any) -> Array:
+        """A SparseTensorProto with its zeros, read-only.
+
+        Raises:
+            WeightsError: a place outside of it, as many values as places, or far more zeros than values.
+        """
+        try:
+            return _dense(self.array(proto.values), self.array(proto.indices, "indices"), tuple(proto.dims))
+        except EngineError as error:
+            raise error.at(f"sparse tensor {quoted(proto.values.name)}") from None
 
     def _array(self, proto: Any) -> Array:
         number, shape = proto.data_type, tuple(proto.dims)
@@ -118,6 +132,29 @@ class Weights:
         if os.path.commonpath((root, path)) != root:
             raise WeightsError("the tensor's file is outside", found=quoted(location), expected=expected)
         return path
+
+
+def _dense(values: Array, indices: Array, shape: tuple[int, ...]) -> Array:
+    if len(shape) > MAX_RANK or min(shape, default=0) < 0:
+        raise WeightsError("not a shape", found=list(shape)[:8], expected=f"up to {MAX_RANK} sizes of 0 and more")
+    check_size(shape, values.dtype, "the tensor")
+    size, most = math.prod(shape), max(_DENSE, _ZEROS_EACH * values.size)
+    if size > most:
+        raise WeightsError("a sparse tensor is too large", found=f"{size:,} elements", expected=f"at most {most:,}")
+    fits = (
+        values.ndim == 1 and indices.dtype == np.int64 and indices.shape in ((values.size,), (values.size, len(shape)))
+    )
+    if not fits:
+        found = f"{list(values.shape)} values at {list(indices.shape)} {dtype_name(indices.dtype)}"
+        raise WeightsError("values and places do not fit", found=found, expected="a place for each value, int64")
+    limits = np.array([size] if indices.ndim == 1 else shape, np.int64)
+    rows = indices.reshape(values.size, -1)
+    if ((rows < 0) | (rows >= limits)).any():
+        raise WeightsError("a value is outside of its tensor", expected=f"places within {list(shape)}")
+    array = np.zeros(shape, values.dtype)
+    array[np.unravel_index(indices, shape) if indices.ndim == 1 else tuple(rows.T)] = values
+    array.flags.writeable = False
+    return array
 
 
 def _number(entries: Mapping[str, str], key: str) -> int | None:

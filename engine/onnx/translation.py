@@ -131,9 +131,8 @@ class _Translation:
     def _constants(self, graph: Any, scope: Scope) -> None:
         for each in graph.initializer:
             self._define(scope, each.name, constant(self._weights.array(each)))
-        if len(graph.sparse_initializer):
-            names = ", ".join(quoted(each.values.name) for each in graph.sparse_initializer[:3])
-            raise ModelFormatError("sparse tensors are not read", found=names, expected="dense ones")
+        for each in graph.sparse_initializer:
+            self._define(scope, each.values.name, constant(self._weights.dense(each)))
 
     def _define(self, scope: Scope, name: str, value: Value) -> None:
         if name in scope.values:

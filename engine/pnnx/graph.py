@@ -105,14 +105,14 @@ class Graph:
         untyped: shapes of the operands whose announced dtype is ``null``, unknown to the converter.
         complex32: operands announced as c32, whose annotation says complex64 for want of a narrower numpy dtype.
         size_names: of inputs and outputs, the names that the file gives to open dimensions, None for one without. A
-            pair has no word for them.
+            pair has no word for them, and graphs that differ in nothing else are equal.
     """
 
     operators: list[Operator]
     annotations: dict[str, TensorSpec] = field(default_factory=dict)
     untyped: dict[str, Shape] = field(default_factory=dict)
     complex32: set[str] = field(default_factory=set)
-    size_names: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    size_names: dict[str, tuple[str | None, ...]] = field(default_factory=dict, compare=False)
 
 
 def as_bytes(data: Array) -> Array:

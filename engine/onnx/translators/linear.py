@@ -32,7 +32,13 @@ def gemm(node: Node) -> Value | list[Value]:
 
 @translates("MatMul")
 def matmul(node: Node) -> Value:
-    """torch.matmul, which broadcasts as ONNX does."""
+    """nn.Linear where the second matrix is stored; torch.matmul, which broadcasts as ONNX does, elsewhere."""
+    weight, x = node.array(1), node.input(0)
+    is_stored = weight is not None and weight.ndim == 2 and weight.dtype.kind == "f" and x.constant is None
+    if weight is not None and is_stored and x.dtype == weight.dtype and x.rank:
+        rows, columns = weight.shape
+        stored = {"weight": weight.T}
+        return node.make("nn.Linear", x, weights=stored, bias=False, in_features=rows, out_features=columns)
     return node.make("torch.matmul", node.input(0), node.input(1))
 
 

@@ -77,17 +77,9 @@ def _interpolated(node: Node) -> Value | None:
         if len(sizes) != rank or any(a != b for a, b in zip(sizes[:2], x.tensor.shape[:2], strict=True)):
             return None
         return node.make("F.interpolate", x, size=sizes[2:], **params)
-    if params.get("align_corners") and not _is_whole(scales, x.tensor.shape):
-        return None
     if scales is None or len(scales) != rank or scales[:2] != (1.0, 1.0) or min(scales) <= 0:
         return None
     return node.make("F.interpolate", x, scale_factor=scales[2:], recompute_scale_factor=False, **params)
-
-
-def _is_whole(scales: tuple[float, ...] | None, shape: tuple[int | None, ...]) -> bool:
-    """Whether scaled sizes are whole: ONNX aligns corners with the unrounded size."""
-    rows = zip(scales or (), shape, strict=False)
-    return all(size is not None and size * scale == int(size * scale) for scale, size in list(rows)[2:])
 
 
 def _way(node: Node, axes: int) -> tuple[str, bool | None] | None:

@@ -248,7 +248,7 @@ def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
 def stored(node: Node) -> Value | None:
     """A constant of the file."""
     for key, value in node.attributes.items():
-        if key == "value" and isinstance(value, np.ndarray):
+        if key in ("value", "sparse_value") and isinstance(value, np.ndarray):
             return constant(value)
         if key in ("value_float", "value_floats"):
             return constant(np.array(value, np.float32))

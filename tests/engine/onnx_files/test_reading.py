@@ -51,12 +51,14 @@ def test_a_model_saved_as_a_pair_is_the_same_model(tmp_path: Path) -> None:
 
 def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
     weight = np.arange(1 << 16, dtype=np.float32).reshape(256, 256)
-    nodes = [node("MatMul", ["x", "w"], ["y"])]
-    proto = model(nodes, [value("x", [1, 256])], [value("y", [1, 256])], {"w": weight})
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "w"], ["y"])]
+    proto = model(nodes, [value("x", [1, 256])], [value("y", [256, 256])], {"w": weight})
     graph = engine.load(save(tmp_path, proto))
-    (stored,) = [op.attributes["data"].data for op in graph.source.operators if op.type == "pnnx.Attribute"]
-    np.testing.assert_array_equal(stored, weight)
-    assert not stored.flags.owndata and not stored.flags.writeable
+    stored = [op.attributes[key].data for op in graph.source.operators for key in op.attributes]
+    assert len(stored) == 2
+    for each, wanted in zip(stored, (weight.T, weight), strict=True):
+        np.testing.assert_array_equal(each, wanted)
+        assert np.shares_memory(*stored) and not each.flags.owndata and not each.flags.writeable
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint16, np.bool_, np.complex64, np.int64])

@@ -1,0 +1,116 @@
+"""What an exporter spells out becomes the operator that PNNX has for it, and gives the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engine
+from tests.engine.onnx_files.models import expected, model, node, save, value
+
+
+def _types(folder: Path, proto: Any, feeds: dict[str, Any]) -> Counter[str]:
+    """Types of the graph, which gives what the package's evaluator does, both ways."""
+    graph = engine.load(save(folder, proto))
+    for backend in ("reference", "compiled"):
+        found = engine.Session(graph, backend=backend, threads=1, cache=None).run(feeds)  # type: ignore[arg-type]
+        for mine, theirs in zip(found, expected(proto, feeds), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    return Counter(op.type for op in graph.operators if not op.type.startswith("pnnx."))
+
+
+def _random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _product(bias: np.ndarray, *, twice: bool = False) -> Any:
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["b", "m"], ["y"])]
+    outputs = [value("y", None)]
+    if twice:
+        nodes.append(node("Neg", ["m"], ["z"]))
+        outputs.append(value("z", None))
+    return model(nodes, [value("x", [2, 3, 5])], outputs, {"w": _random(5, 4), "b": bias})
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (1, 1, 4)])
+def test_a_product_and_a_stored_vector_are_a_linear_layer(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    assert _types(tmp_path, _product(_random(*shape)), {"x": _random(2, 3, 5)}) == {"nn.Linear": 1}
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 4), (3, 4), (1,), (2, 1, 1)])
+def test_what_is_no_bias_is_added_by_itself(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    graph = engine.load(save(tmp_path, _product(_random(*shape))))
+    assert [op.params["bias"] for op in graph.operators if op.type == "nn.Linear"] == [False]
+    _types(tmp_path, _product(_random(*shape)), {"x": _random(2, 3, 5)})
+
+
+def test_a_product_that_others_use_stays(tmp_path: Path) -> None:
+    graph = engine.load(save(tmp_path, _product(_random(4), twice=True)))
+    assert [op.params["bias"] for op in graph.operators if op.type == "nn.Linear"] == [False]
+    _types(tmp_path, _product(_random(4), twice=True), {"x": _random(2, 3, 5)})
+
+
+def _shuffle(sizes: list[int], order: list[int]) -> Any:
+    nodes = [
+        node("Reshape", ["x", "apart"], ["a"]),
+        node("Transpose", ["a"], ["t"], perm=order),
+        node("Reshape", ["t", "together"], ["y"]),
+    ]
+    weights = {"apart": np.array(sizes), "together": np.array([2, 6, 3, 3])}
+    return model(nodes, [value("x", [2, 6, 3, 3])], [value("y", None)], weights)
+
+
+def test_turned_groups_of_channels_are_a_channel_shuffle(tmp_path: Path) -> None:
+    proto = _shuffle([2, 3, 2, 3, 3], [0, 2, 1, 3, 4])
+    assert _types(tmp_path, proto, {"x": _random(2, 6, 3, 3)}) == {"nn.ChannelShuffle": 1}
+
+
+_OTHERS = (
+    ([2, 3, 2, 3, 3], [0, 1, 2, 4, 3]),
+    ([2, 3, 2, 9, 1], [0, 2, 1, 3, 4]),
+    ([1, 4, 3, 9, 1], [0, 2, 1, 3, 4]),
+)
+
+
+@pytest.mark.parametrize(("sizes", "order"), _OTHERS)
+def test_other_turns_stay_turns(tmp_path: Path, sizes: list[int], order: list[int]) -> None:
+    assert "nn.ChannelShuffle" not in _types(tmp_path, _shuffle(sizes, order), {"x": _random(2, 6, 3, 3)})
+
+
+def _attention(mask: np.ndarray | None, *, scale: float = 0.5, heads: int = 2) -> Any:
+    nodes = [
+        node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
+        node("Mul", ["q", "s"], ["qs"]),
+        node("MatMul", ["qs", "kt"], ["p"]),
+        *([node("Add", ["p", "m"], ["a"])] if mask is not None else []),
+        node("Softmax", ["a" if mask is not None else "p"], ["w"], axis=-1),
+        node("MatMul", ["w", "v"], ["y"]),
+    ]
+    weights = {"s": np.float32(scale)} | ({"m": mask} if mask is not None else {})
+    ports = [value("q", [1, 2, 3, 4]), value("k", [1, heads, 3, 4]), value("v", [1, heads, 3, 4])]
+    return model(nodes, ports, [value("y", None)], weights)
+
+
+_CAUSAL = np.where(np.tri(3, dtype=bool), np.float32(0), np.float32(-np.inf))
+
+
+@pytest.mark.parametrize("mask", [None, _CAUSAL, _random(1, 2, 3, 3)], ids=["none", "causal", "stored"])
+@pytest.mark.parametrize("scale", [0.5, 0.3])
+def test_products_around_a_softmax_are_attention(tmp_path: Path, mask: np.ndarray | None, scale: float) -> None:
+    feeds = dict(zip("qkv", _random(3, 1, 2, 3, 4), strict=True))
+    assert _types(tmp_path, _attention(mask, scale=scale), feeds) == {"F.scaled_dot_product_attention": 1}
+
+
+def test_a_mask_that_leaves_a_row_nothing_is_added(tmp_path: Path) -> None:
+    """It gives NaN there; attention would give zeros."""
+    graph = engine.load(save(tmp_path, _attention(np.full((3, 3), -np.inf, np.float32))))
+    assert "F.scaled_dot_product_attention" not in {op.type for op in graph.operators}
+
+
+def test_heads_that_are_shared_stay_products(tmp_path: Path) -> None:
+    feeds = {"q": _random(1, 2, 3, 4), "k": _random(1, 1, 3, 4), "v": _random(1, 1, 3, 4)}
+    assert "F.scaled_dot_product_attention" not in _types(tmp_path, _attention(None, heads=1), feeds)
