@@ -69,7 +69,8 @@ class Model:
     ) -> None:
         self.name = name
         self.config = config
-        self.labels = labels
+        # What the config says goes before what the file does.
+        self.labels = labels = labels if labels is not None else graph.labels or None
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
         self.batcher = Batcher(self.session, config.batching)
         self.run_s: float | None = None

@@ -168,6 +168,11 @@ class RuntimeGraph:
         return self._complete.operands
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of classes that the file gives; none for a pair."""
+        return self.source.labels
+
+    @property
     def inputs(self) -> tuple[Port, ...]:
         """What a run takes, in the order of the model's arguments."""
         return self._complete.inputs

@@ -13,6 +13,7 @@ from engine.limits import MAX_RANK
 from engine.onnx.attributes import attribute_value
 from engine.onnx.builder import MAX_OPERATORS, Builder
 from engine.onnx.functions import Functions, Local
+from engine.onnx.labels import labels_of
 from engine.onnx.node import Node, Part
 from engine.onnx.registry import known_types, translator_of
 from engine.onnx.source import Model
@@ -126,7 +127,7 @@ class _Translation:
         for each in graph.output:
             scope.builder.output(_value(scope, each.name, "the graph's output"))
             _note_names(scope, each)
-        return scope.builder.graph()
+        return replace(scope.builder.graph(), labels=labels_of(self._model.proto.metadata_props))
 
     def _constants(self, graph: Any, scope: Scope) -> None:
         for each in graph.initializer:

@@ -106,6 +106,7 @@ class Graph:
         complex32: operands announced as c32, whose annotation says complex64 for want of a narrower numpy dtype.
         size_names: of inputs and outputs, the names that the file gives to open dimensions, None for one without. A
             pair has no word for them, and graphs that differ in nothing else are equal.
+        labels: names of classes that the file gives; a pair has none.
     """
 
     operators: list[Operator]
@@ -113,6 +114,7 @@ class Graph:
     untyped: dict[str, Shape] = field(default_factory=dict)
     complex32: set[str] = field(default_factory=set)
     size_names: dict[str, tuple[str | None, ...]] = field(default_factory=dict, compare=False)
+    labels: tuple[str, ...] = field(default=(), compare=False)
 
 
 def as_bytes(data: Array) -> Array:
