@@ -35,7 +35,7 @@ def key_params(operator: Operator) -> str:
 def output_shapes(operator: Operator, description: Description) -> str:
     """``1×64×56×56``, several outputs by comma; empty when nothing is known."""
     known = [description.operands[name] for name in operator.outputs if name in description.operands]
-    shapes = [shape_text(operand.shape) for operand in known]
+    shapes = [operand.shape_text for operand in known]
     if len(set(shapes)) == 1 and len(shapes) > 2:
         return f"{len(shapes)} × ({shapes[0]})" if shapes[0] else ""
     return ", ".join(filter(None, shapes))
@@ -59,7 +59,7 @@ def operand_text(name: str, description: Description) -> str:
     operand = description.operands.get(name)
     if operand is None:
         return name
-    return " ".join(filter(None, (f"{name}:", shape_text(operand.shape), operand.dtype)))
+    return " ".join(filter(None, (f"{name}:", operand.shape_text, operand.dtype)))
 
 
 def _conv(params: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from app.render.spelling import shape_text
+
 Shape: TypeAlias = tuple[int | None, ...]
 
 
@@ -29,6 +31,12 @@ class Operand:
     name: str
     shape: Shape | None
     dtype: str | None
+    size_names: tuple[str | None, ...] = ()
+
+    @property
+    def shape_text(self) -> str:
+        """``batch×3×?×?``, empty when nothing is known."""
+        return shape_text(self.shape, self.size_names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +120,8 @@ def _attribute(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _operand(name: str, entry: Mapping[str, Any]) -> Operand:
-    return Operand(name=name, shape=_shape(entry.get("shape")), dtype=entry.get("dtype"))
+    names = tuple(entry.get("size_names") or ())
+    return Operand(name=name, shape=_shape(entry.get("shape")), dtype=entry.get("dtype"), size_names=names)
 
 
 def _shape(dims: Any) -> Shape | None:

@@ -6,7 +6,7 @@ from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import family_of
 from app.render.palette import COLOURS, TEXT
-from app.render.spelling import cleaned, percent_text, shape_text, shortened, time_text
+from app.render.spelling import cleaned, percent_text, shortened, time_text
 
 _LONGEST = 60
 
@@ -22,7 +22,7 @@ def render_dot(description: Description) -> str:
     lines += [_node(i, operator, description) for i, operator in enumerate(description.operators)]
     for name, producer, users in description.links():
         operand = description.operands.get(name)
-        label = _quoted(shape_text(operand.shape if operand is not None else None))
+        label = _quoted(operand.shape_text if operand is not None else "")
         lines += [f"  n{producer} -> n{user} [label={label}, tooltip={_quoted(name)}];" for user in users]
     return "\n".join([*lines, "}", ""])
 

@@ -13,7 +13,7 @@ from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import family_of
 from app.render.layout import Box
-from app.render.spelling import percent_text, shape_text, shortened, text_width, time_text
+from app.render.spelling import percent_text, shortened, text_width, time_text
 from app.render.svg.markup import element, number, text
 
 _HEAD: Final = 22
@@ -135,7 +135,7 @@ def _lines(operator: Operator, description: Description) -> tuple[tuple[str, str
 
 def _pill_text(operator: Operator, description: Description) -> str:
     operand = description.operands.get((*operator.outputs, *operator.inputs, "")[0])
-    about = (shape_text(operand.shape), operand.dtype) if operand is not None else ()
+    about = (operand.shape_text, operand.dtype) if operand is not None else ()
     return " ".join(filter(None, (shortened(operator.name, _MOST_CHARACTERS, _TAIL), *about)))
 
 
