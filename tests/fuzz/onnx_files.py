@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 import engine
+from engine.graph.batch.batch_axes import OPEN_SIZE
 from tests.engine.onnx_files.models import onnx
 from tests.fuzz.child import Limits, Result, run
 from tests.fuzz.files import _inputs, _is_dear, _run, _until
@@ -36,6 +37,7 @@ FRONT_END: Final = "tests.fuzz.onnx_files:attempt"
 LIMITS: Final = Limits(cpu_s=10.0, case_bytes=1 << 30)
 READ_S: Final = 4.0
 RUN_S: Final = 5.0
+MANY_ELEMENTS: Final = 1e6
 # Most of what is to be found lies before a run: one case in so many becomes machine code.
 _COMPILED: Final = 8
 
@@ -93,6 +95,8 @@ def _tried(path: Path, case: Any) -> str:
             raise TimeoutError(f"{took:.1f} s to read {path.stat().st_size:,} bytes")
     for problem in engine.check(path):
         str(problem)
+    if any(_size(port) > MANY_ELEMENTS for port in graph.inputs):
+        return "too large to be run here"
     reference = engine.Session(graph, backend="reference")
     with engine.cancelling(lambda: time.process_time() > begin + 2 * RUN_S):
         reference.describe()
@@ -110,6 +114,12 @@ def _tried(path: Path, case: Any) -> str:
             return _run(graph, reference, inputs)
         except engine.RunCancelledError:
             return "long, and cancelled"
+
+
+def _size(port: engine.Port) -> float:
+    """Elements of an input as a description tries it."""
+    sizes = () if port.spec is None else port.spec.shape
+    return float(np.prod([float(OPEN_SIZE if size is None else size) for size in sizes]))
 
 
 def _fitting(graph: engine.RuntimeGraph, case: Any) -> list[np.ndarray] | None:
