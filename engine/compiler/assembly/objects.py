@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings
+from engine.compiler.assembly.sharing import Shared
 from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
@@ -119,6 +120,7 @@ class _Maker:
         self._calls: dict[str, Call] = {}
         self._found: dict[str, bytes] = {}
         self._written = Openings()
+        self._shared = Shared()
         self._team = assemble(partial(_team, host))
         self._pending: list[tuple[KernelStep, Opening | None, Future[bytes]]] = []
         self.refused: dict[str, str] = {}
@@ -148,9 +150,9 @@ class _Maker:
             opening, module = None, self._closed_module(step)
         if module is not None:
             self._left -= module.operations
-            self._pending.append(
-                (step, opening, self._assemble(partial(_object, step.kernel, str(module), self._host)))
-            )
+            # What other programs find must need no object but its own.
+            text = str(module) if opening is not None else self._shared.text(module)
+            self._pending.append((step, opening, self._assemble(partial(_object, step.kernel, text, self._host))))
 
     def finish(self) -> Objects:
         """All there is, once it is assembled."""

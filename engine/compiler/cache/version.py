@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -15,11 +17,22 @@ _ROOT: Final = Path(__file__).parents[2]
 def hash_sources(root: Path) -> str:
     """The hash of the names and contents of all Python files under a folder."""
     state = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        state.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+    for name in sorted(_sources(os.fspath(root), "")):
+        with open(f"{root}/{name}", "rb", buffering=0) as file:
+            content = file.readall()
+        state.update(f"{name} {len(content)}\n".encode())
         state.update(content)
     return state.hexdigest()
+
+
+def _sources(folder: str, before: str) -> Iterator[str]:
+    """The Python files under a folder, by their names from its root on; a start waits for it, and paths take longer."""
+    with os.scandir(folder) as entries:
+        for each in entries:
+            if each.is_dir(follow_symlinks=False):
+                yield from _sources(each.path, f"{before}{each.name}/")
+            elif each.name.endswith(".py"):
+                yield f"{before}{each.name}"
 
 
 SOURCES: Final = hash_sources(_ROOT)

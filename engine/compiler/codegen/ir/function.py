@@ -70,7 +70,7 @@ class Module:
     def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function that only this module calls; it has the registers to itself."""
         f = self.function(name, parameters, result=result)
-        f.linkage, f.attributes = "internal ", "nounwind noinline"
+        f.linkage, f.attributes, f.is_inner = "internal ", "nounwind noinline", True
         return f
 
     def __str__(self) -> str:
@@ -87,6 +87,7 @@ class Function(Instructions):
         self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
         self.attributes = "nounwind"
         self.linkage = ""
+        self.is_inner = False
         self.is_given = module.is_open
         self._lines: list[str] = []
         self._count = 0
@@ -95,11 +96,15 @@ class Function(Instructions):
         self._reserved = 0
 
     def __str__(self) -> str:
-        given = [*self.parameters, *([TABLE] if self.is_given else [])]
-        parameters = ", ".join(f"{each.type} {each.text}" for each in given)
+        parameters = ", ".join(f"{each.type} {each.text}" for each in self.given)
         head = f"define {self.linkage}{self.result} @{self.name}({parameters}) {self.attributes} {{"
         body = "\n".join(self._lines)
         return "\n".join([head, "entry:", *self._reads(body), body, "}", ""])
+
+    @property
+    def given(self) -> list[Value]:
+        """Its parameters, and the table of sizes where they are read."""
+        return [*self.parameters, *([TABLE] if self.is_given else [])]
 
     def _reads(self, body: str) -> Iterator[str]:
         """What reads the sizes that are used."""

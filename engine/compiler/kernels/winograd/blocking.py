@@ -198,6 +198,7 @@ def choose_blocking(
     return (_open if is_open else _best)(work)[1]
 
 
+@lru_cache(maxsize=1024)
 def _open(work: _Work) -> tuple[float, Blocking]:
     """One of a few blockings for images of many sizes, all with weights packed as for those of a typical one."""
     usual = _best(replace(work, tiles=TYPICAL))[1]

@@ -1,0 +1,46 @@
+"""Inner functions that kernels of a program have in common: written into the object of the first, called by the others.
+
+Layers of one shape differ in what is done to their results, and all else of them is the same text: LLVM is given it
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from engine.compiler.codegen.ir import Module
+
+
+class Shared:
+    """The inner functions of a program so far, by the hash of what they say."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def text(self, module: Module) -> str:
+        """A module, with inner functions declared that another one has, and named by what they say.
+
+        Its object needs those of the modules before it.
+        """
+        names: dict[str, str] = {}
+        texts = []
+        declarations = dict(module.declarations)
+        for name, function in module.functions.items():
+            text = _renamed(str(function), names)
+            if function.is_inner:
+                text = text.replace(f"define {function.linkage}", "define ", 1).replace(f" @{name}(", " @(")
+                names[name] = shared = f"inner_{hashlib.sha1(text.encode()).hexdigest()[:20]}"
+                if shared in self._names:
+                    types = ", ".join(each.type for each in function.given)
+                    declarations[shared] = f"declare {function.result} @{shared}({types})"
+                    continue
+                self._names.add(shared)
+                text = text.replace(" @(", f" @{shared}(")
+            texts.append(text)
+        return "\n".join([*declarations.values(), *texts, ""])
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(f" @{old}(", f" @{new}(")
+    return text
