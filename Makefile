@@ -41,7 +41,7 @@ fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), p
 schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis
 	$(ONE_THREAD) $(BIN)/python -m tests.schema
 
-scale: $(VENV)/.installed-scale ## the tests that need large packages: stores in S3, Ray Serve
+scale: $(VENV)/.installed-scale ## the tests that need large packages: stores in S3 and GCS, Ray Serve
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadfile --timeout=900 tests/app/remote
 	$(ONE_THREAD) WITH_RAY=1 $(BIN)/python -m pytest -p no:warnings --timeout=900 tests/app/scale
 

@@ -24,9 +24,10 @@ def main() -> int:
     )
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--kind", choices=("plain", "haproxy"), help=argparse.SUPPRESS)
+    parser.add_argument("--save", metavar="NAME", help="of overhead: write benchmarks/results/NAME.json and NAME.md")
     args = parser.parse_args()
     if args.command == "overhead" and args.kind is None:
-        return overhead.compare(lambda kind: _of_its_own(args.command, kind))
+        return overhead.compare(lambda kind: _of_its_own(args.command, kind), args.save)
     print(json.dumps(COMMANDS[args.command](args.kind or "plain")), flush=True)
     return 0
 
@@ -34,7 +35,9 @@ def main() -> int:
 def _of_its_own(command: str, kind: str) -> dict[str, float]:
     """What a process says: which proxy Ray has is settled when it is imported."""
     asked = [sys.executable, "-m", "benchmarks.ray", command, "--kind", kind]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 

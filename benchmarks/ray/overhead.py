@@ -1,4 +1,8 @@
-"""Where the time of a request goes: in the replica, in what is pickled, and on the way."""
+"""Where the time of a request goes: in the proxy, in what is serialised, in the replica, and on the way between them.
+
+Proxy and replica stamp what passes them (stamps.py), on the clock that all processes of a machine share; so the legs of
+a request add up to what its client waits. Processor time is that of the process, with what it does anyway.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,60 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 import httpx
 
-from benchmarks.ray.world import HEADERS, MEMORY, STORE, free_port, settle, tensor
+from benchmarks.machine import describe, heading
+from benchmarks.ray.stamps import Stamps, cpu_s, named
+from benchmarks.ray.world import HEADERS, MEMORY, ROOT, STORE, free_port, settle, tensor
+from benchmarks.report import table, write
 
 REQUESTS: Final = 200
+WARM: Final = 20
 ITEMS: Final = 600
+# In order. HAProxy leaves no stamps: what is before and behind the replica has its part, and the client's, in it.
+LEGS: Final = ("in the proxy", "to the replica", "in the replica", "model", "back to the proxy", "back in the proxy")
 
 
 def run(kind: str) -> dict[str, float]:
     """Milliseconds a request, behind Ray."""
-    settle(kind)
+    settle(kind, {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "benchmarks.ray.stamps.of_the_proxy"})
     import ray
     from ray import serve
 
-    from app.scale.ray import Options, build
-
     port = free_port()
+    before = named("haproxy")
     ray.init(num_cpus=2, object_store_memory=MEMORY, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": port})
-    serve.run(build(Options(store=str(STORE), replicas=1)), name="overhead")
+    serve.run(_application(), name="overhead")
     try:
-        return measured(f"http://127.0.0.1:{port}")
+        found = measured(f"http://127.0.0.1:{port}", lambda: named("haproxy") - before)
+        return found | {
+            "serialised": _serialised(tensor(ITEMS), ray),
+            "serialised, answer": _serialised(bytes(24_000), ray),
+        }
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _application() -> Any:
+    """As ``build`` makes it, but for the stamps."""
+    from ray import serve
+
+    from app.scale.ray import Options
+    from app.scale.ray.building import make_settings, placement
+    from app.scale.ray.deployments import Store
+
+    class Stamped(Store):
+        def __serve_build_asgi_app__(self) -> Any:
+            return Stamps(self.front, "replica")
+
+    options = Options(store=str(STORE), replicas=1)
+    made = serve.deployment(serve.ingress()(Stamped), name="overhead", **placement(options))
+    return made.bind(make_settings(options), None, {}, None, "")
 
 
 def alone() -> dict[str, float]:
@@ -43,63 +74,98 @@ def alone() -> dict[str, float]:
     command = [sys.executable, "-m", "app", "serve", "--store", str(STORE), "--port", str(port), "--threads", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            return measured(f"http://127.0.0.1:{port}")
+            return measured(f"http://127.0.0.1:{port}", set, process.pid)
         finally:
             process.terminate()
 
 
-def measured(url: str) -> dict[str, float]:
-    body, totals, insides = tensor(ITEMS), [], []
+def measured(url: str, proxies: Callable[[], set[int]], server: int | None = None) -> dict[str, float]:
+    """Medians of the legs, and processor time a request.
+
+    proxies: processes in front that leave no stamps.
+    server: the process, where it leaves none.
+    """
+    body, rows, found = tensor(ITEMS), [], {}
     with httpx.Client(base_url=url, timeout=60) as client:
         while not _is_ready(client):
             time.sleep(0.1)
-        for number in range(REQUESTS + 20):
+        fronts, replicas, begun = set[int](), {server} if server else set[int](), (0.0, 0.0)
+        for number in range(REQUESTS + WARM):
+            if number == WARM:
+                fronts |= proxies()
+                begun = cpu_s(fronts), cpu_s(replicas)
             start = time.perf_counter()
             answer = client.post("/models/digits/infer", content=body, headers=HEADERS)
-            took = (time.perf_counter() - start) * 1e3
+            end = time.perf_counter()
             answer.raise_for_status()
-            if number >= 20:
-                totals.append(took)
-                insides.append(
-                    sum(float(part.partition("dur=")[2]) for part in answer.headers["server-timing"].split(","))
-                )
-    outside = [total - inside for total, inside in zip(totals, insides, strict=True)]
-    return {
-        "total": statistics.median(totals),
-        "model": statistics.median(insides),
-        "outside": statistics.median(outside),
-    }
+            row, pids = _legs(answer, start, end)
+            if number >= WARM:
+                rows.append(row)
+            else:
+                fronts, replicas = fronts | pids.get("proxy", set()), replicas | pids.get("replica", set())
+        found["CPU, proxy"] = (cpu_s(fronts) - begun[0]) * 1e3 / REQUESTS
+        found["CPU, replica"] = (cpu_s(replicas) - begun[1]) * 1e3 / REQUESTS
+    return {name: statistics.median(row[name] for row in rows) for name in rows[0]} | found
 
 
-def compare(asked: Callable[[str], dict[str, float]]) -> int:
-    """Print all three, with what Ray adds to a server alone."""
+def _legs(answer: httpx.Response, start: float, end: float) -> tuple[dict[str, float], dict[str, set[int]]]:
+    """Milliseconds of one request, and the processes that it passed."""
+    model = sum(float(part.partition("dur=")[2]) for part in answer.headers["server-timing"].split(","))
+    stamps = {name: answer.headers.get(f"x-stamps-{name}", "").split() for name in ("proxy", "replica")}
+    if stamps["proxy"][:1] == stamps["replica"][:1]:  # Ray puts it around replicas that take HTTP by themselves
+        stamps["proxy"] = []
+    row = {"total": (end - start) * 1e3, "model": model, "outside the model": (end - start) * 1e3 - model}
+    times = [start]
+    for name in ("proxy", "replica"):
+        if stamps[name]:
+            times.append(float(stamps[name][1]))
+    for name in ("replica", "proxy"):
+        if stamps[name]:
+            times.append(float(stamps[name][2]))
+    steps = [(later - earlier) * 1e3 for earlier, later in zip(times, [*times[1:], end], strict=True)]
+    if len(steps) == 5:  # both have stamped it
+        row |= dict(zip(LEGS, (*steps[:2], steps[2] - model, model, *steps[3:]), strict=True))
+    elif len(steps) == 3:  # the replica alone
+        row |= {"to the replica": steps[0], "in the replica": steps[1] - model, "back to the proxy": steps[2]}
+    return row, {name: {int(found[0])} for name, found in stamps.items() if found}
+
+
+def compare(asked: Callable[[str], dict[str, float]], save: str | None) -> int:
+    """Print all three, with what Ray adds to a server alone; kept among the results where a name is given."""
     found = {"server alone": alone(), "Ray's proxy": asked("plain"), "HAProxy": asked("haproxy")}
-    print(f"{len(tensor(ITEMS)):,} bytes to digits, median of {REQUESTS} requests, ms")
-    print(f"{'':14} {'total':>8} {'model':>8} {'outside':>8} {'added':>8}")
-    base = found["server alone"]["outside"]
-    for name, row in found.items():
-        added = row["outside"] - base
-        print(f"{name:14} {row['total']:8.2f} {row['model']:8.2f} {row['outside']:8.2f} {added:8.2f}")
-    print(f"pickling and unpickling the body, which Ray's proxy does and HAProxy does not: {_pickling():.2f} ms")
+    for row in found.values():
+        row["more than a server alone"] = row["outside the model"] - found["server alone"]["outside the model"]
+    names = ("total", *LEGS, "outside the model", "more than a server alone", "CPU, proxy", "CPU, replica")
+    cells = [[name, *(f"{row[name]:.2f}" if name in row else "-" for row in found.values())] for name in names]
+    plain = found["Ray's proxy"]
+    text = (
+        f"{len(tensor(ITEMS)):,} bytes to digits, median of {REQUESTS} requests, ms\n\n{table(['', *found], cells)}\n\n"
+        "Serialised on the way by Ray's proxy (pickled, put into shared memory, taken out, unpickled), and not at all "
+        f"by HAProxy: the request {plain['serialised']:.2f} ms, the answer {plain['serialised, answer']:.2f} ms.\n"
+    )
+    print(text)
+    if save:
+        machine = describe(())
+        records = [{"in front": name, **row} for name, row in found.items()]
+        text = f"# What Ray adds\n\n{heading(machine)}\n\n{text}"
+        write(ROOT / "benchmarks/results" / save, text, machine, records)
     return 0
 
 
-def _pickling() -> float:
-    """A body as Ray has it on its way: messages of 64 KiB in lists."""
-    body = tensor(ITEMS)
+def _serialised(body: bytes, ray: Any) -> float:
+    """The least time of a body's way through pickle and Ray's shared memory, as messages of 64 KiB in a list."""
     parts = [
         {"type": "http.request", "body": body[at : at + 65536], "more_body": True} for at in range(0, len(body), 65536)
     ]
     times = []
     for _ in range(100):
         start = time.perf_counter()
-        pickle.loads(pickle.dumps(parts))
+        pickle.loads(ray.get(ray.put(pickle.dumps(parts))))
         times.append((time.perf_counter() - start) * 1e3)
     return min(times)
 
 
 def _is_ready(client: httpx.Client) -> bool:
-    try:
+    with suppress(httpx.HTTPError):
         return client.get("/health/ready").status_code == 200
-    except httpx.HTTPError:
-        return False
+    return False

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +21,11 @@ MEMORY = 100 * 2**20
 HEADERS = {"content-type": "application/x-npy", "accept": "application/x-npz"}
 
 
-def settle(kind: str = "plain") -> None:
+def settle(kind: str = "plain", more: Mapping[str, str] | None = None) -> None:
     """Before Ray is imported."""
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)})
+    # A proxy that starts slowly, on a machine that others use as well, is not one that has failed.
+    patience = {f"RAY_SERVE_PROXY_{each}_CHECK_TIMEOUT_S": "60" for each in ("READY", "HEALTH")}
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), **patience, **(more or {})})
     if kind == "haproxy":
         os.environ["RAY_SERVE_ENABLE_HA_PROXY"] = "1"
 

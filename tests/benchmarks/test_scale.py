@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from random import Random
 
@@ -12,6 +13,8 @@ from benchmarks.scale.__main__ import shared_share
 from benchmarks.scale.balance import POLICIES
 from benchmarks.scale.cluster import Change, Cluster, Outcome, Plan
 from benchmarks.scale.load import Exponential, Measured, bursty, poisson
+from benchmarks.scale.measure import TIMES
+from benchmarks.scale.page import PAGE, RESULTS, Found, PageError, rewritten
 from benchmarks.scale.scenarios import SCENARIOS, World
 
 SERVICE = Exponential(1.0)
@@ -140,3 +143,19 @@ def test_every_table_has_rows_with_the_same_columns(name: str) -> None:
 def test_a_run_is_the_same_when_it_is_run_again() -> None:
     first, second = (simulated(plan(10, "two choices", balancers=3), 0.9, 2000) for _ in range(2))
     assert first == second and simulated(plan(10, "two choices", balancers=3), 0.9, 2000, seed=8) != first
+
+
+def test_the_page_has_the_figures_that_were_simulated() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert rewritten(text, Found(RESULTS, TIMES)) == text, "python -m benchmarks.scale.page"
+
+
+def test_other_figures_make_another_page_and_a_sentence_that_is_gone_is_told() -> None:
+    text, found = PAGE.read_text(encoding="utf-8"), Found(RESULTS, TIMES)
+    wrong = re.sub(r"alike, 70 % \| [\d.]+", "alike, 70 % | 0.1", text)
+    wrong = re.sub(r"is nothing: [\d,]+ requests", "is nothing: 4,711 requests", wrong)
+    assert wrong != text and rewritten(wrong, found) == text
+    with pytest.raises(PageError, match="found 0 times, expected once: is nothing"):
+        rewritten(text.replace("is nothing:", "is little:"), found)
+    with pytest.raises(PageError, match="found no table: . load . at random"):
+        rewritten(text.replace("| load | at random (a Service)", "| share | at random"), found)

@@ -16,6 +16,7 @@ import pytest
 
 from app.metrics.families import FAMILIES
 from app.settings import Settings
+from tests.app.client import serving
 from tests.app.process.test_server import Process, process
 from tests.deploy.kustomize import Object, documents
 from tests.deploy.test_kubernetes import SPARE_S, environment, seconds
@@ -139,6 +140,26 @@ def ask(server: Process, path: str, body: object | None = None) -> tuple[int, An
     with httpx.Client(trust_env=False, timeout=120) as http:
         answer = http.get(server.url + path) if body is None else http.post(server.url + path, json=body)
     return answer.status_code, answer.json()
+
+
+def test_a_bare_onnx_file_in_the_mounted_folder_is_served_under_the_services_name(tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
+    from tests.engine.onnx_files.models import model, node, save, value
+
+    weights = {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    save(tmp_path, model([node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 2])], [value("y", ["n", 3])], weights))
+    (container,) = of("clusterservingruntime")["spec"]["containers"]
+    assert "--model-name={{.Name}}" in container["args"]
+    with serving(tmp_path, model_name="my-net", warmup=False) as client:
+        assert client.get("/v2/models/my-net/ready").status_code == 200
+        tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
+        answer = client.post("/v2/models/my-net/infer", json={"inputs": [tensor]}).json()
+        (output,) = answer["outputs"]
+        assert (answer["model_name"], output["shape"], output["data"]) == ("my-net", [1, 3], [6.0, 9.0, 12.0])
+        # What KEDA asks Prometheus for is what this says of itself, under the name that the service has.
+        page = client.get("/metrics").text
+        for name in ("running_requests", "queued_requests"):
+            assert re.search(rf'^pnnx_serve_{name}\{{model="my-net"[^}}]*\}} \S+$', page, re.M)
 
 
 @pytest.mark.slow

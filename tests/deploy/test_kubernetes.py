@@ -217,6 +217,26 @@ def test_the_autoscaler_asks_for_what_the_adapter_makes_of_metrics_there_are() -
     assert named == {"pnnx_serve_running_requests", "pnnx_serve_queued_requests"} <= FAMILIES.keys()
 
 
+@every_plan
+def test_whoever_asks_a_pod_from_another_namespace_is_let_in_and_whoever_fetches_is_let_out(plan: Path) -> None:
+    """A kubelet is always let in: Kubernetes' policies do not hold for what a pod's own node asks."""
+    policy, own = one(plan, "NetworkPolicy")["spec"], server(plan)
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    (ingress,) = policy["ingress"]
+    assert [each["port"] for each in ingress["ports"]] == [own["ports"][0]["name"]]
+    # Prometheus scrapes the port that the annotations name, from the namespace that is let in.
+    annotations = one(plan, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert int(annotations["prometheus.io/port"]) == own["ports"][0]["containerPort"]
+    (namespaces,) = (each["namespaceSelector"] for each in ingress["from"] if "namespaceSelector" in each)
+    assert "monitoring" in namespaces["matchExpressions"][0]["values"]
+    # Who fetches asks for names, and over HTTPS; nobody else asks for anything.
+    out = {(each["port"], each["protocol"]) for rule in policy["egress"] for each in rule["ports"]}
+    fetches = any(each["name"] == "fetch" for each in pod(plan)["initContainers"])
+    assert out == ({(53, "UDP"), (53, "TCP"), (443, "TCP")} if fetches else set())
+    if fetches:
+        assert one(plan, "ConfigMap")["data"]["endpoint"].startswith("https://")
+
+
 def fetch(tmp_path: Path, source: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
     """What the init container of models-s3 does, where rclone puts these files."""
     (container,) = (

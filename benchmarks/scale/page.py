@@ -1,0 +1,261 @@
+"""The figures of docs/scaling.md, from what was measured and simulated.
+
+    python -m benchmarks.scale.page [--check]      # after: python -m benchmarks.scale --save scale_zen4
+
+Tables are written anew, and in sentences the figures: each sentence is named here with holes where they stand. One that
+is not found, or that claims what the figures do not show any more, is an error: then somebody has to write it anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.machine import ROOT
+from benchmarks.scale.__main__ import world
+from benchmarks.scale.measure import TIMES
+
+PAGE: Final = ROOT / "docs/scaling.md"
+RESULTS: Final = ROOT / "benchmarks/results/scale_zen4.json"
+_FIGURE: Final = r"([\d,]+(?:\.\d+)?)"
+
+
+class PageError(Exception):
+    """The page and the figures do not fit, and no figure put in another's place would mend it."""
+
+
+class Found:
+    """What was simulated, and with what."""
+
+    def __init__(self, results: Path, times: Path) -> None:
+        self._rows: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))["records"]
+        self.world, _ = world(times, 0, 0.0)
+        self.times_ms: dict[str, list[float]] = json.loads(times.read_text(encoding="utf-8"))["times_ms"]
+
+    def rows(self, scenario: str, **where: object) -> list[dict[str, Any]]:
+        """The rows of a table in which columns are so; of a column's name spaces are underlines."""
+        wanted = {key.replace("_", " "): value for key, value in where.items()}
+        return [
+            row for row in self._rows
+            if row["scenario"] == scenario and all(row[key] == value for key, value in wanted.items())
+        ]  # fmt: skip
+
+    def figure(self, scenario: str, column: str, **where: object) -> float:
+        """One figure.
+
+        Raises:
+            PageError: it is none, or there is not one row like that.
+        """
+        found = self.rows(scenario, **where)
+        try:
+            (row,) = found
+            return float(row[column])
+        except ValueError:
+            raise PageError(
+                f"{scenario}: {where}: found {[row.get(column) for row in found]}, expected a figure"
+            ) from None
+
+
+def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Sentences of the page with holes ({}), and what belongs there."""
+    heavy, alike = found.world.heavy.mean_s(), found.world.alike.mean_s()
+    tail_ms = float(np.percentile(found.times_ms["heavy-tailed"], 99))
+    yield (
+        "a node is busy for {} ms on average where requests are alike, for {} where pictures have sizes as uploads do "
+        "(p99 {})",
+        (f"{alike * 1e3:.2f}", f"{heavy * 1e3:.1f}", f"{tail_ms:.0f}"),
+    )
+
+    def waits(nodes: int, balancing: str, arrivals: str = "Poisson") -> float:
+        return found.figure("sizes", "p99 ms", nodes=nodes, balancing=balancing, arrivals=arrivals)
+
+    yield (
+        "p99 at 70 % is {} ms with one node and {} with a thousand; with least request {} from ten nodes on",
+        (_whole(waits(1, "-")), _whole(waits(1000, "random")), _whole(waits(10, "least request"))),
+    )
+
+    def batch(load: str, at_once: object, policy: str = "least request") -> float:
+        return found.figure("batches", f"{policy}: p99", load=load, runs_of=8, at_once=at_once)
+
+    times = found.world.shared_share + (1 - found.world.shared_share) * 8
+    yield (
+        "with runs of eight (which here take {} times as long as one alone) ten nodes take 1.6 times what they can do "
+        "one by one, and round robin ({} ms) is as good as least request ({})",
+        (f"{times:.1f}", f"{batch('1.6', 'all', 'round robin'):.1f}", f"{batch('1.6', 'all'):.1f}"),
+    )
+    yield (
+        "enough where runs are not shared, 1.2 times the load is {} ms instead of {},",
+        (_whole(batch("1.2", 2)), f"{batch('1.2', 'all'):.1f}"),
+    )
+
+    def lost(nodes: int, count: int, by: str, tries: int, column: str = "failed") -> float:
+        return found.figure("losses", column, nodes=nodes, lost=count, noticed_by=by, sent_at_most=tries)
+
+    shares = [100 * lost(10, 1, "checks", tries) / lost(10, 1, "checks", tries, "of") for tries in (1, 2)]
+    counted = "checks, 10 errors"
+    yield (
+        "one lost node of ten fails {} % of all requests with least request, {} % where clients ask twice; where "
+        "refused connections are counted (`observe layer4`), {} requests, and {}.",
+        (*map(_whole, shares), _whole(lost(10, 1, counted, 1)), _whole(lost(10, 1, counted, 2))),
+    )
+    yield (
+        "is nothing: {} requests of {}, none where clients ask twice",
+        (_whole(lost(1000, 1, counted, 1)), _thousands(lost(1000, 1, counted, 1, "of"))),
+    )
+    yield (
+        "{} requests of {}, {} where clients ask twice; then 90 % load",
+        (
+            _whole(lost(100, 33, counted, 1)),
+            _thousands(lost(100, 33, counted, 1, "of")),
+            _whole(lost(100, 33, counted, 2)),
+        ),
+    )
+    refused = [float(row["refused %"]) for row in found.rows("starts")]
+    yield (
+        "{} % of the requests of the next 90 s are refused with compiled code in the cache (1.3 s to ready), {} % "
+        "where pods compile first, {} % with a start of half a minute, {} % if nobody comes",
+        (f"{refused[0]:.1f}", f"{refused[1]:.1f}", *map(_whole, refused[2:4])),
+    )
+    rate = 0.7 * 1000 / heavy
+    yield (
+        "1,000 nodes at 70 % answer {} pictures a second of these sizes; with 50 kB each that is {} Gbit/s",
+        (_thousands(rate), f"{rate * 50e3 * 8 / 1e9:.0f}"),
+    )
+    seen = [found.figure("balancers", "p99 ms", balancers=count, balancing="least request") for count in (1, 10, 100)]
+    yield (
+        "p99 with least request: {} ms behind one, {} behind ten, {} behind a hundred, where it is as bad as at "
+        "random ({})",
+        (*map(_whole, seen), _whole(waits(1000, "random"))),
+    )
+    yield "a hundred with ten each are ten-node clusters, {} ms", (_whole(waits(10, "least request")),)
+    yield "p99 {} ms with 100 nodes and with 1,000", (_whole(waits(100, "least request", "bursts")),)
+
+
+def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
+    """Heads of tables, and their rows."""
+    policies = ("random", "round robin", "two choices", "least request")
+    rows = []
+    for requests in ("alike", "heavy-tailed"):
+        for load in ("0.70", "0.85"):
+            values = [found.figure("tails", f"{policy}: p99", requests=requests, load=load) for policy in policies]
+            cells = [f"**{value:.1f}**" if value == min(values) else f"{value:.1f}" for value in values]
+            rows.append([f"{requests}, {_percent(load)}", *cells])
+    yield "| requests, load | at random | round robin | two choices | least request |", rows
+    kept = [row for row in found.rows("costs") if row["nodes"] != 100 or row["balancing"] == "least request"]
+    yield (
+        "| nodes | balancing | load | requests/s | $ a million, at $0.08 a node and hour |",
+        [
+            [f"{row['nodes']:,}", row["balancing"].replace("random", "at random"), _percent(row["load"]),
+             f"{float(row['requests/s']):,.0f}", f"{float(row['$ a million']):.2f}"]
+            for row in kept
+        ],
+    )  # fmt: skip
+    yield (
+        "| load | at random (a Service) | least request, ten nodes |",
+        [
+            [_percent(row["load"]), f"{float(row['random']):.1f}", f"{float(row['least request']):.1f}"]
+            for row in found.rows("inflight") if row["load"] != "0.60"
+        ],
+    )  # fmt: skip
+
+
+def claims(found: Found) -> Iterator[tuple[str, bool]]:
+    """What the page says in words of these figures, and whether it is so."""
+
+    def waits(nodes: int, arrivals: str = "Poisson", balancing: str = "least request") -> float:
+        return found.figure("sizes", "p99 ms", nodes=nodes, arrivals=arrivals, balancing=balancing)
+
+    def batch(policy: str) -> float:
+        return found.figure("batches", f"{policy}: p99", load="1.6", runs_of=8, at_once="all")
+
+    def in_flight(load: str, policy: str) -> float:
+        return found.figure("inflight", policy, load=load)
+
+    yield "more servers do not mend it", waits(1000, balancing="random") > 0.8 * waits(1, balancing="-")
+    yield "with least request as long from ten nodes on", waits(1000) > 0.9 * waits(10)
+    yield "nodes do not average out what they all get", waits(1000, "bursts") > 0.9 * waits(100, "bursts")
+    yield "with batching round robin is as good as least request", batch("round robin") < 1.15 * batch("least request")
+    alike = [
+        found.figure("tails", f"{each}: p99", requests="alike", load="0.70")
+        for each in ("round robin", "least request")
+    ]
+    yield "round robin is as good where requests are alike", alike[0] <= alike[1]
+    yield "2 in flight is 70 % behind a Service", 1.6 < in_flight("0.70", "random") < 2.4
+    yield "2 in flight is more than 90 % behind a balancer that counts", in_flight("0.90", "least request") < 2
+    yield "none is refused where 16 nodes are there already", found.rows("starts")[-1]["refused"] == 0
+    behind = found.figure("balancers", "p99 ms", balancers=100, balancing="least request")
+    yield "a hundred balancers are as bad as at random", behind > 0.85 * waits(1000, balancing="random")
+    asked_twice = {"nodes": 1000, "lost": 1, "noticed_by": "checks, 10 errors", "sent_at_most": 2}
+    yield "a lost node of 1,000 is none where clients ask twice", found.figure("losses", "failed", **asked_twice) == 0
+
+
+def rewritten(text: str, found: Found) -> str:
+    """The page with these figures.
+
+    Raises:
+        PageError: a sentence or table is not there, or does not hold any more.
+    """
+    if wrong := [claim for claim, holds in claims(found) if not holds]:
+        raise PageError(f"the page says what the figures do not: {'; '.join(wrong)}")
+    for sentence, figures in sentences(found):
+        pattern = _FIGURE.join(re.escape(part).replace(r"\ ", r"\s+") for part in sentence.split("{}"))
+        matches = list(re.finditer(pattern, text))
+        if len(matches) != 1:
+            raise PageError(f"found {len(matches)} times, expected once: {sentence}")
+        for place, figure in reversed(list(enumerate(figures, start=1))):
+            start, end = matches[0].span(place)
+            text = text[:start] + figure + text[end:]
+    for head, rows in tables(found):
+        before, is_there, after = text.partition(f"{head}\n")
+        if not is_there:
+            raise PageError(f"found no table: {head}")
+        lines = after.splitlines(keepends=True)
+        count = next((at for at, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        text = before + is_there + lines[0] + body + "".join(lines[count:])
+    return text
+
+
+def _percent(share: str) -> str:
+    return f"{100 * float(share):.0f} %"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _thousands(value: float) -> str:
+    return f"{round(value, -3):,.0f}"
+
+
+def main() -> int:
+    """Write the page anew."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="what benchmarks.scale has saved")
+    parser.add_argument("--times", type=Path, default=TIMES, help="what it was fed with")
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 where the page is another")
+    options = parser.parse_args()
+    text = PAGE.read_text(encoding="utf-8")
+    try:
+        made = rewritten(text, Found(options.results, options.times))
+    except PageError as exc:
+        print(f"{PAGE.name}: {exc}", file=sys.stderr)
+        return 1
+    if not options.check:
+        PAGE.write_text(made, encoding="utf-8")
+    changed = sum(1 for line in made.splitlines() if line not in text.splitlines())
+    print(f"{PAGE.name}: {changed} lines are others")
+    return int(options.check and made != text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
