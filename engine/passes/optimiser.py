@@ -17,6 +17,7 @@ from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.fold_scale import fold_scale
 from engine.passes.identity_removal import identity_removal
+from engine.passes.integer_products import integer_products
 from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.report import PassReport, compare, total
 from engine.passes.transpose_cancelling import transpose_cancelling
@@ -31,6 +32,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
         for each in (
             dead_operators,
             identity_removal,
+            integer_products,
             constant_folding,
             common_subexpressions,
             transpose_cancelling,

@@ -220,7 +220,9 @@ class ConvInteger(Windowed):
     ) -> Array:
         x = distances(input, x_zero_point, "x_zero_point")
         w = distances(weight, w_zero_point, "w_zero_point", 0)
-        return cast(convolution(self, self.rank(weight)).forward(x, w), _INT32)
+        # float64 holds all sums, and is added up faster than int64.
+        exact = convolution(self, self.rank(weight)).forward(x.astype(np.float64), w.astype(np.float64))
+        return cast(exact.astype(np.int64), _INT32)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return convolution(self, self.rank(operands[1])).flops(output, *operands[:2])

@@ -19,7 +19,7 @@ from engine.layers.onnx.adapter import as_tensor, check_given, dtype_of, present
 from engine.layers.onnx.constants import single
 from engine.layers.onnx.conv import Windowed, convolution, distances
 from engine.layers.onnx.dtypes import DTYPES, SATURATING, SMALL_INTEGERS, converted, onnx_dtype
-from engine.layers.onnx.matmul import centred_columns, centred_rows
+from engine.layers.onnx.matmul import centred_columns, centred_rows, exact_product
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import check_ordered, widened
@@ -139,20 +139,29 @@ class DynamicQuantizeLinear(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
-        results = (TensorSpec(input.shape, _UINT8), TensorSpec((), _FLOAT32), TensorSpec((), _UINT8))
-        return selected(results, present(results, self.annotations))
+        return selected(_of_bytes(input), self.results(input))
 
     def forward(self, input: Array) -> Any:
-        x = cast(input, _FLOAT32)
-        low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
-        with np.errstate(all="ignore"):
-            scale = np.asarray((high - low) / np.float32(255), _FLOAT32)
-            scale = np.where(scale == 0, np.float32(1), scale).astype(_FLOAT32)
-            zero = saturated(np.asarray(-low / scale), _UINT8)
-            y = saturated(np.rint(x / scale).astype(np.float64) + zero, _UINT8)
-        results = (y, scale, zero)
-        specs = [TensorSpec(each.shape, each.dtype) for each in results]
-        return selected(results, present(specs, self.annotations))
+        results = bytes_between(cast(input, _FLOAT32))
+        return selected(results, self.results(TensorSpec(input.shape, input.dtype)))
+
+    def results(self, input: TensorSpec) -> tuple[int, ...]:
+        """Which of the results each output is."""
+        return present(_of_bytes(input), self.annotations)
+
+
+def _of_bytes(input: TensorSpec) -> tuple[TensorSpec, ...]:
+    return TensorSpec(input.shape, _UINT8), TensorSpec((), _FLOAT32), TensorSpec((), _UINT8)
+
+
+def bytes_between(x: Array) -> tuple[Array, Array, Array]:
+    """Floats as bytes between their extremes and zero; the scale and the zero point of these."""
+    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
+    with np.errstate(all="ignore"):
+        scale = np.asarray((high - low) / np.float32(255), _FLOAT32)
+        scale = np.where(scale == 0, np.float32(1), scale).astype(_FLOAT32)
+        zero = saturated(np.asarray(-low / scale), _UINT8)
+        return saturated(np.rint(x / scale).astype(np.float64) + zero, _UINT8), scale, zero
 
 
 def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dtype: DType) -> Array:
@@ -195,7 +204,7 @@ class QLinearMatMul(Layer):
         Matmul().infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, a.dtype))
         left = centred_rows(a, a_zero_point, "a_zero_point")
         right = centred_columns(b, b_zero_point, "b_zero_point")
-        exact = np.matmul(left, right)
+        exact = exact_product(left, right)
         rows = as_tensor(a_scale, _FLOAT32, "a_scale")
         rows = rows[:, None] if rows.ndim == 1 and rows.size > 1 else rows
         rows = rows.reshape(()) if rows.size == 1 else rows

@@ -43,7 +43,7 @@ class Operands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
+class Cell:
     """The weights of one direction, and its activations."""
 
     recurrent: Array
@@ -131,7 +131,7 @@ class OnnxRecurrent(Layer):
         rows = self.gates * size
         bias = np.zeros(2 * rows, dtype) if given.b is None else cast(given.b[d], dtype)
         inner = self._input_bias(bias[:rows], bias[rows:], size)
-        cell = _Cell(
+        cell = Cell(
             recurrent=np.ascontiguousarray(cast(given.r[d], dtype).T),
             hidden_bias=bias[rows:],
             peepholes=None if given.p is None else cast(given.p[d], dtype),
@@ -151,7 +151,7 @@ class OnnxRecurrent(Layer):
         """What is added to the input's product, for all steps at once."""
         return input + hidden
 
-    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+    def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         """The states after one step."""
         raise NotImplementedError
 
@@ -256,7 +256,7 @@ class OnnxLSTM(OnnxRecurrent):
 
     input_forget: bool = False
 
-    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+    def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         h, c = states
         f, g, last = cell.curves
         gate = product_ + h @ cell.recurrent
@@ -287,7 +287,7 @@ class OnnxGRU(OnnxRecurrent):
         hidden_part = np.concatenate([hidden[: 2 * size], np.zeros(size, hidden.dtype)])
         return np.asarray(input + hidden_part)
 
-    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+    def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
         f, g = cell.curves
         gates = f(self._clipped(product_[:, : 2 * size] + h @ cell.recurrent[:, : 2 * size]))
@@ -307,6 +307,6 @@ class OnnxRNN(OnnxRecurrent):
     gates = 1
     defaults = ("Tanh",)
 
-    def _step(self, cell: _Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+    def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
         return [cell.curves[0](self._clipped(product_ + h @ cell.recurrent))]

@@ -435,7 +435,7 @@ def quantised_lstm(node: Node) -> list[Value] | None:
     names = ("hidden_size", "direction", "clip", "activations", "activation_alpha", "activation_beta")
     params = {key: node.attributes[key] for key in names if key in node.attributes}
     count = max((k + 1 for k, name in enumerate(node.outputs) if name), default=1)
-    return node.builder.add("LSTM", node.name, given, outputs=tuple(node.outputs[:count]), params=params)
+    return node.builder.add("DynamicQuantizeLSTM", node.name, given, outputs=tuple(node.outputs[:count]), params=params)
 
 
 @translates("QuantizeLinear", "DequantizeLinear", "Trilu", domain=_DOMAIN)

@@ -69,6 +69,7 @@ class Layout(Kernel):
         sequence: of h at every step, None where nobody wants it.
         initial, final: of h, and c of an LSTM; None for what nobody wants.
         ahead: how the input's product is done some steps ahead, where the kernel does it; ``source`` is the input then.
+        rounds: whether h is rounded to bytes before it is multiplied; for a chunk of all rows, of whole vectors.
     """
 
     cell: CellKind
@@ -82,6 +83,7 @@ class Layout(Kernel):
     blocking: Blocking
     projected: int = 0
     ahead: Ahead | None = None
+    rounds: bool = False
 
     def opened(self, sizes: Sizes) -> Self:
         opened = self.with_open(sizes, "steps", "source", "sequence")

@@ -10,6 +10,7 @@ from engine.compiler.kernels.channels import Panel, cases, width_of
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.recurrent.block import copy_row
 from engine.compiler.kernels.recurrent.layout import Layout, States
+from engine.compiler.kernels.recurrent.rounding import emit_rounding
 
 Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
 """Given a step, the number of a call in it, and its arguments; within, the usual call is written."""
@@ -87,6 +88,8 @@ class Writer:
         now, following = self._part(backward), self._part(f.sub(1, backward))
         sequence = self._sequence_at(number)
         made = self._part(kernel.scratch_shape[0] - 1) if kernel.projected else following
+        if kernel.rounds:
+            emit_rounding(f, now, kernel.batch, kernel.pitch, kernel.taps, kernel.host.lanes)
         with f.loop(0, len(kernel.panels)) as each, f.loop(self.first_tile, self.end_tile) as tile:
             panel = self._mirrored(each.index, len(kernel.panels), backward)
             row = f.mul(tile.index, kernel.blocking.rows)

@@ -19,6 +19,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.conv_parameters import ConvParameters
 from engine.compiler.storage import View
+from engine.layers.elementwise.cast import To
 from engine.tensor import Array
 
 
@@ -101,7 +102,7 @@ def _filterings(
 ) -> list[Filtering | None]:
     """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
     is_plain = parameters.groups == 1 and parameters.depth is None
-    if not is_plain or context.lowering.options.winograd == "off":
+    if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return [None]
     (stride, across), (_, dilation), channels = parameters.stride, parameters.dilation, shape[1]
     n, rows, columns = _of_one_phase(shape, parameters)
@@ -116,6 +117,12 @@ def _filterings(
     if not offered or not (is_even or parameters.kernel[0] == 1):
         return [None]
     return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, is_open=is_open)
+
+
+def _is_counted(context: Context) -> bool:
+    """Whether fractions of the result are cut: what is a whole number must not be a little less."""
+    users = [each.definition for each in context.op.outputs[0].consumers]
+    return any(isinstance(each, To) and each.dtype is not None and each.dtype.kind in "iu" for each in users)
 
 
 def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[int, int, int]:

@@ -60,6 +60,7 @@ class RecurrentLayer:
         initial: h, and c of an LSTM, as (directions, batch, width).
         sequence: where h of every step goes, as (steps, directions, batch, width); None where nobody wants it.
         final: where the last states go, like ``initial``; None for what nobody wants.
+        rounds: whether h is rounded to bytes before it is multiplied.
     """
 
     context: Context
@@ -70,6 +71,7 @@ class RecurrentLayer:
     initial: Sequence[View]
     sequence: View | None
     final: Sequence[View | None]
+    rounds: bool = False
 
     @property
     def batch(self) -> int:
@@ -213,7 +215,13 @@ class RecurrentLayer:
             final=tuple(None if each is None else _states_of(each) for each in final),
             blocking=self._way[0],
             ahead=self._way[1],
+            rounds=self._checked_rounds(),
         )
+
+    def _checked_rounds(self) -> bool:
+        if self.rounds and (self.batch > self._way[0].rows or self.taps % self.context.host.lanes):
+            raise NotLoweredError("there is no kernel that rounds so many rows, or parts of vectors")
+        return self.rounds
 
 
 def direction_weights(

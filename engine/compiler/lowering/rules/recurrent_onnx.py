@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.rounding import rounded
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composing import Composition
+from engine.compiler.lowering.rules.quantising import extremes_of
 from engine.compiler.lowering.rules.recurrent_kernels import (
     DirectionWeights,
     RecurrentLayer,
@@ -16,10 +20,11 @@ from engine.compiler.lowering.rules.recurrent_kernels import (
 )
 from engine.compiler.lowering.rules.recurrent_states import Results, initial_state
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
+from engine.layers.onnx.rounded_recurrent import DynamicQuantizeLSTM
 from engine.tensor import Array, spec_of
 
 # Of our gates, which of ONNX's each is: it has i, o, f, c and z, r, h.
@@ -29,7 +34,20 @@ _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 
 @kernels_for(OnnxLSTM, OnnxGRU, OnnxRNN, rows=True)
 def lower_onnx_recurrent(context: Context) -> Made:
     """A product and a recurrence."""
-    network, x = context.layer(Layer), context.tensor(0)
+    return _lowered(context, context.tensor(0), [])
+
+
+@kernels_for(DynamicQuantizeLSTM, rows=True)
+def lower_rounded(context: Context) -> Made:
+    """The same, with what goes into the products rounded to bytes."""
+    made = Composition(context)
+    x = context.tensor(0)
+    ends = extremes_of(made, x)
+    return _lowered(context, made.map(rounded(Operand(0), Operand(1), Operand(2)), x, *ends[1:]), made.steps)
+
+
+def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
+    network = context.layer(Layer)
     assert isinstance(network, OnnxRecurrent)
     cell = _cell_of(network)
     specs = [spec_of(each.phantom if isinstance(each, View) else each) for each in context.arguments()]
@@ -38,7 +56,7 @@ def lower_onnx_recurrent(context: Context) -> Made:
         raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
     places = {name: _place(specs, getattr(given, name)) for name in ("w", "r", "b", "h", "c")}
     rows, copies = context.rows(x)
-    steps = [*copies]
+    steps = [*before, *copies]
     lead, turns = x.shape[:-1], bool(network.layout)
 
     def steps_first(rows: Array) -> Array:
@@ -67,6 +85,7 @@ def lower_onnx_recurrent(context: Context) -> Made:
         initial=initial,
         sequence=None if y is None else part_of(y, y.phantom.transpose(1, 2, 0, 3) if turns else y.phantom),
         final=[None if each is None else part_of(each, directions_first(each.phantom)) for each in last],
+        rounds=isinstance(network, DynamicQuantizeLSTM),
     )
     return results.made(context, [*steps, *layer.steps(rows, steps_first)])
 
