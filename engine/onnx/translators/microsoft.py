@@ -12,7 +12,6 @@ from engine.onnx.node import Node
 from engine.onnx.registry import Results, translates
 from engine.onnx.translators.convolution import conv
 from engine.onnx.translators.linear import gemm
-from engine.onnx.translators.shape import reshaped
 from engine.onnx.value import Axis, Size, Value, constant
 from engine.tensor import Array
 
@@ -195,108 +194,6 @@ def embedded(node: Node) -> list[Value] | None:
     return None if y is None else [y, Value()]
 
 
-def _heads(node: Node, x: Value, heads: int) -> Value | None:
-    """(B, S, H*D) -> (B, H, S, D)"""
-    shape = x.shape_as()
-    if shape is None or len(shape) != 3 or not isinstance(shape[2], int) or heads < 1 or shape[2] % heads:
-        return None
-    parts = reshaped(node, x, [*shape[:2], heads, shape[2] // heads])
-    return node.make("torch.permute", parts, dims=(0, 2, 1, 3))
-
-
-def _attended(node: Node, parts: Sequence[Value], heads: int, mask: Value | None, causal: bool) -> Value | None:
-    """Attention of packed queries, keys and values, packed."""
-    split = [_heads(node, part, heads) for part in parts]
-    q, k, v = split
-    if q is None or k is None or v is None:
-        return None
-    scale = node.real("scale", 0.0)
-    params: dict[str, Any] = {"scale": scale} if scale else {}
-    operands = [q, k, v] + ([] if mask is None else [mask])
-    labels = ("query", "key", "value", "attn_mask")[: len(operands)]
-    y = node.builder.add(
-        "F.scaled_dot_product_attention", node.name, operands, params={"is_causal": causal, **params}, labels=labels
-    )[0]
-    y = node.make("torch.permute", y, dims=(0, 2, 1, 3))
-    shape, width = parts[0].shape_as(), parts[2].shape_as()
-    if shape is None or width is None:
-        return None
-    return reshaped(node, y, [*shape[:2], width[2]])
-
-
-def _hidden(node: Node, mask: Value) -> Value | None:
-    """1 for keys that count and 0 for others, (B, S), as what is added to scores (B, 1, 1, S)."""
-    if mask.rank != 2:
-        return None
-    seen = node.make("torch.ne", mask, constant(np.zeros((), mask.dtype)))
-    for place in (1, 1):
-        seen = node.make("torch.unsqueeze", seen, dim=place)
-    low = node.real("mask_filter_value", -10000.0)
-    return node.make("torch.where", seen, constant(np.array(0, np.float32)), constant(np.array(low, np.float32)))
-
-
-@translates("Attention", domain=_DOMAIN)
-def attention(node: Node) -> list[Value] | None:
-    """A product that makes queries, keys and values, then attention."""
-    weight, bias = node.array(1), node.array(2)
-    heads, x = node.number("num_heads", 0), node.input(0)
-    if weight is None or weight.ndim != 2 or any(node.is_given(k) for k in (4, 5)) or any(node.outputs[1:]):
-        return None
-    if node.number("do_rotary", 0) or (node.is_given(2) and bias is None):
-        return None
-    sizes = node.numbers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
-    if len(sizes) != 3 or sum(sizes) != weight.shape[1]:
-        return None
-    mask = _hidden(node, node.input(3)) if node.is_given(3) else None
-    if node.is_given(3) and mask is None:
-        return None
-    causal = bool(node.number("unidirectional", 0))
-    if causal and mask is not None:
-        return None
-    packed = _linear(node, x, weight, bias)
-    parts = node.builder.add(
-        "torch.split", node.name, [packed], outputs=("", "", ""), params={"split_size_or_sections": sizes, "dim": -1}
-    )
-    y = _attended(node, parts, heads, mask, causal)
-    return None if y is None else [y]
-
-
-def _linear(node: Node, x: Value, weight: Array, bias: Array | None) -> Value:
-    """x @ weight + bias as nn.Linear."""
-    stored = {"weight": np.ascontiguousarray(weight.T)}
-    if bias is not None:
-        stored["bias"] = bias
-    return node.make(
-        "nn.Linear", x, weights=stored, bias=bias is not None, in_features=weight.shape[0], out_features=weight.shape[1]
-    )
-
-
-@translates("MultiHeadAttention", domain=_DOMAIN)
-def multi_head_attention(node: Node) -> list[Value] | None:
-    """Attention of queries, keys and values that are made already."""
-    heads, bias = node.number("num_heads", 0), node.array(3)
-    parts = [node.optional(k) for k in range(3)]
-    if any(part is None or part.rank != 3 for part in parts) or any(node.outputs[1:]):
-        return None
-    if any(node.is_given(k) for k in range(6, len(node.inputs))) or (node.is_given(3) and bias is None):
-        return None
-    values = [part for part in parts if part is not None]
-    if bias is not None:
-        ends = np.cumsum([part.tensor.shape[2] or 0 for part in values if part.tensor is not None])
-        pieces = np.split(bias, ends[:-1])
-        values = [node.expression("add(@0,@1)", part, constant(np.ascontiguousarray(piece)))
-                  for part, piece in zip(values, pieces, strict=True)]  # fmt: skip
-    mask = _hidden(node, node.input(4)) if node.is_given(4) else None
-    if node.is_given(4) and mask is None:
-        return None
-    if node.is_given(5):
-        added = node.input(5)
-        mask = added if mask is None else node.expression("add(@0,@1)", mask, added)
-    causal = bool(node.number("unidirectional", 0))
-    y = None if causal and mask is not None else _attended(node, values, heads, mask, causal)
-    return None if y is None else [y]
-
-
 @translates("MatMulNBits", domain=_DOMAIN)
 def matmul_n_bits(node: Node) -> Value | None:
     """nn.Linear whose weight is unpacked when the file is read."""
@@ -345,6 +242,43 @@ def _quantised(node: Node, y: Value, scale: Value | None, zero: Value | None) ->
         raise ParameterError("a scale is missing")
     operands = [y, scale] + ([] if zero is None else [zero])
     return node.builder.add("QuantizeLinear", node.name, operands, outputs=node.outputs[:1])[0]
+
+
+def real_array(codes: Array, scale: Array, zero: Array | None) -> Array:
+    """What stored quantised numbers stand for; scales and zero points are one, or one a column."""
+    wide = codes.astype(np.float32) - (np.float32(0) if zero is None else zero.astype(np.float32))
+    return np.asarray(wide * scale.astype(np.float32), np.float32)
+
+
+@translates("QGemm", domain=_DOMAIN)
+def quantised_gemm(node: Node) -> Value | None:
+    """A product of what quantised numbers stand for; quantised where a scale says so."""
+    zero, scales = node.array(5), (node.array(1), node.array(4))
+    columns = int(zero.size) if zero is not None else 1
+    codes = node.array(3)
+    if codes is None or scales[0] is None or scales[1] is None or codes.ndim != 2 or scales[0].size != 1:
+        return None
+    codes = codes.T if node.number("transB", 0) else codes
+    if columns not in (1, codes.shape[1]) or (node.is_given(5) and zero is None):
+        return None
+    alpha = np.float32(node.real("alpha", 1.0))
+    weight = real_array(codes, scales[1].reshape(-1), None if zero is None else zero.reshape(-1)) * alpha
+    a = _real(node, node.input(0), node.optional(1), node.optional(2))
+    y = node.make("torch.matmul", _turned(node, a) if node.number("transA", 0) else a, constant(weight))
+    if node.is_given(6):
+        step = constant(scales[0].reshape(()) * scales[1].reshape(-1) * alpha)
+        bias = node.make("Tensor.to", node.input(6), dtype="torch.float")
+        y = node.expression("add(@0,mul(@1,@2))", y, bias, step)
+    return _quantised(node, y, node.optional(7), node.optional(8)) if node.is_given(7) else y
+
+
+@translates("QLinearSoftmax", domain=_DOMAIN)
+def quantised_softmax(node: Node) -> Value | None:
+    """The softmax of what quantised numbers stand for, quantised."""
+    x = _real(node, node.input(0), node.optional(1), node.optional(2))
+    if node.number("opset", 13) < 13 or node.number("axis", -1) < -(x.rank or 1):
+        return None
+    return _quantised(node, node.make("nn.Softmax", x, dim=node.number("axis", -1)), node.input(3), node.optional(4))
 
 
 _PAIRS = {"QLinearAdd": "add", "QLinearMul": "mul"}

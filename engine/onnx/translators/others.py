@@ -45,7 +45,6 @@ from engine.onnx.value import Value
 @translates("DynamicQuantizeLinear", since=11)
 @translates("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial")
 @translates("Bernoulli", since=15)
-@translates("Attention", "RotaryEmbedding", since=23)
 @translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own."""

@@ -25,9 +25,12 @@ def test_it_gives_what_onnxruntime_gives(tmp_path: Path, name: str) -> None:
     arrays = dict(CASES[name])
     path = tmp_path / "model.onnx"
     path.write_bytes(arrays.pop("model").tobytes())
-    wanted = arrays.pop("y")
-    (found,) = engine.Session(engine.load(path), backend="reference").run(arrays)[:1]
-    assert found.dtype == wanted.dtype
-    # Numbers half way between two integers fall to either side, by the order in which a sum is computed.
-    tolerance = 1 if wanted.dtype == np.uint8 else 1e-4
-    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-4, atol=tolerance)
+    names = [key for key in arrays if key.startswith("y")]
+    results = [arrays.pop(key) for key in names]
+    outputs = engine.Session(engine.load(path), backend="reference").run(arrays)
+    assert len(outputs) == len(results)
+    for found, wanted in zip(outputs, results, strict=True):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        # Numbers half way between two integers fall to either side, by the order in which a sum is computed.
+        tolerance = 1 if wanted.dtype == np.uint8 else 1e-4
+        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-4, atol=tolerance)
