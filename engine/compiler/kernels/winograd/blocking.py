@@ -308,15 +308,18 @@ def rank(
     return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]
 
 
-def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_open: bool = False) -> list[Filtering]:
+def offered_for(
+    kernel: tuple[int, int], stride: int, columns: int, *, is_even: bool = True, is_open: bool = False
+) -> list[Filtering]:
     """The forms for a kernel of which the rounding error stays near that of direct sums, to images so wide.
 
     Filters of 3×3 are transformed whole, others of stride 1 by their rows, in the ways that take fewest products.
 
     Args:
+        is_even: whether the images of every d-th pixel are of one size, as whole filters want them.
         is_open: whether images come in many sizes: the same forms are for all of them then.
     """
-    if kernel == (3, 3):
+    if kernel == (3, 3) and is_even:
         return [Filtering(output_tile, stride) for output_tile in OFFERED.get(stride, ())]
     if stride != 1 or kernel[1] < 2:
         return []

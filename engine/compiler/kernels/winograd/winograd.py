@@ -162,7 +162,7 @@ class Winograd(Layout):
         source, (_, across) = self.within(self.source), self.filtering.parts
         down, along = f.divmod(part, across)
         column = f.minimum(f.mul(along, self.filtering.taps), self.filtering.kernel[1] - self.filtering.taps)
-        return f.add(f.mul(down, source.h), f.mul(column, source.w))
+        return f.add(f.mul(down, source.h * self.dilation), f.mul(column, source.w))
 
     def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
         """Where the pixels under a tile begin, in the padded image."""

@@ -104,17 +104,13 @@ def _filterings(
     is_plain = parameters.groups == 1 and parameters.depth is None
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return [None]
-    (stride, across), (_, dilation), channels = parameters.stride, parameters.dilation, shape[1]
+    (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
+    if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):
+        return [None]
     n, rows, columns = _of_one_phase(shape, parameters)
-    is_open = context.lowering.is_open
-    if stride != across:
-        return [None]
-    offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_open=is_open)
-    # Dilated, it is one of all images of every d-th pixel; whole filters want them of one size.
-    if dilation > 1 and parameters.kernel == (3, 3) and (stride > 1 or any(size % dilation for size in shape[2:])):
-        return [None]
-    is_even = parameters.dilation[0] == dilation and (dilation == 1 or parameters.kernel == (3, 3))
-    if not offered or not (is_even or parameters.kernel[0] == 1):
+    is_open, is_even = context.lowering.is_open, _is_even(shape, parameters)
+    offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_even=is_even, is_open=is_open)
+    if not offered:
         return [None]
     return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, is_open=is_open)
 
@@ -129,9 +125,14 @@ def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[i
     """Number, rows and columns of the images of every d-th pixel of some images, or of every d-th column."""
     n, _, rows, columns = shape
     dilation = parameters.dilation[1]
-    if parameters.kernel != (3, 3):
+    if parameters.kernel != (3, 3) or not _is_even(shape, parameters):
         return n * dilation, rows, -(-columns // dilation)
     return n * dilation**2, rows // dilation, columns // dilation
+
+
+def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
+    """Whether the images of every d-th pixel of some images are of one size."""
+    return all(size % parameters.dilation[1] == 0 for size in shape[2:])
 
 
 def tiled(

@@ -23,7 +23,8 @@ WINOGRAD, DIRECT = "winograd", "conv"
         ((55, 58), (2, 2), (1, 1), WINOGRAD),
         ((24, 24), (1, 1), (2, 2), WINOGRAD),
         ((24, 32), (1, 1), (4, 4), WINOGRAD),
-        ((25, 24), (1, 1), (2, 2), DIRECT),
+        ((25, 24), (1, 1), (2, 2), WINOGRAD),
+        ((33, 33), (1, 1), (4, 4), WINOGRAD),
         ((24, 24), (1, 1), (2, 1), DIRECT),
         ((28, 28), (1, 2), (1, 1), DIRECT),
         ((28, 28), (3, 3), (1, 1), DIRECT),
@@ -60,7 +61,7 @@ def check(compiled: CompiledGraph, graph: RuntimeGraph, shape: tuple[int, ...]) 
         ((5,), 2, 1, {DIRECT}),
         ((1,), 1, 1, {DIRECT}),
         ((5, 5), 1, 1, {WINOGRAD}),
-        ((5, 5), 1, 2, {DIRECT}),
+        ((5, 5), 1, 2, {WINOGRAD}),
     ],
     ids=str,
 )

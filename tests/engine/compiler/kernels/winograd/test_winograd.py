@@ -27,6 +27,7 @@ ROWS = [
     Filtering(4, kernel=(1, 13), taps=5),
     Filtering(4, kernel=(5, 5), taps=5),
     Filtering(7, kernel=(2, 3), taps=2),
+    Filtering(6, kernel=(3, 3), taps=3),
 ]
 
 every_filtering = pytest.mark.parametrize("filtering", FILTERINGS, ids=str)
@@ -141,7 +142,7 @@ def test_filters_that_are_transformed_by_rows(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("dilation", "columns"), [(2, 12), (5, 31), (3, 38)])
 def test_dilated_ones_of_every_width(level: str, dilation: int, columns: int) -> None:
-    filtering = ROWS[1 if dilation == 5 else 2]
+    filtering = ROWS[{2: -1, 5: 1, 3: 2}[dilation]]
     check(level, (2, 2, columns), (20, 24), filtering=filtering, dilation=dilation, residual=True)
 
 
