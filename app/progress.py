@@ -37,6 +37,13 @@ def rounds(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def telling(doing: str) -> Iterator[Callable[[str], None]]:
+    """Show what is told of something, as it is told."""
+    with _line() as show:
+        yield lambda text: show(f"{doing}: {text}")
+
+
+@contextmanager
 def _line() -> Iterator[Callable[[str], None]]:
     """A line of the terminal that can be written again and again; wiped at the end if it was written."""
     is_watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

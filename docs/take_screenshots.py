@@ -46,10 +46,12 @@ def main() -> None:
                 ("graph", f"graph/{large}", ".node.fold", "light"),
                 ("try", "try/shapes", ".boxes text", "dark"),
                 ("profile", f"profile/{large}", ".tiles", "light"),
+                ("compare", f"compare/{large}?entries={large},{large}::reference", ".versus button.primary", "light"),
                 ("tune", "tune/digits?batch=1,4,8&winograd=auto,off", ".tune-form button.primary", "light"),
             )
             for name, route, sign, scheme in views:
                 browser.scheme(scheme)
+                browser.size(1280, 1280 if name == "compare" else 800)
                 if name != "models":
                     browser.go(route)
                 browser.one(sign)
@@ -57,9 +59,14 @@ def main() -> None:
                     browser.script(
                         "document.querySelector('.node.fold .plus').dispatchEvent(new Event('click', {bubbles: true}))"
                     )
-                if name == "tune":
+                if name in ("compare", "tune"):
                     browser.click(sign)
-                    browser.one(".block [role=status]", "Measured")
+                    browser.one(".block [role=status]", "Measured" if name == "tune" else "Compared")
+                if name == "compare":  # what is found lies below the form
+                    browser.script(
+                        "document.querySelector('.drift circle').dispatchEvent(new Event('click', {bubbles: true}));"
+                        "scrollTo(0, document.querySelector('.versus-table').getBoundingClientRect().top - 110)"
+                    )
                 time.sleep(2.5)
                 browser.picture(IMAGES / f"{name}.png")
                 _shrink(IMAGES / f"{name}.png")

@@ -14,6 +14,7 @@ import os
 from engine.bundle import is_bundle, open_bundle
 from engine.check import check
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteBirth, compare
+from engine.comparison import measure as measure_difference
 from engine.errors import (
     BundleError,
     CompileError,
@@ -105,6 +106,7 @@ __all__ = [
     "is_onnx",
     "kind_of_file",
     "load",
+    "measure_difference",
     "measure_peak",
     "read_file",
     "register",

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 import engine
 from app.cli.arguments import models
@@ -30,6 +27,7 @@ from app.models.sessions import cache_of, open_session
 from app.progress import compiling, progress, rounds
 from app.render.spelling import counted
 from app.settings import Settings
+from app.trials.inputs import random_inputs
 from app.wording import printable
 
 _PROFILES: Final = 10
@@ -58,7 +56,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
     with compiling(found.name) as show:
         made = model.compile(args.batch, specs=specs, tune=args.tune, progress=show) or {}
-    inputs = _inputs(specs, args.batch)
+    inputs = random_inputs(specs, args.batch)
     with progress(f"checking {found.name}"):
         contest = Contest(inputs, _reference(model, settings).run(inputs))
         try:
@@ -95,19 +93,6 @@ def _measure_host(args: argparse.Namespace, settings: Settings) -> int:
         described = engine.describe_host(cache_of(settings), again=True)
     sys.stdout.write(host_text(described))
     return 0
-
-
-def _inputs(specs: Sequence[engine.TensorSpec], batch: int | None) -> list[Array]:
-    """Random inputs of these shapes, or of another batch; always the same ones."""
-    random = np.random.default_rng(0)
-    found = []
-    for each in specs:
-        shape = tuple(dim or 1 for dim in each.shape)
-        shape = shape if batch is None or not shape else (batch, *shape[1:])
-        # small whole numbers are valid as indices, masks and counts alike
-        values = random.standard_normal(shape) if each.dtype.kind in "fc" else random.integers(0, 2, shape)
-        found.append(values.astype(each.dtype))
-    return found
 
 
 def _reference(model: Model, settings: Settings) -> engine.Session:

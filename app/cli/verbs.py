@@ -138,6 +138,23 @@ def _bench(parser: ArgumentParser) -> None:
         parser.add_argument(f"--{kind}", metavar="FILE", help=f"the network for {names}. Default: beside the model.")
 
 
+def _tuning(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "--batch", nargs="+", type=positive, default=[1, 4], metavar="N", help="batch sizes. Default: 1 and 4."
+    )
+    parser.add_argument(
+        "--vary",
+        nargs="+",
+        default=[],
+        choices=("winograd", "passes", "backend", "kernels"),
+        metavar="WHAT",
+        help="what else is varied, of winograd, passes (all or none), backend, kernels (estimated or measured)",
+    )
+    _shape(parser)
+    parser.add_argument("--seconds", type=duration, default=1.0, metavar="S", help="for each candidate. Default: 1.")
+
+
 def _compile(parser: ArgumentParser) -> None:
     parser.add_argument("model", nargs="*", metavar="MODEL", help=_MODEL)
     parser.add_argument("--all", action="store_true", help="every model of the store")
@@ -306,6 +323,20 @@ convolutions count the operations they save, so theirs may exceed 100 %.
 """,
         configure=_bench,
         settings=("store", "plugins", *COMPUTING),
+    ),
+    "tune": Verb(
+        summary="measure ways to run a model against each other",
+        examples="""  pnnx-serve tune digits
+  pnnx-serve tune digits --batch 1 2 4 8 --vary winograd backend
+  pnnx-serve tune resnet18.pnnx.param --threads 4 --vary kernels --seconds 3
+  pnnx-serve tune superres --shape 1,1,64,64
+
+Threads are 1, 2, 4 and so on, up to --threads. Every candidate is held against the reference first; then all run in
+turn, so that whatever else the machine does meets them alike. What wins is told as the lines of the model's config.toml
+and the settings that make it so. The console has the same, with a chart.
+""",
+        configure=_tuning,
+        settings=("store", "plugins", "threads", "cache", "cache_dir", "measure_host"),
     ),
     "compile": Verb(
         summary="compile models ahead of time, for later starts",

@@ -26,7 +26,7 @@ _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
 _CONSOLE: Final = "/console/"
 # Ends of the paths that run a model.
-_RUNNING: Final = ("/infer", "/graph/operand")
+_RUNNING: Final = ("/infer", "/graph/operand", "/compare")
 # Measures ways to run a model for minutes, beside those it serves.
 _TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the

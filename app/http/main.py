@@ -81,6 +81,7 @@ def create_app(settings: Settings | None = None) -> Service:
     app.state.pulses = events.Pulses(app.state.dataplane)
     for each in (health, metrics, models, graph, trying, trials, events, pages):
         app.include_router(each.router)
+    app.include_router(trials.comparing)
     app.include_router(infer.make_router())
     install_openapi(app)
     others = Starlette(routes=[v2, *infer.ROUTES])

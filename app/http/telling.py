@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 import engine
 from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
-from app.memory.budget import current
+from app.memory.budget import Allowance, current
 from app.scheduling.ticket import Ticket
 from app.serving.dataplane import DataPlane
 
@@ -50,18 +50,19 @@ class Telling:
 
     Args:
         name: of the model it is about, for messages.
+        allowance: what it holds, which may be something already; given back when it is over.
         work: is given where to tell what it finds, and whom to ask whether it is still wanted.
         limit_s: how long it may take.
     """
 
-    def __init__(self, plane: DataPlane, name: str, work: Work, limit_s: float) -> None:
+    def __init__(self, plane: DataPlane, allowance: Allowance, name: str, work: Work, limit_s: float) -> None:
         self._plane = plane
         self._name = name
         self._work = work
         self._queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(time.monotonic() + limit_s))
-        self._task.add_done_callback(lambda _: self._queue.put_nowait(None))
+        self._task.add_done_callback(lambda _: self._over(allowance))
 
     async def answer(self) -> Told:
         """The answer, once there is something to tell; what the work fails with before that is told by its status.
@@ -93,25 +94,25 @@ class Telling:
         """Nobody listens any more."""
         self._task.cancel()
 
+    def _over(self, allowance: Allowance) -> None:
+        allowance.close()
+        self._queue.put_nowait(None)
+
     async def _run(self, deadline: float) -> None:
-        allowance = self._plane.memory.open()
         try:
-            with allowance:
-                await self._plane.trials.run(self._do, deadline)
+            await self._plane.trials.run(self._do, deadline)
         except QueueFullError as exc:
             if exc.detail.get("limit") != 1:  # for want of memory
                 raise
             message = "something is measured or compared already: one at a time, so that they do not disturb each other"
             raise QueueFullError(message, retry_after_s=self._plane.settings.retry_after_s) from None
-        finally:
-            allowance.close()
 
     def _do(self, ticket: Ticket) -> None:
         def is_over() -> bool:
             return ticket.is_void() or self._plane.is_draining
 
         allowance = current()
-        assert allowance is not None  # set by _run; lanes hand it on
+        assert allowance is not None  # the request's; tasks and lanes hand it on
         with allowance.working(is_over):
             try:
                 self._work(self._tell, is_over)

@@ -9,16 +9,19 @@ from app.settings import Settings, variable
 from app.trials.candidates import Candidate
 
 
-def advice(candidate: Candidate, name: str, settings: Settings, threads: int) -> dict[str, str]:
+def advice(
+    candidate: Candidate, name: str, settings: Settings, threads: int, shapes: Sequence[Sequence[int]] = ()
+) -> dict[str, str]:
     """``config`` for the model's config.toml, ``settings`` for the server's environment, ``command`` for a shell.
 
     Args:
         threads: that the server may use.
+        shapes: of one item of each input, where the model leaves them open.
     """
     return {
         "config": "\n".join(_config(candidate, threads)),
         "settings": "\n".join(_settings(candidate, settings)),
-        "command": shlex.join(_command(candidate, name, threads)),
+        "command": shlex.join(_command(candidate, name, shapes)),
     }
 
 
@@ -49,10 +52,12 @@ def _settings(candidate: Candidate, settings: Settings) -> Iterator[str]:
         yield f"{variable('passes_off')}={','.join(build.passes_off)}"
 
 
-def _command(candidate: Candidate, name: str, threads: int) -> Sequence[str]:
+def _command(candidate: Candidate, name: str, shapes: Sequence[Sequence[int]]) -> Sequence[str]:
     build = candidate.build
     words = ["pnnx-serve", "bench", name]
-    if candidate.batch != 1:
+    for shape in shapes:
+        words += ["--shape", ",".join(map(str, (candidate.batch, *shape[1:])))]
+    if candidate.batch != 1 and not shapes:
         words += ["--batch", str(candidate.batch)]
     if build.backend == "reference":
         return [*words, "--backend", "reference"]

@@ -108,16 +108,17 @@ def tune(
         ServiceError: there is no memory for it.
     """
     served = as_served(session, around.threads)
+    shapes = [list(each.shape) for each in sample]
+    is_open = any(port.spec is None or None in port.spec.shape[1:] for port in session.graph.inputs)
     rows = [
         {
             "id": at,
             **each.told(),
             "served": each == served,
-            "advice": advice(each, name, around.settings, around.threads),
+            "advice": advice(each, name, around.settings, around.threads, shapes if is_open else ()),
         }
         for at, each in enumerate(candidates)
     ]
-    shapes = [list(each.shape) for each in sample]
     tell({"event": "plan", "model": name, "candidates": rows, "rounds": _ROUNDS, "inputs": shapes})
     with Sessions(around.settings, around.cancelled) as sessions, engine.cancelling(around.cancelled):
         entries = _enter(session.graph, candidates, sample, sessions, around, tell)

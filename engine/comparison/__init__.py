@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from engine.comparison.birth import NonFiniteBirth
 from engine.comparison.comparison import ComparedValue, Comparison, compare
-from engine.comparison.difference import Difference
+from engine.comparison.difference import Difference, measure
 
-__all__ = ["ComparedValue", "Comparison", "Difference", "NonFiniteBirth", "compare"]
+__all__ = ["ComparedValue", "Comparison", "Difference", "NonFiniteBirth", "compare", "measure"]

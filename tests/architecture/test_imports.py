@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"},
-    "app.trials": BASICS | {"app.measuring", "app.memory", "app.models"},
+    "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.threads"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -17,8 +17,9 @@ from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.samples import read_sample
 from app.errors import InvalidRequestError, NotFoundError
-from app.http.body import read_body
-from app.http.openapi.schemas import ErrorBody, VersionNumber
+from app.http.body import first_headers, read_body
+from app.http.deadline import read_limit
+from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.http.telling import Tell, Telling
@@ -27,24 +28,39 @@ from app.models.model import Model
 from app.models.request import InferRequest
 from app.serving.dataplane import DataPlane
 from app.trials.candidates import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, usual_threads
+from app.trials.comparing import compare
+from app.trials.entries import read_entries
 from app.trials.inputs import example
 from app.trials.tuning import Surroundings, tune
 from app.wording import brief, cut
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/models/{name}")
+comparing = APIRouter()
 
 # A list of candidates is short.
 _MAX_BODY: Final = 1 << 16
 # Candidates that compile, and runs that wait for a lull, end some time.
 _LIMIT_S: Final = 900.0
+_COMPARING_S: Final = 300.0
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {"text/event-stream": {}}},
-    **{status: {"model": ErrorBody} for status in (400, 403, 404, 408, 413, 422, 429, 500, 503, 504)},
+    **dict.fromkeys((400, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504), REFUSED),
 }
+Entries = Annotated[
+    str,
+    Query(
+        description="by comma, each MODEL:VERSION:BACKEND:THREADS; what is left out is as it is served. "
+        "The first is what the others are held against",
+        examples=["digits,digits:1:reference"],
+    ),
+]
+Tolerance = Annotated[
+    float | None, Query(ge=0, description="share of a value's largest magnitude; the engine's own without it")
+]
 
 
-@router.get("/tune", tags=["trials"], responses={404: {"model": ErrorBody}}, summary="What can be measured of it")
+@router.get("/tune", tags=["trials"], responses={404: REFUSED}, summary="What can be measured of it")
 async def tunable(request: Request, name: str, version: VersionNumber = None) -> Response:
     """How it runs now, and how else it might."""
     plane = dataplane(request)
@@ -73,14 +89,6 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
     """Server-sent events, for as long as the client listens: threads, batches, algorithms and passes, run in turn."""
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
-    with plane.memory.answering() as allowance:
-        body = await read_body(request, _MAX_BODY, plane.deadline(), allowance)
-        grid = _read(bytes(body) or b"{}")
-        allowance.close()
-    try:
-        candidates = grid.candidates(plane.budget.threads)
-    except ValueError as exc:
-        raise InvalidRequestError(str(exc)) from None
 
     def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
         assert found.model is not None  # Store.version returns ready versions only
@@ -91,7 +99,39 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
         finally:
             log.info("tuning model '%s' version %d has ended", name, found.number)
 
-    return await Telling(plane, name, work, _LIMIT_S).answer()
+    with plane.memory.answering() as allowance:
+        grid = _read(bytes(await read_body(request, _MAX_BODY, plane.deadline(), allowance)) or b"{}")
+        try:
+            candidates = grid.candidates(plane.budget.threads)
+        except ValueError as exc:
+            raise InvalidRequestError(str(exc)) from None
+        return await Telling(plane, allowance, name, work, _LIMIT_S).answer()
+
+
+@comparing.post(
+    "/compare",
+    tags=["trials"],
+    responses=_RESPONSES,
+    summary="The same input through several models and back ends",
+    response_class=Response,
+    openapi_extra={"requestBody": {"content": {"application/json": {}, "image/*": {}}}},
+)
+async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -> Response:
+    """The body is one of `/infer`, or empty. Server-sent events: answers, times, and where their values part."""
+    plane = dataplane(request)
+    wanted = read_entries(entries, plane.store.version, plane.settings, plane.budget.threads)
+    with plane.memory.answering() as allowance:
+        head = first_headers(request)
+        body = await read_body(request, plane.settings.max_body_bytes, plane.deadline(read_limit(head)), allowance)
+        content_type = head.get(b"content-type", b"").decode("latin-1")
+
+        def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
+            asked = None
+            if body:
+                asked = InferRequest(decode=parse(body, content_type, plane.settings).decode, parameters={})
+            compare(wanted, asked, rtol, around(plane, cancelled), tell)
+
+        return await Telling(plane, allowance, wanted[0].name, work, _COMPARING_S).answer()
 
 
 def around(plane: DataPlane, cancelled: Callable[[], bool]) -> Surroundings:

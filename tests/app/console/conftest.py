@@ -52,10 +52,11 @@ def long_lines(blocks: int) -> Iterator[str]:
 
 
 def write_store(store: Path) -> None:
-    """The models of model_store/, one of 302 operators, and one that cannot be served."""
+    """The models of model_store/, one of 302 operators, one like its beginning, and one that cannot be served."""
     shutil.copytree(ROOT / "model_store", store, dirs_exist_ok=True)
     for name, lines in (
         ("long", long_lines(100)),
+        ("begun", [line.replace("nn.ReLU stage0.1", "nn.Sigmoid stage0.1") for line in long_lines(3)]),
         ("broken", ["pnnx.Input in0 0 1 0", "my.Unknown what 1 1 0 1", "pnnx.Output out 1 0 1"]),
     ):
         (store / name / "1").mkdir(parents=True)

@@ -25,7 +25,14 @@ def answered(browser: Browser) -> int:
 def test_every_model_has_a_card_and_a_failed_one_its_reason(browser: Browser) -> None:
     browser.go("models")
     assert "my.Unknown" in browser.one(".model.failed", "broken").text
-    assert {each.text for each in browser.all(".model h2")} == {"broken", "digits", "long", "shapes", "superres"}
+    assert {each.text for each in browser.all(".model h2")} == {
+        "begun",
+        "broken",
+        "digits",
+        "long",
+        "shapes",
+        "superres",
+    }
     card = browser.one(".model", "digits").text
     assert "1×1×16×16 float32" in card and "classification" in card and "default" in card
 

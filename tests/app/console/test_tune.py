@@ -9,6 +9,11 @@ from tests.app.console.browser import Browser
 pytestmark = pytest.mark.slow
 # What compiles nothing; half a second each is the least the page offers.
 VIEW = "tune/digits?backend=reference&batch=1,2"
+LONG = """
+const field = document.querySelectorAll(".tune-form select")[1];
+field.value = arguments[0];
+field.dispatchEvent(new Event("change", {bubbles: true}));
+"""
 
 
 def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write_down(browser: Browser) -> None:
@@ -16,8 +21,7 @@ def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write
     browser.one(".tune-form [role=status]", "2 candidates")
     browser.click(".tune-form button", "4")
     assert "batch=1%2C2%2C4" in browser.driver.current_url
-    browser.script("const s = document.querySelectorAll('.tune-form select')[1]; s.value = '0.5';"
-                   "s.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
+    browser.script(LONG, "0.5")
     browser.click(".tune-form button", "Measure")
     browser.wait(lambda: len(browser.all(".trials tbody tr")) == 3, "three rows")
     browser.one(".block [role=status]", "Measured")
@@ -39,7 +43,9 @@ def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write
 def test_what_is_measured_can_be_cancelled_and_begun_again_by_keys_alone(browser: Browser) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    browser.go(VIEW)
+    browser.go("tune/digits?backend=reference&batch=1,2,4,8,16,32")
+    browser.one(".tune-form button", "Measure")
+    browser.script(LONG, "10")  # so long that nobody is done before it is cancelled
     browser.one(".tune-form button", "Measure").send_keys(Keys.ENTER)
     browser.one(".trials tbody tr")
     browser.one(".tune-form button", "Cancel").send_keys(Keys.SPACE)

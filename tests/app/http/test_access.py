@@ -27,6 +27,7 @@ X = tensor("in0", "FP32", np.ones((1, 3), np.float32))
 REQUESTS = [
     (Group.INFER, "POST", "/infer", {"inputs": [[1, 1, 1]]}),
     (Group.INFER, "PUT", "/models/one/infer", {"inputs": [[1, 1, 1]]}),
+    (Group.INFER, "POST", "/compare?entries=one::reference", {"inputs": [[1, 1, 1]]}),
     (Group.ADMIN, "POST", "/v2/systemsharedmemory/unregister", None),
     (Group.METADATA, "GET", "/models", None),
     (Group.METADATA, "GET", "/graph", None),
@@ -215,7 +216,14 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
     memory = [f"/v2/{kind}sharedmemory" for kind in ("system", "cuda")]
     assert writing == {
         **dict.fromkeys(
-            ("/infer", "/models/{name}/infer", "/models/{name}/graph/operand", "/v2/models/{name}/infer", versions),
+            (
+                "/infer",
+                "/models/{name}/infer",
+                "/models/{name}/graph/operand",
+                "/compare",
+                "/v2/models/{name}/infer",
+                versions,
+            ),
             Group.INFER,
         ),
         **dict.fromkeys([f"{each}/unregister" for each in memory], Group.ADMIN),

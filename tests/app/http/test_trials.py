@@ -1,4 +1,4 @@
-"""POST /models/{name}/tune: who may, what is refused, one at a time, and over when nobody listens."""
+"""POST /models/{name}/tune and /compare: who may, what is refused, one at a time, and over when nobody listens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from app.http.access import Access
@@ -26,8 +27,20 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     spec = "(1,3)f32"
     slow = ["pnnx.Input in0 0 1 0 #0=" + spec, f"test.Wait w 1 1 0 1 #0={spec} #1={spec}", "pnnx.Output out 1 0 1"]
     write_model(store, "slow", slow)
+    spec = "(1,4)f32"
+    for name, second in (("chain", "nn.ReLU"), ("other", "nn.Sigmoid")):
+        lines = ["pnnx.Input in0 0 1 0 #0=" + spec]
+        for at, kind in enumerate(("nn.Tanh", second, "nn.SiLU" if name == "chain" else "nn.Tanh")):
+            called = f"own_{name}" if at == 2 else f"step{at}"
+            lines.append(f"{kind} {called} 1 1 {at} {at + 1} #{at}={spec} #{at + 1}={spec}")
+        write_model(store, name, [*lines, "pnnx.Output out 1 0 3"])
     with serving(store, backend="reference", warmup=False) as client:
         yield client
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.trials.comparing._TURN_S", 0.002)
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -83,6 +96,61 @@ def test_one_is_measured_at_a_time_and_it_ends_with_whoever_asked_for_it(client:
     until(lambda: not client.plane.trials.running)
     assert events(client.post("/models/plus/tune", json=QUICK))[-1]["event"] == "done"
     assert client.plane.memory.used == 0
+
+
+def test_entries_are_compared_by_answer_time_and_operator(client: Client) -> None:
+    x = [[-2.0, -0.5, 0.5, 2.0]]
+    found = events(client.post("/compare", params={"entries": "chain,other,chain:1:compiled:1"}, json={"inputs": x}))
+    assert [found[0]["event"], found[-1]["event"]] == ["plan", "done"]
+    assert [each["backend"] for each in found[0]["entries"]] == ["reference", "reference", "compiled"]
+    assert [each["served"] for each in found[0]["entries"]] == [True, True, False]
+    answers = {each["id"]: each for each in found if each["event"] == "answer"}
+    tanh = np.tanh(np.array(x, np.float32))
+    silu = np.maximum(tanh, 0) / (1 + np.exp(-np.maximum(tanh, 0)))
+    expected = np.abs(np.tanh(1 / (1 + np.exp(-tanh))) - silu).max()
+    (output,) = answers[1]["outputs"]
+    assert output["max_abs"] == pytest.approx(expected, rel=1e-4) and output["diverges"]
+    assert not answers[2]["outputs"][0]["diverges"]
+    walked = {each["id"]: each for each in found if each["event"] == "operators"}
+    assert [row["operator"] for row in walked[1]["rows"]] == ["step0", "step1"]
+    assert [row["diverges"] for row in walked[1]["rows"]] == [False, True]
+    assert walked[1]["first"] == {"operator": "step1", "kernel": None}
+    assert (walked[1]["unknown"], walked[1]["missing"]) == (["own_other"], ["own_chain"])
+    assert walked[1]["rows"][0]["here"]["max"] == pytest.approx(tanh.max())
+    assert walked[2]["first"] is None and walked[2]["rows"][-1]["operator"] == "own_chain"
+    assert {each["id"] for each in found if each["event"] == "times"} == {0, 1, 2}
+    until(lambda: not client.plane.trials.running)
+    assert client.plane.memory.used == 0
+
+
+def test_one_that_cannot_take_the_input_says_so_and_the_others_are_compared(client: Client) -> None:
+    found = events(client.post("/compare", params={"entries": "chain,plus,other"}, json={"inputs": [[1, 2, 3, 4]]}))
+    answers = {each["id"]: each["problem"] for each in found if each["event"] == "answer"}
+    assert answers[0] is answers[2] is None and "wrong shape" in answers[1]
+    assert {each["id"] for each in found if each["event"] == "operators"} == {2}
+
+
+def test_without_a_body_random_values_are_compared_and_a_tolerance_is_heeded(client: Client) -> None:
+    found = events(client.post("/compare", params={"entries": "chain,other", "rtol": 1e9}))
+    assert [each["first"] for each in found if each["event"] == "operators"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("entries", "status"),
+    [
+        ("", 400), (",".join(["chain"] * 13), 400), ("chain:1:gpu", 400), ("chain:1:compiled:99999", 400),
+        ("chain:1:compiled:9999", 400), ("chain:1:compiled:0", 400), ("chain:x y", 400), ("chain:9", 404),
+        ("nobody", 404), (":::", 400), ("open", 400), ("chain:1:compiled:1:1", 400), ("slow:-1", 400),
+    ],
+)  # fmt: skip
+def test_what_is_no_entry_is_refused(client: Client, entries: str, status: int) -> None:
+    answer = client.post("/compare", params={"entries": entries})
+    if entries == "open":  # found out when it is to be run
+        assert "size open" in events(answer)[-1]["message"]
+    else:
+        assert answer.status_code == status, answer.text
+    for rtol in ("-1", "nan", "x"):
+        assert client.post("/compare", params={"entries": "chain", "rtol": rtol}).status_code == 400
 
 
 @pytest.mark.parametrize(

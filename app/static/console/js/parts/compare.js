@@ -2,6 +2,8 @@
 import { html, useEffect, useState } from "../html.js";
 import { ask } from "../api.js";
 import { digits, percent, time } from "../format.js";
+import { link } from "../route.js";
+import { carry } from "./carried.js";
 import { numbers } from "./tensors.js";
 
 const nameOf = ({ model, version }) => `${model} v${version}`;
@@ -25,7 +27,7 @@ export function distance(one, other) {
   return most;
 }
 
-function said(answer) {
+export function said(answer) {
   const found = answer.predictions;
   if (!found) return Object.entries(answer.outputs).map(([name, { shape }]) => `${name} ${shape.join("×")}`).join(", ");
   if (found.image) return `${found.width} × ${found.height}`;
@@ -63,13 +65,13 @@ export function Compare({ model, version, models, request }) {
     })();
     return () => { isWanted = false; };
   }, [request, chosen]);
-  if (!others.length) return null;
   const has = (each) => chosen.some((other) => nameOf(other) === nameOf(each));
   const toggle = (each) => setChosen(has(each) ? chosen.filter((other) => nameOf(other) !== nameOf(each)) : [...chosen, each]);
   const most = Math.max(1e-6, ...runs.map(({ answer }) => answer?.timing.infer_ms ?? 0));
   return html`<section class="panel code beside" aria-label="Side by side">
     <div class="row"><h2>Side by side</h2><div class="row" role="group" aria-label="Compare with">
-      ${others.slice(0, 24).map((each) => html`<button key=${nameOf(each)} class="button small" aria-pressed=${String(has(each))} onClick=${() => toggle(each)}>${nameOf(each)}</button>`)}</div></div>
+      ${others.slice(0, 24).map((each) => html`<button key=${nameOf(each)} class="button small" aria-pressed=${String(has(each))} onClick=${() => toggle(each)}>${nameOf(each)}</button>`)}</div>
+      <a class="button small" href=${link("compare", model, chosen.length ? { entries: [{ model, version }, ...chosen].map((each) => `${each.model}:${each.version}`).join(",") } : {})} onClick=${() => carry(model, request)}>Operator by operator</a></div>
     <p class="soft fine">The same input through other models and versions, one after the other.</p>
     ${runs.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
       <thead><tr><th scope="col">Model</th><th scope="col">Answer</th><th scope="col">Network</th><th scope="col">Largest difference</th></tr></thead>

@@ -4,6 +4,7 @@ export const VIEWS = {
   graph: { title: "Graph", load: async () => (await import("./graph.js")).GraphView },
   try: { title: "Try it", load: async () => (await import("./try.js")).TryView },
   profile: { title: "Profile", load: async () => (await import("./profile.js")).ProfileView },
+  compare: { title: "Compare", load: async () => (await import("./compare.js")).CompareView },
   tune: { title: "Tune", load: async () => (await import("./tune.js")).TuneView },
 };
 
