@@ -7,6 +7,7 @@ once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from engine.compiler.codegen.ir import Module
 
@@ -25,8 +26,10 @@ class Shared:
         names: dict[str, str] = {}
         texts = []
         declarations = dict(module.declarations)
-        for name, function in module.functions.items():
-            text = _renamed(str(function), names)
+        written = {name: str(function) for name, function in module.functions.items()}
+        for name in _callees_first(written):
+            function = module.functions[name]
+            text = _renamed(written[name], names)
             if function.is_inner:
                 text = text.replace(f"define {function.linkage}", "define ", 1).replace(f" @{name}(", " @(")
                 names[name] = shared = f"inner_{hashlib.sha1(text.encode()).hexdigest()[:20]}"
@@ -38,6 +41,22 @@ class Shared:
                 text = text.replace(" @(", f" @{shared}(")
             texts.append(text)
         return "\n".join([*declarations.values(), *texts, ""])
+
+
+def _callees_first(texts: Mapping[str, str]) -> list[str]:
+    """Names of functions, each after those it calls: some are begun before what they call is written."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for other in texts:
+            if other not in order and other != name and f" @{other}(" in texts[name]:
+                visit(other)
+        order[name] = None
+
+    for name in texts:
+        if name not in order:
+            visit(name)
+    return list(order)
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:

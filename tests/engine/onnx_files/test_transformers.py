@@ -55,15 +55,15 @@ def decoder() -> tuple[Any, dict[str, Any]]:
     return proto, feeds | {"places": np.array([[5, 6, 7]])}
 
 
-def test_attention_of_the_standard_is_the_one_there_are_kernels_for(tmp_path: Path) -> None:
+def test_attention_of_the_standard_has_its_kernel(tmp_path: Path) -> None:
     pytest.importorskip("llvmlite")
     proto, feeds = decoder()
     session = engine.Session(engine.load(save(tmp_path, proto)), "compiled", cache=None, measure_host=False)
     for found, wanted in zip(session.run(feeds), expected(proto, feeds), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    types = {op.type for op in session.graph.operators}
-    assert "F.scaled_dot_product_attention" in types
-    assert not {"Attention", "RotaryEmbedding"} & types
+    kernels = {row["type"]: row.get("kernel") for row in session.describe()["operators"]}
+    assert kernels["F.scaled_dot_product_attention"] == "attention"
+    assert not {"Attention", "RotaryEmbedding"} & kernels.keys()
 
 
 @pytest.mark.parametrize("heads", [0, -1, 3, 2**31 - 1])
