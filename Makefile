@@ -11,6 +11,8 @@ SECONDS ?= 600
 BIN := $(VENV)/bin
 # Two test processes on two cores: a BLAS that starts a thread per core in each of them only makes both wait.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# One more than there are cores: tests that wait for a server or a child process leave theirs to another.
+TESTERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Where no bytecode may lie beside the code, it lies here: every test process would compile all it imports.
 BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode)
 COVERAGE_FLOOR := 90
@@ -30,10 +32,10 @@ serve: install ## serve the models in model_store/ on 127.0.0.1:8000
 test: lint type pytest ## lint, types, and all tests with branch coverage
 
 pytest: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 
 nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
-	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile=nightly --timeout=3600
+	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --hypothesis-profile=nightly --timeout=3600
 
 fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), parameters, data, bodies, protocol requests and sockets, each in child processes under limits
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
