@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from docs.operators_without_kernel import reason
-from engine.compiler.lowering.rules import rearrange
+from engine.compiler.lowering.rules.movement import rearrange
 from engine.compiler.lowering.rules.registry import KERNEL_RULES
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.layers.creation.container import Constant

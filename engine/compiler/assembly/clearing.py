@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.compiler.assembly.memory import storages_of
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.border import Border, Bordered
+from engine.compiler.kernels.images.border import Border, Bordered
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Frame, Storage
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value
-from engine.compiler.kernels.border import clear
+from engine.compiler.kernels.images.border import clear
 from engine.compiler.kernels.kernel import Kernel, start
 
 POINTER_BYTES = 8

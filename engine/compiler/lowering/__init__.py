@@ -6,45 +6,32 @@ kernel takes in; result is the frame around a kernel; steps are what comes of it
 """
 
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules import (
+from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deforming
+from engine.compiler.lowering.rules.elementwise import elements, map, onnx_elements, quantising
+from engine.compiler.lowering.rules.indexing import bags, gather, picking, resize, sampling, scattering
+from engine.compiler.lowering.rules.movement import filling, moved, moving, padding, placing, rearrange
+from engine.compiler.lowering.rules.pooling import pool
+from engine.compiler.lowering.rules.products import (
     attention,
-    bags,
     contracting,
-    conv,
-    conv_transpose,
-    deforming,
-    distances,
     einsum,
-    elements,
-    extremes,
-    filling,
     fourier,
-    gather,
     linear,
-    map,
-    moved,
-    moving,
     multihead,
-    normalising,
-    onnx_elements,
-    padding,
-    picking,
-    placing,
-    pool,
     products,
+    spectra,
+)
+from engine.compiler.lowering.rules.recurrent import layers as recurrent
+from engine.compiler.lowering.rules.recurrent import onnx as recurrent_onnx
+from engine.compiler.lowering.rules.rows import (
+    distances,
+    extremes,
+    normalising,
     quantiles,
-    quantising,
-    rearrange,
-    recurrent,
-    recurrent_onnx,
     reducing,
-    resize,
     rows,
-    sampling,
-    scattering,
     searching,
     sorting,
-    spectra,
     standardising,
 )
 from engine.compiler.lowering.terms import activations, batch_norm, functions, onnx, pnnx_expression

@@ -20,8 +20,8 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
-from engine.compiler.lowering.rules.attention import lower_chain
-from engine.compiler.lowering.rules.elements import lower_typed
+from engine.compiler.lowering.rules.elementwise.elements import lower_typed
+from engine.compiler.lowering.rules.products.attention import lower_chain
 from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, KernelRule, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips import with_strips

@@ -11,7 +11,7 @@ import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly.memory import MemoryPlan, plan_memory
 from engine.compiler.codegen.host import Memory, describe
-from engine.compiler.kernels.border import Border
+from engine.compiler.kernels.images.border import Border
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
 from engine.options import Options

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.border import Border, Bordered
+from engine.compiler.kernels.images.border import Border, Bordered
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run

@@ -9,8 +9,8 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Epilogue
-from engine.compiler.kernels.resize import Resize
 from engine.layers.vision.interpolate import Interpolate
 from engine.layers.vision.taps import KERNELS, find_step
 from tests.engine.compiler.kernels.guarded import guarded_array

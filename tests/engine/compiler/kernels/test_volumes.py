@@ -12,9 +12,9 @@ from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.convolution.conv import Conv, choose_tile
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.pooling.pool import Pool
-from engine.compiler.kernels.resize import Resize
 from engine.layers.convolution.conv import Conv as ConvLayer
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.pooling.max_pool import MaxPool

@@ -10,7 +10,7 @@ import pytest
 from engine import RuntimeGraph, Session, ShapeError, TensorSpec
 from engine.compiler.blueprint import Alarm
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.gather import OUTSIDE, Gather
+from engine.compiler.kernels.indexing.gather import OUTSIDE, Gather
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run

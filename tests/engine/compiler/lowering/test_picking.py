@@ -9,9 +9,9 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.picking import Picking, Positions
+from engine.compiler.kernels.indexing.picking import Picking, Positions
+from engine.compiler.kernels.ordering.scan import Scan
 from engine.compiler.kernels.rows.extreme import Extreme
-from engine.compiler.kernels.scan import Scan
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.graph.build import built, op

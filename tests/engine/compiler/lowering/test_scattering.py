@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.picking import Positions
-from engine.compiler.kernels.scattering import Scattering
+from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.scattering import Scattering
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.test_picking import kernel_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.scan import RunningExtreme
-from engine.compiler.kernels.searching import Searching
+from engine.compiler.kernels.ordering.scan import RunningExtreme
+from engine.compiler.kernels.ordering.searching import Searching
 from engine.layers.reduction.scan import CumMax, CumMin
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run

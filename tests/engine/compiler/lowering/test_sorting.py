@@ -7,7 +7,7 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.sorting import SORTED, Sorting
+from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.layers.order.sorting import order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array

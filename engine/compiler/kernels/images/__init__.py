@@ -1,0 +1,1 @@
+"""Images read between their pixels."""

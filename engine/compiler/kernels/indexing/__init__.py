@@ -1,0 +1,1 @@
+"""Elements that indices name: read, written, added up."""

@@ -1,0 +1,140 @@
+"""Elements of a tensor that indices name, of any size: gathers, selections, indexing with tensors.
+
+An index outside of its dimension reads the first element, and sets the alarm: the result is void, and whoever computes
+it in another way says what is wrong.
+
+Arguments: target, source, indices, alarm (an int).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+"""What is copied for elements of so many bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """Indices along one dimension of the source.
+
+    Args:
+        strides: of the index tensor along the loops.
+        bits: of an index, a signed integer.
+        size: of the dimension.
+        step: of the source along it.
+        wraps: whether negative ones count from the end.
+    """
+
+    strides: tuple[int, ...]
+    bits: int
+    size: int
+    step: int
+    wraps: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picking(Kernel):
+    """source[..., index, ...] over loops of static sizes, the outermost first.
+
+    Args:
+        target, source: strides along the loops; of the source those that no index decides.
+        element: bytes of one.
+    """
+
+    kind = "gather"
+    sets_alarm = True
+    sizes: tuple[int, ...]
+    target: tuple[int, ...]
+    source: tuple[int, ...]
+    positions: tuple[Positions, ...]
+    element: int
+
+    @cached_property
+    def rows(self) -> int:
+        """Turns of all loops but the last."""
+        return math.prod(self.sizes[:-1])
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk."""
+        return max(1, min(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    def emit(self, module: Module) -> None:
+        f, (target, source, *indices, alarm), chunk = start(module, self, 3 + len(self.positions))
+        is_shared = all(each.strides[-1] == 0 for each in self.positions)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            places = self._places(f, row.index)
+            out = f.at(target, _offset(f, places, self.target), self.element)
+            line = f.at(source, _offset(f, places, self.source), self.element)
+            at = [
+                f.at(base, _offset(f, places, each.strides), each.bits // 8)
+                for base, each in zip(indices, self.positions, strict=True)
+            ]
+            if is_shared:
+                self._copy(f, out, self._picked(f, line, at, 0, alarm))
+            else:
+                with f.loop(0, self.sizes[-1]) as column:
+                    place = f.at(line, f.mul(column.index, self.source[-1]), self.element)
+                    self._move(f, out, column.index, self._picked(f, place, at, column.index, alarm), 0)
+        f.finish()
+
+    def _places(self, f: Function, row: Index) -> list[Index]:
+        """The index along every loop but the last."""
+        found: list[Index] = []
+        for size in reversed(self.sizes[1:-1]):
+            row, index = f.divmod(row, size)
+            found.append(index)
+        return [row, *reversed(found)] if len(self.sizes) > 1 else []
+
+    def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, alarm: Value) -> Value:
+        """Where the element lies that the indices name."""
+        for base, each in zip(at, self.positions, strict=True):
+            size = each.bits // 8
+            index = f.load(f"i{each.bits}", f.at(base, f.mul(column, each.strides[-1]), size), size)
+            index = index if each.bits == 64 else f.convert("sext", index, "i64")
+            if each.wraps:
+                turned = f.op("i64", f"add i64 {index.text}, {each.size}")
+                index = f.select(f.less(index, 0), turned, index)
+            is_inside = f.compare("ult", index, constant(each.size, "i64"))
+            with f.unless(is_inside):
+                f.store(constant(OUTSIDE, "i32"), alarm)
+            index = f.select(is_inside, index, constant(0, "i64"))
+            line = f.at(line, f.mul(index, each.step), self.element)
+        return line
+
+    def _copy(self, f: Function, out: Value, line: Value) -> None:
+        """The last loop, where all of it comes from one place."""
+        columns = self.sizes[-1]
+        lanes = fitting_lanes(columns, self.host.lanes * 4 // self.element)
+        lanes = lanes if self.source[-1] == self.target[-1] == 1 and lanes <= columns else 1
+        whole = columns // lanes * lanes
+        with f.loop(0, whole, lanes) as column:
+            self._move(f, out, column.index, line, column.index, lanes)
+        if whole < columns:
+            with f.loop(whole, columns) as column:
+                self._move(f, out, column.index, line, column.index)
+
+    def _move(self, f: Function, out: Value, to: Index, line: Value, by: Index, lanes: int = 1) -> None:
+        type_ = vector(lanes, ELEMENTS[self.element])
+        value = f.load(type_, f.at(line, f.mul(by, self.source[-1]), self.element), self.element)
+        f.store(value, f.at(out, f.mul(to, self.target[-1]), self.element), self.element)
+
+
+def _offset(f: Function, places: Sequence[Index], strides: Sequence[int]) -> Index:
+    offset: Index = 0
+    for place, stride in zip(places, strides, strict=False):
+        offset = f.add(offset, f.mul(place, stride))
+    return offset

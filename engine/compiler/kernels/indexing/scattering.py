@@ -1,0 +1,123 @@
+"""Elements written to those of a tensor that indices name, or combined with what is there, one after the other.
+
+Two may name the same: the last one written counts. An index outside of its dimension writes nothing, and sets the
+alarm: the result is void, and whoever computes it in another way says what is wrong.
+
+Arguments: target, source, indices, alarm (an int).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant
+from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+Mode = Literal["set", "add", "mul", "max", "min"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scattering(Kernel):
+    """target[..., index, ...] = source over loops of static sizes, or += and the like.
+
+    Args:
+        target, source: strides along the loops; of the target those that no index decides.
+        dtype: of the elements.
+        apart: how many of the first loops write to places of their own, whatever the indices are.
+    """
+
+    kind = "scatter"
+    sets_alarm = True
+    sizes: tuple[int, ...]
+    target: tuple[int, ...]
+    source: tuple[int, ...]
+    positions: tuple[Positions, ...]
+    mode: Mode
+    dtype: str
+    apart: int = 0
+
+    @cached_property
+    def turns(self) -> int:
+        """Of the loops that write to places of their own."""
+        return math.prod(self.sizes[: self.apart])
+
+    @cached_property
+    def block(self) -> int:
+        """Of them, in a chunk."""
+        each = 16 * math.prod(self.sizes[self.apart :])
+        return max(1, min(self.turns, self.host.chunk_bytes // each))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.turns // self.block)
+
+    @property
+    def flops(self) -> int:
+        return math.prod(self.sizes)
+
+    def emit(self, module: Module) -> None:
+        f, (target, source, *indices, alarm), chunk = start(module, self, 3 + len(self.positions))
+        with f.loop(*block_of(f, chunk, self.block, self.turns)) as turn:
+            at = self._moved(f, turn.index, range(self.apart), [target, source, *indices])
+            rest = range(self.apart, len(self.sizes))
+            with f.loop(0, math.prod(self.sizes[self.apart :])) as each:
+                out, line, *places = self._moved(f, each.index, rest, at)
+                self._put(f, out, line, places, alarm)
+        f.finish()
+
+    def _moved(self, f: Function, number: Index, loops: range, at: Sequence[Value]) -> list[Value]:
+        """Addresses of target, source and indices, at a turn of some of the loops."""
+        size = TYPES[self.dtype][1]
+        steps = [(self.target, size), (self.source, size), *((each.strides, each.bits // 8) for each in self.positions)]
+        found = list(at)
+        for loop in reversed(loops):
+            if loop == loops[0]:
+                here: Index = number
+            else:
+                number, here = f.divmod(number, self.sizes[loop])
+            found = [
+                f.at(base, f.mul(here, strides[loop]), bytes_)
+                for base, (strides, bytes_) in zip(found, steps, strict=True)
+            ]
+        return found
+
+    def _put(self, f: Function, out: Value, line: Value, places: Sequence[Value], alarm: Value) -> None:
+        size, all_inside = TYPES[self.dtype][1], constant(1, "i1")
+        for place, each in zip(places, self.positions, strict=True):
+            index = f.load(f"i{each.bits}", place, each.bits // 8)
+            index = index if each.bits == 64 else f.convert("sext", index, "i64")
+            if each.wraps:
+                turned = f.op("i64", f"add i64 {index.text}, {each.size}")
+                index = f.select(f.less(index, 0), turned, index)
+            is_inside = f.compare("ult", index, constant(each.size, "i64"))
+            all_inside = f.binary("and", all_inside, is_inside)
+            out = f.at(out, f.mul(f.select(is_inside, index, constant(0, "i64")), each.step), size)
+        with f.when(all_inside):
+            self._write(f, out, line)
+        with f.unless(all_inside):
+            f.store(constant(OUTSIDE, "i32"), alarm)
+
+    def _write(self, f: Function, out: Value, line: Value) -> None:
+        type_, size = TYPES[self.dtype]
+        value = f.load(type_, line, size)
+        if self.mode != "set":
+            value = self._combined(f, f.load(type_, out, size), value)
+        f.store(value, out, size)
+
+    def _combined(self, f: Function, a: Value, b: Value) -> Value:
+        is_float = a.type in ("float", "double")
+        if self.mode in ("add", "mul"):
+            return f.binary(("f" if is_float else "") + self.mode, a, b)
+        if not is_float:
+            sign = "u" if self.dtype == "uint8" else "s"
+            return f.select(f.compare(sign + ("gt" if self.mode == "max" else "lt"), a, b), a, b)
+        # NaN stays: of a by itself, that of b because it is no more than anything.
+        is_more = f.compare("ogt" if self.mode == "max" else "olt", a, b)
+        return f.select(f.binary("or", is_more, f.compare("uno", a, a)), a, b)

@@ -1,0 +1,1 @@
+"""Order along a dimension: sorted rows, places in them, running sums and extremes."""

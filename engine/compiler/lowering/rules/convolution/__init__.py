@@ -1,0 +1,1 @@
+"""Convolutions: which kernel, which taps, transposed and deformable ones."""

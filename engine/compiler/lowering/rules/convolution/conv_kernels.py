@@ -1,0 +1,230 @@
+"""Which kernel a convolution is given, and with which tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile, rank_tiles
+from engine.compiler.kernels.convolution.depthwise import Depthwise
+from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
+from engine.compiler.kernels.kernel import Convolution, Strides
+from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
+from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
+from engine.compiler.kernels.winograd.transforms import Filtering
+from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.compiler.lowering.choosing import CANDIDATES
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
+from engine.compiler.storage import View
+from engine.layers.elementwise.cast import To
+from engine.tensor import Array
+
+
+def kernels_of(
+    context: Context, result: Result, parameters: ConvParameters, weight: Array, source: Strides
+) -> Iterator[Convolution]:
+    """The kernels that compute a result, the fastest first as far as models of cost can tell.
+
+    Args:
+        weight: (O, I, KD, KH, KW), of ``parameters.kernel`` taps in a plane.
+        source: strides of the image with its border.
+    """
+    n, channels, rows, columns = shape = result.image.shape
+    is_open = context.lowering.is_open
+    target, epilogue = raw_strides(result.image), result.epilogue
+    if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
+        yield from _depthwise(context, result, parameters, source, target)
+        return
+    size = None
+    if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
+        size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
+    by_tile = tiled(context, result, parameters, weight, source, target, size=size)
+    for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
+        if filtering is None:
+            yield from islice(by_tile, 1)
+            continue
+        phase = _of_one_phase(shape, parameters)
+        yield Winograd(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            in_channels=weight.shape[1],
+            out_channels=channels,
+            source=source,
+            target=target,
+            filtering=filtering,
+            blocking=choose_blocking(
+                context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0], is_open=is_open
+            ),
+            dilation=parameters.dilation[1],
+            host=context.host,
+            epilogue=epilogue,
+        )
+    yield from by_tile
+
+
+def _depthwise(
+    context: Context, result: Result, parameters: ConvParameters, source: Strides, target: Strides
+) -> Iterator[Depthwise]:
+    """The kernels of a convolution with one filter a channel."""
+    n, channels, rows, columns = result.image.shape
+    geometry = parameters.kernel, parameters.stride, parameters.dilation
+    for tile in rank_depthwise_tiles(
+        context.host,
+        rows if parameters.depth is None else 1,
+        columns,
+        *geometry,
+        CANDIDATES,
+        is_open=context.lowering.is_open,
+    ):
+        yield Depthwise(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            channels=channels,
+            kernel=parameters.kernel,
+            stride=parameters.stride,
+            dilation=parameters.dilation,
+            source=source,
+            target=target,
+            tile=tile,
+            depth=parameters.depth,
+            host=context.host,
+            epilogue=result.epilogue,
+        )
+
+
+def _filterings(
+    context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
+) -> list[Filtering | None]:
+    """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
+    is_plain = parameters.groups == 1 and parameters.depth is None
+    if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
+        return [None]
+    (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
+    if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):
+        return [None]
+    n, rows, columns = _of_one_phase(shape, parameters)
+    is_open, is_even = context.lowering.is_open, _is_even(shape, parameters)
+    offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_even=is_even, is_open=is_open)
+    if not offered:
+        return [None]
+    return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, is_open=is_open)
+
+
+def _is_counted(context: Context) -> bool:
+    """Whether fractions of the result are cut: what is a whole number must not be a little less."""
+    users = [each.definition for each in context.op.outputs[0].consumers]
+    return any(isinstance(each, To) and each.dtype is not None and each.dtype.kind in "iu" for each in users)
+
+
+def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[int, int, int]:
+    """Number, rows and columns of the images of every d-th pixel of some images, or of every d-th column."""
+    n, _, rows, columns = shape
+    dilation = parameters.dilation[1]
+    if parameters.kernel != (3, 3) or not _is_even(shape, parameters):
+        return n * dilation, rows, -(-columns // dilation)
+    return n * dilation**2, rows // dilation, columns // dilation
+
+
+def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
+    """Whether the images of every d-th pixel of some images are of one size."""
+    return all(size % parameters.dilation[1] == 0 for size in shape[2:])
+
+
+def tiled(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    weight: Array,
+    source: Strides,
+    target: Strides,
+    *,
+    size: tuple[int, int, int] | None = None,
+) -> Iterator[Conv]:
+    """The direct kernel for a result, with the tiles that cost least; see ``direct``."""
+    first = direct(context, result, parameters, weight, source, target, size=size)
+    yield first
+    of = (first.rows, first.columns, first.out_channels, first.taps)
+    is_open = context.lowering.is_open
+    for tile in rank_tiles(context.host, *of, may_vary=not is_open, is_open=is_open, count=CANDIDATES)[1:]:
+        yield replace(first, tile=tile)
+
+
+def direct(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    weight: Array,
+    source: Strides,
+    target: Strides,
+    *,
+    size: tuple[int, int, int] | None = None,
+    first_tap: tuple[int, int] = (0, 0),
+    panel_sizes: Sequence[int] = PANEL_SIZES,
+) -> Conv:
+    """The direct kernel for a result.
+
+    Args:
+        weight: (O, I, KD, KH, KW), of which ``parameters.kernel`` taps of every plane are multiplied, from
+            ``first_tap`` on.
+        source, target: strides of the image with its border, and of the result.
+        size: images, rows and columns, where they are not the result's own.
+        panel_sizes: vectors that a panel may have.
+    """
+    batch, _, height, width = result.image.shape
+    n, rows, columns = size or (batch, height, width)
+    out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
+    taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
+    is_open = context.lowering.is_open
+    return Conv(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        groups=parameters.groups,
+        kernel=parameters.kernel,
+        stride=parameters.stride,
+        dilation=parameters.dilation,
+        source=source,
+        target=target,
+        tile=choose_tile(
+            context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=not is_open, is_open=is_open
+        ),
+        host=context.host,
+        epilogue=result.epilogue,
+        packed_kernel=(weight.shape[3], weight.shape[4]),
+        first_tap=first_tap,
+        depth=parameters.depth,
+    )
+
+
+def flat_filters(weight: Array) -> Array:
+    """(O, I, KD, KH, KW) as kernels pack it, the rows of all planes one after the other."""
+    return weight.reshape(*weight.shape[:2], -1, weight.shape[4])
+
+
+def _flattened(
+    strides: tuple[Strides, ...], n: int, rows: int, columns: int, is_all: bool
+) -> tuple[int, int, int] | None:
+    """Images, rows and columns as one row, where its pixels lie at one distance in every tensor.
+
+    Args:
+        is_all: the pixels of all images are one row; else those of each are.
+    """
+    if any(rows > 1 and each.h != columns * each.w for each in strides):
+        return None
+    if is_all:
+        is_dense = all(n == 1 or each.n == rows * columns * each.w for each in strides)
+        return (1, 1, n * rows * columns) if is_dense else None
+    return n, 1, rows * columns
+
+
+def raw_strides(image: View) -> Strides:
+    """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
+    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
+    return Strides(n if image.shape[0] > 1 else 0, h, w)

@@ -1,0 +1,176 @@
+"""Transposed convolutions: for each phase of the stride an ordinary convolution that writes every stride-th pixel.
+
+Output y gets x[i] * w[k] where y = i * stride - padding + k. Outputs of one phase, y = phase + stride * j, meet only
+every stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a convolution with the taps in reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
+from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
+from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View
+from engine.graph.operator import RuntimeOperator
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.operands.spatial import spread
+from engine.tensor import Array, TensorSpec
+
+# Phases of an axis: each pair of them is a kernel of its own.
+MOST_PHASES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Outputs ``phase + stride * j`` along one axis.
+
+    Args:
+        taps: which of the kernel's, in reverse.
+        count: how many outputs.
+        begin: index of the input element under the first tap of output j = 0.
+    """
+
+    phase: int
+    taps: tuple[int, ...]
+    count: int
+    begin: int
+
+    def margins(self, size: int) -> tuple[int, int]:
+        """Zeros needed before and after an axis of ``size``."""
+        return max(0, -self.begin), max(0, self.begin + self.count + len(self.taps) - 1 - size)
+
+
+def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
+    """The phases of one axis with ``count`` outputs.
+
+    Raises:
+        NotLoweredError: a phase meets no tap at all, or there are too many.
+    """
+    if min(stride, count) > MOST_PHASES:
+        raise NotLoweredError("there is no kernel for so large a stride")
+    found = []
+    for phase in range(min(stride, count)):
+        shift, first = divmod(phase + padding, stride)
+        taps = tuple(range(first, kernel, stride))
+        if not taps:
+            raise NotLoweredError("its stride is larger than its kernel")
+        found.append(
+            Phase(phase=phase, taps=taps[::-1], count=-(-(count - phase) // stride), begin=shift - len(taps) + 1)
+        )
+    return found
+
+
+def _axes(
+    layer: ConvTranspose, kernel: tuple[int, ...], strides: tuple[int, ...], out: tuple[int, ...]
+) -> list[list[Phase]]:
+    """The phases of planes, rows and columns."""
+    rank = layer.spatial_rank
+    if set(spread(layer.dilation, rank, "dilation")) != {1}:
+        raise NotLoweredError("there is no kernel for a dilated one")
+    paddings = spread(layer.padding, rank, "padding", 0)
+    found = [phases(*each) for each in zip(kernel, strides, paddings, out, strict=True)]
+    return [phases(1, 1, 0, 1)] * (3 - rank) + found
+
+
+def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Its strides; along an axis of one element, where none is made, one with which every output meets a single tap."""
+    strides = spread(layer.stride, layer.spatial_rank, "stride")
+    return tuple(
+        k if size == 1 and s < k <= MOST_PHASES else s for k, s, size in zip(kernel, strides, sizes, strict=True)
+    )
+
+
+def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
+    height, width = (1, *sizes)[-2:]
+    tops, bottoms = zip(*(each.margins(height) for each in rows), strict=True)
+    lefts, rights = zip(*(each.margins(width) for each in columns), strict=True)
+    return bearable((max(tops), max(lefts), max(bottoms), max(rights)), sizes)
+
+
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+    layer, weight = op.definition, op.attributes.get("weight")
+    if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
+        return NO_BORDER
+    try:
+        kernel = tuple(weight.shape[2:])
+        _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
+        return _border(rows, columns, x.sizes[2:])
+    except NotLoweredError:
+        return NO_BORDER
+
+
+BORDERS[ConvTranspose] = _wanted_border
+
+
+@kernels_for(ConvTranspose, image=True)
+def lower_conv_transpose(context: Context) -> Made:
+    """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
+    layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
+    x, sizes = context.tensor(0), context.result_spec.sizes
+    if len(x.shape) != layer.spatial_rank + 2:
+        raise NotLoweredError("there is no kernel without a batch dimension")
+    strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
+    axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
+    image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
+    result = context.fuse(as_image, is_image=True)
+    stride = (1, 1, *strides)[-3:]
+    weight = weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
+    planes = x.shape[2] if len(x.shape) == 5 else 1
+    source = _strides(image)
+    steps = []
+    for phase in product(*axes):
+        depth, row, column = phase
+        bank = _bank(weight, layer.groups, phase)
+        windows = WindowAxis(size=planes, count=depth.count, kernel=len(depth.taps), padding=-depth.begin)
+        parameters = ConvParameters(
+            kernel=bank.shape[3:], groups=layer.groups, depth=windows if len(x.shape) == 5 else None
+        )
+        packed: View | None = None
+        for first, samples in _samples(x.shape[0], sizes, stride):
+            part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
+            kernel = direct(context, part, parameters, bank, source, _strides(part.image))
+            packed = packed or context.lowering.packed(
+                kernel.packing, (bank, bias), partial(kernel.pack, flat_filters(bank), bias)
+            )
+            origin = 4 * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
+            steps.append(part.step(kernel, [image, packed], origin=origin))
+    return result.made(*copies, *steps)
+
+
+def _samples(count: int, sizes: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """The samples of a batch that a kernel computes together: one of them where planes of a phase lie unevenly."""
+    if len(sizes) == 5 and sizes[2] % stride[0]:
+        return [(k, slice(k, k + 1)) for k in range(count)]
+    return [(0, slice(None))]
+
+
+def _pixels(array: Array, phase: Sequence[Phase], stride: tuple[int, ...], samples: slice) -> Array:
+    """The pixels of (n, c, h, w), (n, c, w) or (n, c, d, h, w) that a phase makes."""
+    planes = array[samples, :, phase[0].phase :: stride[0]] if array.ndim == 5 else array
+    return as_image(planes)[:, :, phase[1].phase :: stride[1], phase[2].phase :: stride[2]]
+
+
+def _bank(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
+    """The taps of a phase, (C, O/groups, KD, KH, KW) turned to (O, C/groups, S, T, U)."""
+    depth, row, column = (list(each.taps) for each in phase)
+    chosen = weight[:, :, depth][:, :, :, row][..., column]
+    c, o, *taps = chosen.shape
+    grouped = chosen.reshape(groups, c // groups, o, *taps).transpose(0, 2, 1, 3, 4, 5)
+    return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, *taps))
+
+
+def _strides(image: View) -> Strides:
+    """Strides as they are, even along a dimension of one element: its border lies there."""
+    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
+    return Strides(n, h, w)

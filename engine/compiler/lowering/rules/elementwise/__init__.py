@@ -1,0 +1,1 @@
+"""Arithmetic on elements, of every dtype, and what is composed of it."""

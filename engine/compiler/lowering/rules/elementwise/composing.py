@@ -1,0 +1,101 @@
+"""Several kernels for one operator: maps and reductions, memory in between, and a last map that others may join."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, substitute
+from engine.compiler.kernels.map import make_map
+from engine.compiler.kernels.rows.reduction import Mode, RowReduction
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Fused
+from engine.compiler.lowering.rules.elementwise.map import finished
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, row_major
+from engine.tensor import Array
+
+
+@dataclass(slots=True)
+class Composition:
+    """The kernels of one operator, in order.
+
+    Attributes:
+        steps: what was made so far.
+    """
+
+    context: Context
+    steps: list[KernelStep] = field(default_factory=list)
+
+    def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
+        """An expression of broadcast operands, in new memory unless a place is given."""
+        sizes = np.broadcast_shapes(*(each.shape for each in operands))
+        target = row_major(sizes, FLOAT32) if target is None else target
+        wide = [derived(each, np.broadcast_to(each.phantom, sizes)) for each in operands]
+        kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
+        self.steps.append(self.context.step(kernel, target, *wide))
+        return target
+
+    def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
+        """A number for all elements along some axes, which stay as ones."""
+        rows = self.rows(x, axes)
+        target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], FLOAT32)
+        flat = derived(target, target.phantom.reshape(-1))
+        kernel = RowReduction(
+            mode=mode,
+            rows=rows.shape[0],
+            columns=rows.shape[1],
+            source=rows.strides[0],
+            target=flat.strides[0],
+            host=self.context.host,
+        )
+        self.steps.append(self.context.step(kernel, rows, flat))
+        return target
+
+    def rows(self, x: View, axes: Sequence[int]) -> View:
+        """A tensor as (all else, elements along some axes), the latter side by side."""
+        kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+        rows, copies = self.context.rows(derived(x, x.phantom.transpose([*kept, *axes])), len(axes))
+        self.steps.extend(copies)
+        return rows
+
+    def shaped(self, x: View, sizes: Sequence[int]) -> View:
+        """A tensor in another shape; copied if it does not lie so."""
+        view = x.derive(x.phantom.reshape(sizes))
+        if view is None:
+            copied = row_major(x.shape, x.dtype)
+            self.steps.append(self.context.copy(x, copied))
+            view = derived(copied, copied.phantom.reshape(sizes))
+        return view
+
+    def operand(self, index: int, sizes: Sequence[int]) -> View | None:
+        """An argument of forward of these sizes; None where it is left out."""
+        if self.context.argument(index) is None:
+            return None
+        x = self.context.tensor(index)
+        if math.prod(x.shape) != math.prod(sizes):
+            raise NotLoweredError("its weight or bias has an unusual shape")
+        return self.shaped(x, sizes)
+
+    def finish(self, tree: Expr, *operands: View) -> Made:
+        """The first result: an expression of operands that broadcast to it, and the operators that join the kernel."""
+        operand = self.context.op.outputs[0]
+        moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
+        made = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
+        return Made(views=made.views, steps=[*self.steps, *made.steps], fusions=made.fusions)
+
+
+def derived(view: View, phantom: Array) -> View:
+    """The view another numpy view of this one stands for.
+
+    Raises:
+        NotLoweredError: numpy had to copy.
+    """
+    found = view.derive(phantom)
+    if found is None:
+        raise NotLoweredError("an operand does not lie as its kernels need it")
+    return found

@@ -1,0 +1,1 @@
+"""Elements and pixels that other values name."""

@@ -1,0 +1,43 @@
+"""Table lookup."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.gather import Gather
+from engine.compiler.lowering.context import Context, as_rows
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View
+from engine.layers.linear.embedding import Embedding
+from engine.tensor import Array
+
+_BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
+
+
+@kernels_for(Embedding)
+def lower_embedding(context: Context) -> Made:
+    """weight[input] with what follows; an index outside of the table is for the reference to name."""
+    indices, table = context.argument(0), as_rows(context.tensor(1))
+    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.is_row_major:
+        raise NotLoweredError("its indices do not lie side by side, or are no int32 or int64")
+    if table is None:
+        raise NotLoweredError("its table does not lie in rows")
+    rows, columns = table.shape
+    result = context.fuse(_as_image, is_image=False)
+    kernel = Gather(
+        count=indices.phantom.size,
+        bits=64 if _BITS[indices.dtype] == 64 else 32,
+        rows=rows,
+        columns=columns,
+        source=table.strides[0],
+        target=result.image.strides[2],
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    return result.made(result.step(kernel, [indices, table]))
+
+
+def _as_image(array: Array) -> Array:
+    """(..., columns) as (1, columns, indices, 1)."""
+    return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, :, None]

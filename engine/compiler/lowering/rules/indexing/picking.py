@@ -1,0 +1,199 @@
+"""Elements that indices name. Indices that only a run can tell are looked at by the kernel, and never followed outside;
+the reference says what is wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.picking import Picking, Positions
+from engine.compiler.kernels.map import merge_loops
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.copying import WORDS
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing.indexing import Index, constant_slots
+from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
+from engine.layers.onnx.gather import GatherElements, GatherND, OnnxGather
+from engine.layers.operands.axes import checked_axis
+
+BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An index along one axis of the source: a view of it broadcast to the result."""
+
+    view: View
+    axis: int
+    wraps: bool = False
+
+
+@kernels_for(Gather)
+def lower_gather(context: Context) -> Made:
+    """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
+    x, index = _table(context), indices_of(context.argument(1), context)
+    if len(x.shape) != len(index.shape) or not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(Gather).dim, len(x.shape))
+    if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
+        raise NotLoweredError("its index does not fit")
+    strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
+    return _picked(context, x, strides, [Slot(index, axis)])
+
+
+@kernels_for(IndexSelect)
+def lower_index_select(context: Context) -> Made:
+    """The slices of one axis that index names."""
+    x, index = _table(context), indices_of(context.argument(1), context)
+    if not x.shape or len(index.shape) > 1:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
+    around = [-1 if k == axis else 1 for k in range(len(x.shape))]
+    strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
+    return _picked(context, x, strides, [Slot(derived(index, index.phantom.reshape(around)), axis)])
+
+
+@kernels_for(Index)
+def lower_index(context: Context) -> Made:
+    """x[i, :, j] with tensors of positions; masks are for the reference."""
+    x = _table(context)
+    _, strides, found = indexed(context, x, context.items(1))
+    return _picked(context, x, strides, found)
+
+
+def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Sequence[int], Sequence[Slot]]:
+    """What x[slots] is: its shape, the strides of x along it that no index decides, and the indices."""
+    slots = constant_slots(slots) if isinstance(slots, str) else slots
+    if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
+        raise NotLoweredError("its indices are known only in a run")
+    given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
+    if not given:
+        raise NotLoweredError("it has no indices")
+    shape = np.broadcast_shapes(*(each.shape for each in given.values()))
+    taken, rest = sorted(given), [axis for axis in range(len(x.shape)) if axis not in given]
+    lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
+    steps, sizes = [x.strides[axis] for axis in rest], [x.shape[axis] for axis in rest]
+    behind = len(rest) - lead
+    found = []
+    for axis, index in given.items():
+        wide = np.broadcast_to(index.phantom, shape)
+        found.append(Slot(derived(index, wide.reshape(*shape, *(1 for _ in range(behind)))), axis, wraps=True))
+    around = [*sizes[:lead], *shape, *sizes[lead:]]
+    return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
+
+
+@kernels_for(Take)
+def lower_take(context: Context) -> Made:
+    """Elements by their place in the flattened input."""
+    x, index, composition = _table(context), indices_of(context.argument(1), context), Composition(context)
+    if not x.is_row_major and x.dtype.itemsize not in WORDS:
+        raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
+    flat = composition.shaped(x, [x.phantom.size])
+    made = _picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
+    return Made(views=made.views, steps=[*composition.steps, *made.steps])
+
+
+@kernels_for(TakeAlongDim, GatherElements)
+def lower_take_along(context: Context) -> Made:
+    """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
+    layer: Any = context.layer(Layer)
+    x, index = _table(context), indices_of(context.argument(1), context)
+    dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
+    if dim is None or len(x.shape) != len(index.shape) or not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers or rows")
+    axis = checked_axis(dim, len(x.shape))
+    sizes = [
+        index.shape[k] if k == axis else max(pair) for k, pair in enumerate(zip(x.shape, index.shape, strict=True))
+    ]
+    if isinstance(layer, GatherElements):
+        sizes = list(index.shape)
+    strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
+    slot = Slot(derived(index, np.broadcast_to(index.phantom, sizes)), axis, wraps=True)
+    return _picked(context, x, strides, [slot])
+
+
+@kernels_for(OnnxGather)
+def lower_onnx_gather(context: Context) -> Made:
+    """Slices along an axis, by indices of any shape."""
+    x, index = _table(context), indices_of(context.argument(1), context)
+    if not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
+    behind = (1,) * (len(x.shape) - axis - 1)
+    strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
+    slot = Slot(derived(index, index.phantom.reshape(*index.shape, *behind)), axis, wraps=True)
+    return _picked(context, x, strides, [slot])
+
+
+@kernels_for(GatherND)
+def lower_gather_nd(context: Context) -> Made:
+    """Elements or slices that rows of indices name, in each batch."""
+    layer, x, index = context.layer(GatherND), _table(context), indices_of(context.argument(1), context)
+    lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
+    if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
+        raise NotLoweredError("its indices do not fit")
+    behind = (1,) * (len(x.shape) - lead - depth)
+    strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
+    slots = [
+        Slot(derived(index, index.phantom[..., k].reshape(*index.shape[:-1], *behind)), lead + k, wraps=True)
+        for k in range(depth)
+    ]
+    return _picked(context, x, strides, slots)
+
+
+def _table(context: Context) -> View:
+    x = context.argument(0)
+    x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, View) or x.phantom.size == 0 or context.lowering.quantises:
+        raise NotLoweredError("its operand is no tensor, or has no elements")
+    if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind not in "fiub":
+        raise NotLoweredError(f"there are no {x.dtype.name} kernels")
+    return x
+
+
+def indices_of(value: object, context: Context) -> View:
+    """A tensor of integers in memory."""
+    value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, View) or value.dtype.name not in BITS:
+        raise NotLoweredError("its indices are no tensor of integers that a kernel reads")
+    return value
+
+
+def _picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Made:
+    """The kernel, with loops over the result.
+
+    Args:
+        source: strides of the source along the result's dimensions, those that no index decides.
+    """
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or not spec.size:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    wide = [derived(each.view, np.broadcast_to(each.view.phantom, spec.sizes)).strides for each in slots]
+    loops = merge_loops(spec.sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
+    positions = tuple(
+        Positions(
+            strides=tuple(steps[2 + k] for _, steps in loops),
+            bits=BITS[each.view.dtype.name],
+            size=x.shape[each.axis],
+            step=x.strides[each.axis],
+            wraps=each.wraps,
+        )
+        for k, each in enumerate(slots)
+    )
+    kernel = Picking(
+        sizes=tuple(size for size, _ in loops),
+        target=tuple(steps[0] for _, steps in loops),
+        source=tuple(steps[1] for _, steps in loops),
+        positions=positions,
+        element=x.dtype.itemsize,
+        host=context.host,
+    )
+    return context.made(target, context.step(kernel, target, x, *(each.view for each in slots)))

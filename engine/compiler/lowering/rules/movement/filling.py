@@ -1,0 +1,100 @@
+"""Tensors full of one number, and those that only shapes and dtypes decide: constants, which lie in memory once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.scattering import Scattering
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import derived
+from engine.compiler.lowering.rules.indexing.picking import BITS, indices_of
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View, constant, row_major
+from engine.layers.creation import creation
+from engine.layers.creation.matrices import OneHot
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing.masking import Copy, Fill, Zero
+from engine.layers.onnx.creation import EyeLike
+from engine.layers.operands.precision import INT64
+from engine.promotion import cast
+from engine.tensor import Array, TensorSpec
+
+# Elements of a constant that is not the same number throughout.
+_MOST = 2**16
+
+
+def _spec(context: Context) -> TensorSpec:
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or not spec.size or context.lowering.quantises:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    return spec
+
+
+def _spread(context: Context, number: Array) -> Made:
+    """One number, wherever it is read."""
+    view, spec = constant(number.reshape(())), _spec(context)
+    return context.made(derived(view, np.broadcast_to(view.phantom, spec.sizes)))
+
+
+@kernels_for(creation.ZerosLike, creation.NewZeros, Zero)
+def lower_zeros(context: Context) -> Made:
+    """Zeros, of another tensor's shape or dtype."""
+    return _spread(context, np.zeros((), _spec(context).dtype))
+
+
+@kernels_for(creation.OnesLike, creation.NewOnes)
+def lower_ones(context: Context) -> Made:
+    """Ones likewise."""
+    return _spread(context, np.ones((), _spec(context).dtype))
+
+
+@kernels_for(creation.FullLike, creation.NewFull, Fill, Copy)
+def lower_fill(context: Context) -> Made:
+    """One number, known or not; or a tensor that is spread in place of another."""
+    spec, value = _spec(context), context.argument(1)
+    if isinstance(value, int | float):
+        return _spread(context, np.asarray(cast(value, spec.dtype)))
+    value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, View) or value.dtype != spec.dtype:
+        raise NotLoweredError("there is no kernel for a number of another dtype")
+    phantom = value.phantom if isinstance(context.layer(Layer), Copy) else value.phantom.reshape(())
+    return context.made(derived(value, np.broadcast_to(phantom, spec.sizes)))
+
+
+@kernels_for(EyeLike)
+def lower_eye(context: Context) -> Made:
+    """Ones on a diagonal."""
+    spec, x = _spec(context), context.argument(0)
+    if not isinstance(x, View) or (spec.size or 0) > _MOST:
+        raise NotLoweredError("there is no kernel for so many elements")
+    return context.made(constant(np.asarray(context.layer(EyeLike).forward(x.phantom))))
+
+
+@kernels_for(OneHot)
+def lower_one_hot(context: Context) -> Made:
+    """Zeros, and a 1 where each number says."""
+    spec, index = _spec(context), indices_of(context.argument(0), context)
+    target = row_major(spec.sizes, INT64)
+    zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))
+    clear = context.copy(derived(zeros, np.broadcast_to(zeros.phantom, spec.sizes)), target)
+    kernel = Scattering(
+        sizes=index.shape or (1,),
+        target=target.strides[:-1] or (0,),
+        source=(0,) * max(len(index.shape), 1),
+        positions=(
+            Positions(
+                strides=index.strides or (0,),
+                bits=BITS[index.dtype.name],
+                size=spec.sizes[-1],
+                step=target.strides[-1],
+                wraps=False,
+            ),
+        ),
+        mode="set",
+        dtype="int64",
+        apart=max(len(index.shape), 1),
+        host=context.host,
+    )
+    return context.made(target, clear, context.step(kernel, target, one, index))

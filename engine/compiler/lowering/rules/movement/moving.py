@@ -1,0 +1,120 @@
+"""Operators that only put elements elsewhere, or add them up there: complex numbers and their parts, diagonals, slices
+written over, patches laid down. All are copies and maps between parts of tensors."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.movement.padding import fill
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View, row_major
+from engine.layers.convolution.fold import Fold
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise.complex import Complex, Imag, Real
+from engine.layers.indexing.slicing import SliceCopy, SliceScatter
+from engine.layers.linear.product import Cross
+from engine.layers.operands.axes import checked_axis
+from engine.layers.shape.diagonal import Diag
+
+COMPLEX64 = np.dtype(np.complex64)
+# Taps of a patch, each a map of its own.
+MOST_TAPS = 64
+
+
+@kernels_for(Complex)
+def lower_complex(context: Context) -> Made:
+    """real + i imag: two copies."""
+    spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
+    real, imag = context.tensor(0), context.tensor(1)
+    if spec is None or spec.dtype != COMPLEX64:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    target = row_major(spec.sizes, COMPLEX64)
+    for part, place in ((real, target.phantom.real), (imag, target.phantom.imag)):
+        wide = derived(part, np.broadcast_to(part.phantom, spec.sizes))
+        composition.map(Operand(0), wide, target=derived(target, place))
+    return context.made(target, *composition.steps)
+
+
+@kernels_for(Real, Imag)
+def lower_part(context: Context) -> Made:
+    """One of the parts, where it lies."""
+    x = context.argument(0)
+    if not isinstance(x, View) or x.dtype != COMPLEX64 or not x.phantom.size:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    part = x.phantom.real if isinstance(context.layer(Layer), Real) else x.phantom.imag
+    return context.made(derived(x, part))
+
+
+@kernels_for(Diag)
+def lower_diag(context: Context) -> Made:
+    """The diagonal of a matrix, or a matrix with one."""
+    x, offset = context.tensor(0), context.layer(Diag).diagonal
+    if len(x.shape) == 2:
+        return context.made(derived(x, np.diagonal(x.phantom, offset)))
+    target = context.place(is_image=False)
+    line = derived(target, np.diagonal(target.phantom, offset))
+    return context.made(target, fill(context, target, 0.0), context.copy(x, line))
+
+
+@kernels_for(SliceCopy, SliceScatter)
+def lower_slice_copy(context: Context) -> Made:
+    """The input with another tensor in place of a slice."""
+    x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
+    target = context.place()
+    place = derived(target, target.phantom[layer.place(x.shape)])
+    steps = [context.copy(x, target)]
+    if place.phantom.size:
+        steps.append(context.copy(derived(source, np.broadcast_to(source.phantom, place.shape)), place))
+    return context.made(target, *steps)
+
+
+@kernels_for(Cross)
+def lower_cross(context: Context) -> Made:
+    """a1 * b2 - a2 * b1 and so on, one component after the other."""
+    sizes, composition = context.result_spec.sizes, Composition(context)
+    dim = context.layer(Cross).dim
+    axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
+    a, b = (derived(each, np.broadcast_to(each.phantom, sizes)) for each in (context.tensor(0), context.tensor(1)))
+    target = context.place(is_image=False)
+    tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
+    for k in range(3):
+        after, before = (k + 1) % 3, (k + 2) % 3
+        parts = [_component(view, axis, at) for view, at in ((a, after), (b, before), (a, before), (b, after))]
+        composition.map(tree, *parts, target=_component(target, axis, k))
+    return context.made(target, *composition.steps)
+
+
+def _component(view: View, axis: int, at: int) -> View:
+    return derived(view, np.moveaxis(view.phantom, axis, 0)[at])
+
+
+@kernels_for(Fold)
+def lower_fold(context: Context) -> Made:
+    """Every column laid down as a patch, tap by tap, on zeros with a margin."""
+    x, layer, composition = context.tensor(0), context.layer(Fold), Composition(context)
+    sizes, windows = context.result_spec.sizes, layer.windows
+    if layer.taps > MOST_TAPS:
+        raise NotLoweredError("there is no kernel for such large patches")
+    *lead, height, width = sizes
+    counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]
+    patches = composition.shaped(x, [*lead, *(window.kernel for window in windows), *counts])
+    around = [size + window.before + window.after for size, window in zip((height, width), windows, strict=True)]
+    ground = row_major([*lead, *around], FLOAT32)
+    composition.steps.append(fill(context, ground, 0.0))
+    for tap in product(*(range(window.kernel) for window in windows)):
+        rows, columns = (
+            slice(at * window.dilation, at * window.dilation + (count - 1) * window.stride + 1, window.stride)
+            for at, window, count in zip(tap, windows, counts, strict=True)
+        )
+        place = derived(ground, ground.phantom[..., rows, columns])
+        patch = derived(patches, patches.phantom[..., tap[0], tap[1], :, :])
+        composition.map(apply("add", Operand(0), Operand(1)), place, patch, target=place)
+    (top, left) = (window.before for window in windows)
+    inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
+    return composition.finish(Operand(0), inner)

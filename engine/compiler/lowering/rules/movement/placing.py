@@ -1,0 +1,95 @@
+"""Operators that put elements beside each other: stacks, repetitions, mirrors, patches, halves and triangles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.movement.padding import padded
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, constant, row_major
+from engine.layers.convolution.fold import Unfold
+from engine.layers.convolution.window import columns
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise.activation import GLU
+from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
+from engine.layers.operands.axes import checked_axis
+from engine.layers.shape.expand import Repeat, Tile
+from engine.layers.shape.join import Stack
+from engine.layers.shape.permute import Flip, FlipOne
+
+# Tensors that are stacked, each by a copy of its own.
+MOST_STACKED = 256
+
+
+@kernels_for(Stack)
+def lower_stack(context: Context) -> Made:
+    """Every tensor copied to its place along the new dimension."""
+    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
+    if len(parts) > MOST_STACKED:
+        raise NotLoweredError("there is no kernel for so many tensors")
+    if len({part.dtype for part in parts}) > 1:
+        raise NotLoweredError("there is no kernel for several dtypes")
+    target = context.place_like(parts[0])
+    axis = checked_axis(context.layer(Stack).dim, len(target.shape))
+    places = [derived(target, np.moveaxis(target.phantom, axis, 0)[k]) for k, _ in enumerate(parts)]
+    return context.made(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
+
+
+@kernels_for(Repeat, Tile)
+def lower_repeat(context: Context) -> Made:
+    """The tensor broadcast along new dimensions before its own."""
+    x = context.elements(0)
+    target = context.place_like(x, is_image=False)
+    shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
+    sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
+    spread = x.phantom.reshape([each for size in shape for each in (1, size)])
+    source = derived(x, np.broadcast_to(spread, sizes))
+    return context.made(target, context.copy(source, derived(target, target.phantom.reshape(sizes))))
+
+
+@kernels_for(Flip, FlipOne)
+def lower_flip(context: Context) -> Made:
+    """A copy that reads backwards."""
+    x = context.elements(0)
+    target = context.place_like(x)
+    return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.phantom)), target))
+
+
+@kernels_for(GLU)
+def lower_glu(context: Context) -> Made:
+    """First half times sigmoid(second half)."""
+    x = context.tensor(0)
+    axis = checked_axis(context.layer(GLU).dim, len(x.shape))
+    halves = [derived(x, half) for half in np.split(x.phantom, 2, axis)]
+    return Composition(context).finish(apply("mul", Operand(0), apply("sigmoid", Operand(1))), *halves)
+
+
+@kernels_for(Unfold)
+def lower_unfold(context: Context) -> Made:
+    """All patches, which overlap, as one view of the image with its padding; copied."""
+    x, layer, target = context.tensor(0), context.layer(Unfold), context.place(is_image=False)
+    steps: list[KernelStep] = []
+    pairs = [(window.before, window.after) for window in layer.windows]
+    if any(map(any, pairs)):
+        around = [(0, 0)] * (len(x.shape) - 2) + pairs
+        ground = row_major([size + sum(pair) for size, pair in zip(x.shape, around, strict=True)], FLOAT32)
+        steps += padded(context, x, ground, around, "constant")
+        x = ground
+    patches = derived(x, columns(x.phantom, layer.windows))
+    return context.made(target, *steps, context.copy(patches, derived(target, target.phantom.reshape(patches.shape))))
+
+
+@kernels_for(LowerTriangle, UpperTriangle)
+def lower_triangle(context: Context) -> Made:
+    """The elements where a matrix of ones and zeros, which is known now, has ones."""
+    x, layer = context.tensor(0), context.layer(Layer)
+    ones = constant(layer.forward(np.ones(x.shape[-2:], np.float32)))
+    return Composition(context).finish(apply("where", Operand(1), Operand(0), 0.0), x, _wide(ones, x))
+
+
+def _wide(matrix: View, x: View) -> View:
+    return derived(matrix, np.broadcast_to(matrix.phantom, x.shape))

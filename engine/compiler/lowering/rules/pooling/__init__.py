@@ -1,0 +1,1 @@
+"""Pooling: windows, whole images, the places of the largest."""

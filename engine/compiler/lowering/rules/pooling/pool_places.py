@@ -1,0 +1,59 @@
+"""Largest elements of windows and where they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.pooling.places import PoolPlaces
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.rules.elementwise.composing import derived
+from engine.compiler.lowering.rules.pooling.pool_axes import three
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.storage import View, channels_last, row_major
+from engine.layers.operands.precision import INT64
+
+# Places that an int32 counts.
+_MOST_PLACES = 2**31 - 1
+
+
+def with_places(
+    context: Context, spatial_rank: int, windows: Callable[[View, Sequence[int]], list[WindowAxis]]
+) -> Made:
+    """Both in memory of their own, channels-last; or one of them, if only one is returned."""
+    x, outputs = context.tensor(0), context.op.outputs
+    if len(x.shape) == spatial_rank + 1:
+        x = derived(x, x.phantom[None])
+    spec = context.lowering.spec(outputs[0])
+    if spec is None or math.prod(x.shape[2:]) > _MOST_PLACES:
+        raise NotLoweredError("there is no kernel for so many places")
+    counts = spec.sizes[-spatial_rank:]
+    image, copies = context.image(x)
+    values = channels_last((*x.shape[:2], *counts))
+    places = row_major((x.shape[0], *counts, x.shape[1]), INT64)
+    places = derived(places, np.moveaxis(places.phantom, -1, 1))
+    target, numbers = (derived(each, as_image(each.phantom)) for each in (values, places))
+    depth, down, across = three(windows(x, counts))
+    kernel = PoolPlaces(
+        batch=target.shape[0],
+        channels=x.shape[1],
+        depth=depth,
+        down=down,
+        across=across,
+        source=dense_strides(image),
+        target=dense_strides(target),
+        places=dense_strides(numbers),
+        host=context.host,
+    )
+    views = [values, places]
+    if len(spec.sizes) == spatial_rank + 1:
+        views = [derived(each, each.phantom[0]) for each in views]
+    if len(outputs) == 1:
+        views = [views[0 if spec.dtype == FLOAT32 else 1]]
+    made = {each.name: view for each, view in zip(outputs, views, strict=True)}
+    return Made(views=made, steps=[*copies, context.step(kernel, image, target, numbers)])

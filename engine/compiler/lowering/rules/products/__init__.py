@@ -1,0 +1,1 @@
+"""Products: linear layers, stacks of matrices, attention, sums over any dimensions, transforms that are products."""

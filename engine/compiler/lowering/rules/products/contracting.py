@@ -1,0 +1,90 @@
+"""Products of vectors and tensors that are no plain products of matrices: sums of products over any dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from string import ascii_letters
+
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.products.einsum import lower_einsum
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.layers.linear.einsum import Einsum
+from engine.layers.linear.matmul import AddOuter
+from engine.layers.linear.product import Dot, Inner, Kron, Outer, Tensordot, Vdot, Vecdot
+from engine.layers.operands.axes import checked_axes, checked_axis
+
+X, Y = Operand(0), Operand(1)
+_PRODUCT = apply("mul", X, Y)
+
+
+@kernels_for(Dot, Vdot, Vecdot)
+def lower_dot(context: Context) -> Made:
+    """The sum of products along a dimension."""
+    a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
+    layer = context.layer(Dot | Vecdot)  # type: ignore[arg-type]
+    terms = composition.map(_PRODUCT, a, b)
+    if not terms.shape:
+        raise NotLoweredError("its operands are single numbers")
+    axis = checked_axis(layer.dim, len(terms.shape)) if isinstance(layer, Vecdot) else 0
+    found = composition.reduce(terms, [axis], "sum")
+    return composition.finish(X, derived(found, found.phantom.reshape(context.result_spec.sizes)))
+
+
+@kernels_for(Outer)
+def lower_outer(context: Context) -> Made:
+    """Every element of one with every element of the other."""
+    a, b = context.tensor(0), context.tensor(1)
+    return Composition(context).finish(_PRODUCT, derived(a, a.phantom[:, None]), b)
+
+
+@kernels_for(AddOuter)
+def lower_add_outer(context: Context) -> Made:
+    """beta * input + alpha * outer."""
+    layer, a, b = context.layer(AddOuter), context.tensor(1), context.tensor(2)
+    tree = apply("mul", _PRODUCT, float(layer.alpha))
+    column = derived(a, a.phantom[:, None])
+    if layer.beta == 0:
+        return Composition(context).finish(tree, column, b)
+    term = apply("mul", Operand(2), float(layer.beta))
+    return Composition(context).finish(apply("add", tree, term), column, b, context.tensor(0))
+
+
+@kernels_for(Kron)
+def lower_kron(context: Context) -> Made:
+    """Every element of one times the whole of the other, laid side by side."""
+    a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
+    target = context.place(is_image=False)
+    rank = max(len(a.shape), len(b.shape))
+    sizes_a, sizes_b = ((1,) * (rank - len(each.shape)) + each.shape for each in (a, b))
+    spread_a = derived(a, a.phantom.reshape([size for m in sizes_a for size in (m, 1)]))
+    spread_b = derived(b, b.phantom.reshape([size for n in sizes_b for size in (1, n)]))
+    pairs = [size for pair in zip(sizes_a, sizes_b, strict=True) for size in pair]
+    composition.map(_PRODUCT, spread_a, spread_b, target=derived(target, target.phantom.reshape(pairs)))
+    return context.made(target, *composition.steps)
+
+
+@kernels_for(Inner, Tensordot)
+def lower_contraction(context: Context) -> Made:
+    """The sum of products over pairs of dimensions: an einsum in other words."""
+    a, b = context.tensor(0), context.tensor(1)
+    layer = context.layer(Inner | Tensordot)  # type: ignore[arg-type]
+    if not a.shape or not b.shape or len(a.shape) + len(b.shape) > len(ascii_letters):
+        raise NotLoweredError("its operands are single numbers, or have too many dimensions")
+    dims = (layer.dims_self, layer.dims_other) if isinstance(layer, Tensordot) else ((-1,), (-1,))
+    axes_a, axes_b = checked_axes(dims[0], len(a.shape)), checked_axes(dims[1], len(b.shape))
+    if not axes_a:
+        raise NotLoweredError("there is no kernel for a sum over no dimensions")
+    first = list(ascii_letters[: len(a.shape)])
+    second = list(ascii_letters[len(a.shape) : len(a.shape) + len(b.shape)])
+    for m, n in zip(axes_a, axes_b, strict=True):
+        if a.shape[m] != b.shape[n]:
+            raise NotLoweredError("its operands do not fit")
+        second[n] = first[m]
+    rest = [each for k, each in enumerate(first) if k not in axes_a]
+    rest += [each for k, each in enumerate(second) if k not in axes_b]
+    equation = f"{''.join(first)},{''.join(second)}->{''.join(rest)}"
+    bound = replace(context.bound, layer=Einsum(equation=equation), dynamic={})
+    return lower_einsum(replace(context, bound=bound))

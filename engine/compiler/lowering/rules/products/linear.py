@@ -1,0 +1,42 @@
+"""Linear layers: the direct convolution's kernel on rows instead of pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, tiled
+from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
+from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
+from engine.compiler.storage import View
+from engine.tensor import Array
+
+
+def linear(context: Context, x: View, weight: Array, bias: Array | None, index: int = 0) -> Made:
+    """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number."""
+    rows, copies = context.rows(x)
+    result = context.fuse(rows_as_image, is_image=False, index=index)
+    return result.made(*copies, linear_step(context, result, rows, weight, bias))
+
+
+def linear_step(context: Context, result: Result, rows: View, weight: Array, bias: Array | None) -> KernelStep:
+    """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image()."""
+    filters = weight[:, :, None, None, None]
+    source = Strides(0, 0, rows.strides[0])
+
+    def step_of(kernel: Conv) -> KernelStep:
+        packed = context.lowering.packed(
+            kernel.packing, (filters, bias), lambda: kernel.pack(flat_filters(filters), bias)
+        )
+        return result.step(kernel, [rows, packed])
+
+    parameters, target = ConvParameters(kernel=(1, 1)), dense_strides(result.image)
+    return step_of(context.choose(tiled(context, result, parameters, filters, source, target), step_of))
+
+
+def rows_as_image(array: Array) -> Array:
+    """(..., O) as (1, O, 1, rows)."""
+    return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, None, :]

@@ -1,0 +1,167 @@
+"""Multi-head attention as a module: projections, attention, and a projection back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import alone
+from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.rules.products.attention import Attended, MaskView, attention_steps, mask_of
+from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.stacks import derived
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.layers.attention.multihead import ATTENDED, WEIGHTS, MultiheadAttention, projections
+from engine.layers.attention.multihead_operands import Arrangement, Masks
+from engine.tensor import Array, TensorSpec
+
+
+@kernels_for(MultiheadAttention)
+def lower_multihead(context: Context) -> Made:
+    """A linear layer for what has the same operand, attention, and a linear layer; no weights are given out."""
+    layer = context.layer(MultiheadAttention)
+    operands = [context.argument(index) for index, _ in enumerate(context.arguments())]
+    specs = [_spec(each) for each in operands]
+    arrangement, sequences, masks = layer.roles(specs)
+    kinds = layer.kinds(arrangement)
+    if any(_is_used(context, index) for index, kind in enumerate(kinds) if kind == WEIGHTS):
+        raise NotLoweredError("there is no kernel that gives out the weights of attention")
+    steps: list[KernelStep] = []
+    query, key, value = _projected(context, [context.tensor(index) for index in sequences], steps)
+    added = layer.added(_attribute(context, "bias_k"), _attribute(context, "bias_v"), FLOAT32)
+    if added and (masks.attention is not None or masks.padding is not None):
+        raise NotLoweredError("there is no kernel for keys that are added beside a mask")
+    if added:
+        key, value = (
+            _longer(context, arrangement, each, [pair[k] for pair in added], steps)
+            for k, each in enumerate((key, value))
+        )
+    target = spaced_rows(query.shape)
+    heads = _Heads(arrangement)
+    attended = Attended(
+        query=heads.split(query),
+        key=heads.split(key),
+        value=heads.split(value),
+        target=heads.split(target),
+        masks=_masks(context, masks, heads),
+        scale=1 / math.sqrt(layer.embed_dim // layer.num_heads),
+        is_zero=WEIGHTS not in kinds,
+    )
+    steps += attention_steps(context, attended)
+    weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")
+    if weight is None:
+        raise NotLoweredError("its weights are computed")
+    made = linear(context, target, weight, bias, kinds.index(ATTENDED))
+    return Made(views=made.views, steps=[*steps, *made.steps], fusions=made.fusions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Heads of sequences that are laid out in some way."""
+
+    arrangement: Arrangement
+
+    def split(self, sequence: View) -> View:
+        """(batch, heads, positions, width) of a head."""
+        array = self.arrangement.to_batch_first(sequence.phantom)
+        heads = self.arrangement.heads
+        return derived(sequence, array.reshape(*array.shape[:2], heads, array.shape[2] // heads).transpose(0, 2, 1, 3))
+
+
+def _longer(
+    context: Context, arrangement: Arrangement, sequence: View, rows: Sequence[Array], steps: list[KernelStep]
+) -> View:
+    """A sequence with the same rows behind every one of the batch."""
+    whole = derived(sequence, arrangement.to_batch_first(sequence.phantom))
+    batch, length, width = whole.shape
+    longer = row_major((batch, length + len(rows), width), FLOAT32)
+    steps.append(context.copy(whole, derived(longer, longer.phantom[:, :length])))
+    for number, row in enumerate(rows, start=length):
+        line = constant(np.ascontiguousarray(row.reshape(1, width)))
+        place = derived(longer, longer.phantom[:, number])
+        steps.append(context.copy(derived(line, np.broadcast_to(line.phantom, (batch, width))), place))
+    return derived(longer, arrangement.from_batch_first(longer.phantom))
+
+
+def _projected(context: Context, sequences: Sequence[View], steps: list[KernelStep]) -> list[View]:
+    """Query, key and value behind their linear layers; those of one operand are computed by one."""
+    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    whole = _attribute(context, "in_proj_weight")
+    weights = [_attribute(context, name) for name in names] if whole is None else [whole]
+    known = [each for each in weights if each is not None]
+    if len(known) < len(weights):
+        raise NotLoweredError("its weights are computed")
+    parts = projections(known, _attribute(context, "in_proj_bias"), FLOAT32)
+    result: list[View] = []
+    for _, group in groupby(range(3), key=lambda index: id(sequences[index].storage)):
+        members = [*group]
+        alike = all(_is_same(sequences[members[0]], sequences[each]) for each in members)
+        for some in [members] if alike else [[each] for each in members]:
+            weight = np.concatenate([parts[each][0] for each in some])
+            biases = [bias for each in some if (bias := parts[each][1]) is not None]
+            joined = _into(context, sequences[some[0]], weight, np.concatenate(biases) if biases else None, steps)
+            width = joined.shape[-1] // len(some)
+            result += [derived(joined, joined.phantom[..., k * width : (k + 1) * width]) for k in range(len(some))]
+    return result
+
+
+def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: list[KernelStep]) -> View:
+    """A sequence behind a linear layer."""
+    rows, copies = context.rows(x)
+    target = spaced_rows((*x.shape[:-1], len(weight)))
+    result = Result.seen(alone(context.op), target, rows_as_image, context.lowering.alarm)
+    steps += [*copies, linear_step(context, result, rows, weight, bias)]
+    return target
+
+
+def _masks(context: Context, masks: Masks, heads: _Heads) -> list[MaskView]:
+    """Those there are, as they broadcast to (batch, heads, queries, keys)."""
+    found = []
+    if masks.attention is not None:
+        mask = mask_of(context, context.argument(masks.attention), "drop")
+        if mask is not None and len(mask.view.shape) == 3:
+            queries, columns = mask.view.shape[1:]
+            mask = _shaped(mask, (-1, heads.arrangement.heads, queries, columns))
+        found.append(mask)
+    if masks.padding is not None:
+        mask = mask_of(context, context.argument(masks.padding), "drop")
+        if mask is not None:
+            mask = _shaped(mask, (-1, 1, 1, mask.view.shape[-1]))
+        found.append(mask)
+    return [mask for mask in found if mask is not None]
+
+
+def _shaped(mask: MaskView, sizes: tuple[int, ...]) -> MaskView:
+    return MaskView(derived(mask.view, mask.view.phantom.reshape(sizes)), mask.kind)
+
+
+def _attribute(context: Context, name: str) -> Array | None:
+    """A weight of the module, where it is known now."""
+    source = context.bound.keywords.get(name)
+    if source is None or source.index is not None or not isinstance(source.constant, np.ndarray):
+        return None
+    if source.constant.dtype != FLOAT32:
+        raise NotLoweredError(f"its weights are {source.constant.dtype.name}")
+    return source.constant
+
+
+def _is_used(context: Context, index: int) -> bool:
+    operand = context.op.outputs[index]
+    return bool(operand.consumers) or operand.name in context.lowering.outputs
+
+
+def _is_same(a: View, b: View) -> bool:
+    return a.storage is b.storage and a.offset == b.offset and (a.shape, a.strides) == (b.shape, b.strides)
+
+
+def _spec(value: object) -> TensorSpec:
+    if not isinstance(value, View | np.ndarray):
+        raise NotLoweredError("an operand is no tensor")
+    return TensorSpec(value.shape, value.dtype)

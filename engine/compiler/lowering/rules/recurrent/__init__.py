@@ -1,0 +1,1 @@
+"""Recurrent networks, as PyTorch and as ONNX have them."""

@@ -1,0 +1,1 @@
+"""What looks at whole rows: normalisation, reductions, distances, order."""

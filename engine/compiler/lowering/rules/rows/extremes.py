@@ -1,0 +1,172 @@
+"""Largest and smallest elements with their places, and running sums and products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.compiler.kernels.elements import TYPES, Domain
+from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
+from engine.compiler.kernels.rows.extreme import Extreme
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import View, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.arithmetic import OnnxCumProd, OnnxCumSum
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.precision import INT64
+from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
+from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp
+from engine.tensor import TensorSpec, dtype_name
+
+# Columns that an int32 counts.
+_MOST = 2**31 - 1
+Mode = Literal["sum", "product", "logarithm"]
+_MODES: dict[type[Layer], Mode] = {
+    CumSum: "sum",
+    CumProd: "product",
+    LogCumSumExp: "logarithm",
+}
+
+
+@kernels_for(ArgMax, ArgMin)
+def lower_place(context: Context) -> Made:
+    """Where the extreme is, along one dimension or in the flattened tensor."""
+    layer: Any = context.layer(Layer)
+    places, _, composition = _extremes(context, layer.dim, is_largest=isinstance(layer, ArgMax))
+    return Made(views={context.op.outputs[0].name: places}, steps=composition.steps)
+
+
+@kernels_for(Max, Min)
+def lower_extreme(context: Context) -> Made:
+    """The extreme of all, or along one dimension with its place."""
+    layer: Any = context.layer(Layer)
+    outputs, is_largest = context.op.outputs, isinstance(layer, Max)
+    if len(outputs) == 1:
+        if context.elements(0).dtype != FLOAT32:
+            _, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+            return Made(views={outputs[0].name: elements}, steps=composition.steps)
+        x, composition = context.tensor(0), Composition(context)
+        if not x.shape:
+            raise NotLoweredError("its operand is a single number")
+        axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
+        found = composition.reduce(x, axes, "max" if is_largest else "min")
+        return composition.finish(Operand(0), derived(found, found.phantom.reshape(context.result_spec.sizes)))
+    places, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+    return Made(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
+
+
+def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[View, View, Composition]:
+    """Places and elements, and the steps that find them."""
+    x, composition = context.elements(0), Composition(context)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if not x.shape or spec is None:
+        raise NotLoweredError("its operand is a single number")
+    if x.dtype.name not in TYPES or x.dtype.kind == "b":
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
+    if rows.shape[1] > _MOST:
+        raise NotLoweredError("there is no kernel for so many elements")
+    places, elements = row_major(spec.sizes, INT64), row_major(spec.sizes, x.dtype)
+    count, columns = rows.shape
+    kernel = Extreme(
+        rows=count,
+        columns=columns,
+        source=rows.strides[0],
+        is_largest=is_largest,
+        dtype=x.dtype.name,
+        host=context.host,
+    )
+    composition.steps.append(context.step(kernel, rows, places, elements))
+    return places, elements, composition
+
+
+@kernels_for(CumSum, CumProd, LogCumSumExp)
+def lower_scan(context: Context) -> Made:
+    """Every element with all before it along one dimension."""
+    layer: Any = context.layer(Layer)
+    return _scanned(context, layer.dim, _MODES[type(layer)])
+
+
+@kernels_for(OnnxCumSum, OnnxCumProd)
+def lower_onnx_scan(context: Context) -> Made:
+    """The same as ONNX has it, in the dtype of the operand."""
+    layer, axis = context.layer(Layer), context.argument(1)
+    assert isinstance(layer, OnnxCumSum | OnnxCumProd)
+    if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
+        raise NotLoweredError("its axis is known only in a run")
+    if layer.exclusive:
+        raise NotLoweredError("there is no kernel for what leaves an element itself out")
+    mode: Mode = "sum" if isinstance(layer, OnnxCumSum) else "product"
+    return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse)
+
+
+def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False) -> Made:
+    x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
+    if not x.shape or spec is None:
+        raise NotLoweredError("its operand is a single number")
+    axis = checked_axis(dim, len(x.shape))
+    sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
+        if mode == "logarithm":
+            raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+        kernel: Scan = _typed_scan(context, x, spec, sizes, mode)
+        target = row_major(spec.sizes, spec.dtype)
+    else:
+        kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
+        target = context.place(is_image=False)
+    if is_reverse:
+        x = derived(x, np.flip(x.phantom, axis))
+    if not x.is_row_major:
+        copied = row_major(x.shape, x.dtype)
+        composition.steps.append(context.copy(x, copied))
+        x = copied
+    if not target.is_row_major:
+        raise NotLoweredError("its result does not lie in one piece")
+    if not is_reverse:
+        return context.made(target, *composition.steps, context.step(kernel, x, target))
+    total = row_major(spec.sizes, spec.dtype)
+    back = context.copy(derived(total, np.flip(total.phantom, axis)), target)
+    return context.made(target, *composition.steps, context.step(kernel, x, total), back)
+
+
+def _typed_scan(
+    context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, int], mode: Literal["sum", "product"]
+) -> TypedScan:
+    kinds = (x.dtype.kind, spec.dtype.kind)
+    is_known = {x.dtype.name, spec.dtype.name} <= TYPES.keys() and spec.dtype.kind != "b"
+    if not is_known or (kinds[0] == "f" and x.dtype != spec.dtype) or (kinds[0] != "f" and kinds[1] == "f"):
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    domain: Domain = "double" if kinds[0] == "f" else "i64"
+    outer, size, inner = sizes
+    names = (x.dtype.name, spec.dtype.name)
+    return TypedScan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
+
+
+@kernels_for(CumMax, CumMin)
+def lower_running_extreme(context: Context) -> Made:
+    """The most extreme element so far, and its place."""
+    layer: Any = context.layer(Layer)
+    x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
+    if not x.shape or len(outputs) != 2:
+        raise NotLoweredError("its operand is a single number, or its results come as a list")
+    axis = checked_axis(layer.dim, len(x.shape))
+    if not x.is_row_major:
+        copied = row_major(x.shape, FLOAT32)
+        composition.steps.append(context.copy(x, copied))
+        x = copied
+    elements, places = row_major(x.shape, FLOAT32), row_major(x.shape, INT64)
+    kernel = RunningExtreme(
+        is_largest=isinstance(layer, CumMax),
+        outer=math.prod(x.shape[:axis]),
+        size=x.shape[axis],
+        inner=math.prod(x.shape[axis + 1 :]),
+        host=context.host,
+    )
+    views = {outputs[0].name: elements, outputs[1].name: places}
+    return Made(views=views, steps=[*composition.steps, context.step(kernel, x, elements, places)])
