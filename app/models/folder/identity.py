@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, FLAT_PARAM, MANIFEST, ONNX, ONNX_DATA, PARAM, is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, pairs_in
 
-_FILES: Final = (PARAM, BIN, ONNX, ONNX_DATA, MANIFEST)
+_FILES: Final = (PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST)
 
 FileIdentity: TypeAlias = tuple[int, ...]
 Identity: TypeAlias = tuple[FileIdentity | None, ...]

@@ -18,7 +18,9 @@ CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
 ONNX: Final = "model.onnx"
-ONNX_DATA: Final = "model.onnx.data"
+ONNX_DATA: Final = ("model.onnx.data", "model.onnx_data")
+"""Where tensors lie apart: what PyTorch calls the file, and what Optimum does."""
+
 FLAT_PARAM: Final = ".pnnx.param"
 FLAT_BIN: Final = ".pnnx.bin"
 NAME_RULE: Final = "letters, digits, '.', '_' and '-', a letter or digit first"

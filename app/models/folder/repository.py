@@ -228,7 +228,8 @@ def pairs_in(folder: Path) -> list[str]:
 def _version(number: int, folder: Path) -> VersionFiles:
     bundle = folder if engine.is_bundle(folder) else None
     if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():
-        return VersionFiles(number=number, param=folder / ONNX, bin=folder / ONNX_DATA)
+        places = [folder / name for name in ONNX_DATA]
+        return VersionFiles(number=number, param=folder / ONNX, bin=next(filter(Path.exists, places), places[0]))
     return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle)
 
 
