@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from app.codec.answers import dump_json
@@ -19,6 +20,7 @@ from app.wording import brief, cut
 
 # A slow client's answer waits here, where it is counted, and not in the socket's buffer.
 _PIECE: Final = 1 << 20
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ChargedResponse(Response):
@@ -99,10 +101,17 @@ async def _http_exception(request: Request, exc: Exception) -> Response:
     if exc.status_code == NotFoundError.status:
         return error_response(NotFoundError(f"no such path: {cut(path)}; /docs has all there are"))
     if exc.status_code == MethodNotAllowedError.status:
-        allowed = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+        allowed = ", ".join(sorted(_methods(request).union(filter(None, headers.get("Allow", "").split(", ")))))
         message = f"{cut(path)} does not take {cut(request.method)}, expected {allowed or 'another method'}"
         return error_response(MethodNotAllowedError(message), {**headers, "Allow": allowed})
     return error_response(http_error(exc.status_code, str(exc.detail)), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What a path takes, of several routes as well: each tells its own methods only."""
+    routes = request.app.routes
+    scopes = [{**request.scope, "method": method} for method in _METHODS]
+    return {scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)}
 
 
 async def _validation_error(request: Request, exc: Exception) -> Response:

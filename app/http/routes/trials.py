@@ -47,6 +47,7 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {"text/event-stream": {}}},
     **dict.fromkeys((400, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504), REFUSED),
 }
+_FOUND: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys((400, 404, 503), REFUSED)
 Entries = Annotated[
     str,
     Query(
@@ -60,7 +61,7 @@ Tolerance = Annotated[
 ]
 
 
-@router.get("/tune", tags=["trials"], responses={404: REFUSED}, summary="What can be measured of it")
+@router.get("/tune", tags=["trials"], responses=_FOUND, summary="What can be measured of it")
 async def tunable(request: Request, name: str, version: VersionNumber = None) -> Response:
     """How it runs now, and how else it might."""
     plane = dataplane(request)

@@ -181,6 +181,13 @@ def test_a_failure_of_ours_shows_nothing_of_its_inside(zoo: Client, caplog: pyte
         ("POST", "/infer/", 404, "not_found", "no such path: /infer/; /docs has all there are"),
         ("GET", "/models/nope", 404, "model_not_found", "no model 'nope' (did you mean 'open'?): the store has"),
         ("GET", "/infer", 405, "method_not_allowed", "/infer does not take GET, expected POST"),
+        (
+            "DELETE",
+            "/models/add/tune",
+            405,
+            "method_not_allowed",
+            "/models/add/tune does not take DELETE, expected GET, POST",
+        ),
         ("DELETE", "/models", 405, "method_not_allowed", "/models does not take DELETE, expected GET"),
         ("GET", "/graph?model=one&format=gif", 400, "invalid_request", "format: Input should be 'json', 'svg'"),
         ("GET", "/graph?model=one&version=x", 404, "version_not_found", "model 'one' has no tag 'x'; tags: none"),

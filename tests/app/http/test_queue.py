@@ -100,7 +100,7 @@ def busy(client: Client, path: str, **more: Any) -> Any:
 
     async def test() -> Any:
         lane = client.plane.store.version("one").lane
-        lane.pace.item_s.value = 1.0
+        lane.pace.item_s.value, lane.pace._item_turn_s.value = 1.0, None
         task = Task("held", Order(), is_held=True)
         held = asyncio.create_task(lane.run(task, soon()))
         await task.running()
