@@ -24,6 +24,7 @@ class Shared:
         Its object needs those of the modules before it.
         """
         names: dict[str, str] = {}
+        own: set[str] = set()
         texts = []
         declarations = dict(module.declarations)
         written = {name: str(function) for name, function in module.functions.items()}
@@ -33,13 +34,16 @@ class Shared:
             if function.is_inner:
                 text = text.replace(f"define {function.linkage}", "define ", 1).replace(f" @{name}(", " @(")
                 names[name] = shared = f"inner_{hashlib.sha1(text.encode()).hexdigest()[:20]}"
+                if shared in own:  # the module says the same twice
+                    continue
                 if shared in self._names:
                     types = ", ".join(each.type for each in function.given)
                     declarations[shared] = f"declare {function.result} @{shared}({types})"
                     continue
-                self._names.add(shared)
+                own.add(shared)
                 text = text.replace(" @(", f" @{shared}(")
             texts.append(text)
+        self._names |= own
         return "\n".join([*declarations.values(), *texts, ""])
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine import CompileError, RuntimeGraph, Session
 from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import describe
-from engine.compiler.lowering.rules.recurrent.layers import kernels as recurrent_kernels
+from engine.compiler.lowering.rules.recurrent import kernels as recurrent_kernels
 from engine.options import Options
 from engine.pnnx import Operator
 from engine.tensor import Array
