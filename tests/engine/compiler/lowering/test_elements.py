@@ -9,6 +9,7 @@ import pytest
 
 from engine import Session, TensorSpec
 from tests.engine.graph.build import built, op
+from tests.nightly import IS_NIGHTLY
 
 RANDOM = np.random.default_rng(13)
 SHAPES = [(1,), (3, 17), (2, 1, 65)]
@@ -45,7 +46,7 @@ def kernel_of(type_: str, inputs: list[np.ndarray], **given: Any) -> str:
 @pytest.mark.parametrize("type_", ["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"])
 def test_comparisons_and_logic(type_: str, dtype: str) -> None:
     for shape in SHAPES:
-        for other in ("bool", dtype, "float32"):
+        for other in ("bool", dtype, "float32") if IS_NIGHTLY or shape == SHAPES[-1] else (dtype,):
             inputs = [values(dtype, shape), values(other, shape[-1:])]
             assert kernel_of(f"torch.{type_}", inputs) == "map"
         for number in (0, 1, 300, -1, 0.5, True):
