@@ -195,8 +195,14 @@ def test_a_client_that_goes_away_frees_its_place(store: Path) -> None:
 
 def children(server: Process) -> list[int]:
     """The workers, without what multiprocessing starts for itself."""
+
+    def is_worker(pid: str) -> bool:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may end between being listed and being looked at
+            return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return False
+
     pids = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [int(pid) for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [int(pid) for pid in pids if is_worker(pid)]
 
 
 WHO = """import os
