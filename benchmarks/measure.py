@@ -87,7 +87,7 @@ def _arguments(plan: Plan, record: Record, cores: Sequence[int]) -> list[str]:
 
 def _note(record: Record, reply: dict[str, Any]) -> None:
     """Take over what a worker says of its first answers."""
-    for name in ("failure", "build_s", "rss_bytes", "pss_bytes", "error_share"):
+    for name in ("failure", "build_s", "second_s", "rss_bytes", "pss_bytes", "error_share"):
         if name in reply:
             setattr(record, name, reply[name])
     _judge(record, reply)

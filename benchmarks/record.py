@@ -18,7 +18,8 @@ class Record:
         error_share: largest absolute difference from PyTorch's answer as a share of the largest magnitude in it.
         failure: why there are no times; empty where there are.
         build_s: from the files to the first answer, libraries already imported.
-        warm_build_s: the same in a second process, which finds what the first one left in a cache.
+        second_s: from the files to the second answer.
+        warm_build_s: the first in a second process, which finds what the first one left in a cache.
         rss_bytes, pss_bytes: memory of the process after its first answers; PSS counts shared pages by their share.
         times_s: of every timed run.
         busy_times_s: of every timed run while another process kept one of the cores busy.
@@ -31,6 +32,7 @@ class Record:
     error_share: float | None = None
     failure: str = ""
     build_s: float | None = None
+    second_s: float | None = None
     warm_build_s: float | None = None
     rss_bytes: int | None = None
     pss_bytes: int | None = None

@@ -105,14 +105,16 @@ def _building(records: Sequence[Record], titles: Mapping[str, str]) -> str:
     rows = [
         [
             *(record.network, titles[record.engine], str(record.threads), str(record.batch)),
-            *(_number(record.build_s, "{:.2f}"), _number(record.warm_build_s, "{:.2f}")),
+            *(_number(each, "{:.2f}") for each in (record.build_s, record.second_s, record.warm_build_s)),
             *(_number(_mb(record.rss_bytes), "{:.0f}"), _number(_mb(record.pss_bytes), "{:.0f}")),
             _number(record.error_share, "{:.1e}"),
         ]
         for record in records
         if record.build_s is not None
     ]
-    return table(["network", "engine", "threads", "batch", "cold s", "warm s", "RSS MB", "PSS MB", "error"], rows)
+    return table(
+        ["network", "engine", "threads", "batch", "cold s", "second s", "warm s", "RSS MB", "PSS MB", "error"], rows
+    )
 
 
 def _busy(records: Sequence[Record], titles: Mapping[str, str]) -> str:

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
+import uvloop
 
 from benchmarks.machine import ROOT, describe
 from benchmarks.overload.__main__ import EVERY_S, PATIENCE_S, requests, server
@@ -51,83 +52,132 @@ class Seen:
         (self.good_s if status == 200 else self.refused_s).append(seconds)
 
 
-class Connection:
-    """One that is kept, and opened anew when the server has closed it."""
+class Connection(asyncio.Protocol):
+    """One that is kept, and opened anew when the server has closed it.
 
-    def __init__(self, port: int) -> None:
+    Some microseconds a request: whoever asks 6,000 times a second must not measure how busy they are themselves.
+
+    Args:
+        answered: called when a request is over, whatever became of it.
+    """
+
+    def __init__(self, port: int, seen: Seen, answered: Callable[[Connection], None]) -> None:
         self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._seen = seen
+        self._answered = answered
+        self._transport: asyncio.Transport | None = None
+        self._came = b""
+        self._since: float | None = None
 
-    async def ask(self, seen: Seen) -> None:
-        """Send the request, and count what comes of it."""
-        start = time.perf_counter()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                status = await self._ask()
-        except (OSError, EOFError, TimeoutError):
-            seen.lost += 1
-            self.close()
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is not over."""
+        return self._since is not None
+
+    def ask(self) -> None:
+        """Send the request."""
+        self._since, self._came = time.perf_counter(), b""
+        if self._transport is None:
+            asyncio.ensure_future(self._open())
         else:
-            seen.add(status, time.perf_counter() - start)
+            self._transport.write(MESSAGE)
 
-    async def _ask(self) -> int:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(HOST, self._port)
-        reader, writer = self._streams
-        writer.write(MESSAGE)
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        await reader.readexactly(length)
-        if b"connection: close" in head:
+    async def _open(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, HOST, self._port)
+        except OSError:
+            self._over()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The request goes out on it."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(MESSAGE)
+
+    def data_received(self, data: bytes) -> None:
+        """Count the answer, when it is whole."""
+        self._came += data
+        head, found, body = self._came.partition(b"\r\n\r\n")
+        if not found:
+            return
+        head = head.lower()
+        if len(body) >= int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0]):
+            if b"connection: close" in head:
+                self.close()
+            self._over(int(head.split(b" ", 2)[1]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What was asked is lost."""
+        self._transport = None
+        self._over()
+
+    def give_up(self, now: float) -> None:
+        """End it, if nothing came for long."""
+        if self._since is not None and now - self._since > PATIENCE_S:
             self.close()
-        return int(head.split(b" ", 2)[1])
+            self._over()
 
     def close(self) -> None:
         """End it."""
-        if self._streams is not None:
-            self._streams[1].transport.abort()
-            self._streams = None
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def _over(self, status: int | None = None) -> None:
+        since, self._since = self._since, None
+        if since is None:
+            return
+        if status is None:
+            self._seen.lost += 1
+        else:
+            self._seen.add(status, time.perf_counter() - since)
+        self._answered(self)
 
 
 async def closed(port: int, connections: int, seconds: float) -> Seen:
     """So many clients that ask again as soon as they are answered."""
     seen, end = Seen(), time.monotonic() + seconds
 
-    async def client() -> None:
-        connection = Connection(port)
-        while time.monotonic() < end:
-            await connection.ask(seen)
-        connection.close()
+    def again(connection: Connection) -> None:
+        if time.monotonic() < end:
+            asyncio.get_running_loop().call_soon(connection.ask)
 
-    await asyncio.gather(*(client() for _ in range(connections)))
+    everybody = [Connection(port, seen, again) for _ in range(connections)]
+    for connection in everybody:
+        connection.ask()
+    await _until(end, everybody)
     return seen
 
 
 async def steady(port: int, rate: float, connections: int, seconds: float) -> Seen:
     """So many requests a second, whatever becomes of them."""
     seen, start = Seen(), time.monotonic()
-    free = [Connection(port) for _ in range(connections)]
-    running: set[asyncio.Task[None]] = set()
-
-    async def send(connection: Connection) -> None:
-        await connection.ask(seen)
-        free.append(connection)
-
+    free: list[Connection] = []
+    everybody = [Connection(port, seen, free.append) for _ in range(connections)]
+    free += everybody
     sent = 0
     while (now := time.monotonic() - start) < seconds:
         for _ in range(int(now * rate) - sent):
             sent += 1
             if free:
-                task = asyncio.create_task(send(free.pop()))
-                running.add(task)
-                task.add_done_callback(running.discard)
+                free.pop().ask()
             else:
                 seen.unsent += 1
         await asyncio.sleep(0.002)
-    await asyncio.gather(*running)
-    for connection in free:
-        connection.close()
+    await _until(start + seconds, everybody)
     return seen
+
+
+async def _until(end: float, everybody: Sequence[Connection]) -> None:
+    """Wait for the end, and for those that are still waited for then."""
+    while (left_s := end - time.monotonic()) > 0:
+        await asyncio.sleep(min(1.0, left_s))
+        for connection in everybody:
+            connection.give_up(time.perf_counter())
+    late = end + PATIENCE_S
+    while any(connection.is_waiting for connection in everybody) and time.monotonic() < late:
+        await asyncio.sleep(0.01)
+    for connection in everybody:
+        connection.close()
 
 
 async def beside(load: Any, pid: int, port: int, seconds: float) -> tuple[Seen, Answers, Usage]:
@@ -212,7 +262,7 @@ def main() -> int:
     first, *others = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, others or {first})
     with tempfile.TemporaryDirectory() as cache, server(ROOT, cache, first) as (pid, port):
-        rows = asyncio.run(run(pid, port, options))
+        rows = uvloop.run(run(pid, port, options))
     machine = describe(())
     head = f"{machine['processor']}, {machine['date']} UTC, commit {machine['commit']}; {options.seconds:g} s each"
     text = f"# More than a server can answer\n\n{head}\n\n{report(rows)}\n"
