@@ -29,10 +29,7 @@ REASONS: Final[dict[str, str]] = {
     "Bernoulli": "random: no two implementations draw the same numbers",
     "BatchNormalization": "statistics of the batch are for training",
     "Dropout": "dropout at random is for training",
-    "TreeEnsemble": "not a neural network's operator; no layer yet",
-    "FlexAttention": "a preview, whose meaning may change; no layer yet",
     "Attention": "one case, beyond half precision",
-    "Scan": "opset 8, whose Scan has a batch",
     "Resize": "corners aligned by an unrounded size, where onnxruntime, PyTorch and this engine take the size there is",
 }
 

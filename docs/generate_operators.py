@@ -48,7 +48,7 @@ decline some parameters; `GET /graph` says so of the model at hand, and why. Wha
 nothing to do with tensors, is computed before the run.
 """
 _ONNX: Final = "onnx."
-_SHARED: Final = "engine.layers.onnx.activation"
+_SHARED: Final = "engine.layers.onnx.elementwise.activation"
 _ONNX_HEAD: Final = """# ONNX
 
 What pnnx leaves of an ONNX model under its own name, by the families of the standard: forms for which it has no
