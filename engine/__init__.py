@@ -31,7 +31,6 @@ from engine.errors import (
     UnsupportedOperatorError,
     WeightsError,
 )
-from engine.executor import admit, describe_host, in_background, measure_peak
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
 from engine.graph import (
@@ -55,6 +54,7 @@ from engine.progress import Progress
 from engine.session import Outputs, Session
 from engine.stopping import cancelling
 from engine.tensor import TensorSpec
+from engine.toolchain import admit, describe_host, in_background, measure_peak
 
 __all__ = [
     "PASS_NAMES",

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from engine.errors import ShapeError
 from engine.memory.resources import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
@@ -37,6 +39,9 @@ _UNSHOWN: Final = 8
 # What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
 _SCRATCH: Final = 1 << 28
 _TIMES: Final = 64
+# What nobody is asked about, and what an array takes beside its elements.
+_LITTLE: Final = 1 << 24
+_OBJECT: Final = 128
 
 
 Room = Callable[[int], None]
@@ -50,14 +55,24 @@ class _Asking:
         self._room = room
 
     def __enter__(self) -> None:
-        self._token = _room.set(self._room)
+        outer, room = _room.get(), self._room
+        if outer is None or outer == room:
+            self._token = _room.set(room)
+            return
+
+        def both(size: int) -> None:
+            outer(size)
+            room(size)
+
+        self._token = _room.set(both)
 
     def __exit__(self, *exc: object) -> None:
         _room.reset(self._token)
 
 
 def asking_for_room(room: Room) -> AbstractContextManager[None]:
-    """Call this with the bytes of every tensor whose size is looked at, before it is made, while the block runs.
+    """Call this with the bytes of every tensor whose size is looked at, before it is made, while the block runs;
+    who was to be asked before is asked too.
 
     Sizes that values decide (padding that is an input, repetitions, ranges) are known to nobody before a run.
 
@@ -107,6 +122,30 @@ def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what
     _check_bytes([dim for dim in shape if dim is not None], dtype, max(_SCRATCH, _TIMES * of_bytes), what)
 
 
+class RoomError(ShapeError):
+    """There is no memory for a tensor, as told from errors that an operator's own words would be better for."""
+
+
+class Held:
+    """What is kept turn after turn of a loop, of which none is large by itself."""
+
+    __slots__ = ("_asked", "_bytes")
+
+    def __init__(self) -> None:
+        self._bytes, self._asked = 0, _LITTLE
+
+    def add(self, size: int) -> None:
+        """Keep so many bytes more.
+
+        Raises:
+            ShapeError: they are too many by now.
+        """
+        self._bytes += size + _OBJECT
+        if self._bytes > self._asked:  # each time that they have doubled
+            self._asked = 2 * self._bytes
+            _check_bytes([self._bytes], np.dtype(np.uint8), memory_bytes() // 2, "what the turns of a loop leave")
+
+
 def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
     """Refuse a loop that nobody would wait for.
 
@@ -147,10 +186,13 @@ def _check_bytes(known: Sequence[int], dtype: DType, most: int, what: str) -> No
     size = math.prod(int(dim) for dim in known if dim) * dtype.itemsize
     room = _room.get()
     if room is not None:
-        room(size)
+        try:
+            room(size)
+        except ShapeError as error:
+            raise RoomError.like(error) from None
     if size > most:
         found = f"{show_shape(known)} {dtype.name}" + (f", {size:,} bytes" if size in INT_RANGE else "")
-        raise ShapeError(f"{what} is too large", found=found, expected=f"at most {most:,} bytes")
+        raise RoomError(f"{what} is too large", found=found, expected=f"at most {most:,} bytes")
 
 
 def check_results(value: object) -> None:

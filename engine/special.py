@@ -32,13 +32,13 @@ _NORMAL_TANH: Final[Coefficients] = tuple(
     coefficient / 2 ** (power + 0.5) for power, coefficient in zip(range(6, -1, -1), _ERF_TANH, strict=True)
 )
 # erf(x) / x in 2z - 1, z = x*x, for |x| <= 1.
-_ERF: Final[Coefficients] = (
+ERF: Final[Coefficients] = (
     1.4543887079465116e-14, -3.8078824063194953e-13, 9.167619596865806e-12, -2.035228405815769e-10,
     4.115800583208149e-09, -7.511569286591727e-08, 1.223382738359897e-06, -1.7537169441124866e-05,
     0.00021751715604159932, -0.0022854855611441132, 0.019852496688983708, -0.1405360890227171, 0.9654687386698673,
 )  # fmt: skip
 # (1 + 2x) exp(x*x) erfc(x) in (x - 3.75) / (x + 3.75), for x >= 0.
-_ERFC: Final[Coefficients] = (
+ERFC: Final[Coefficients] = (
     4.434959070009628e-10, 3.110310719839165e-10, -5.28428697963142e-09, -3.743568033634583e-09,
     3.8965452548985966e-08, 2.3261913276696566e-08, -2.591069687796658e-07, -5.721597255990987e-08,
     1.752057970166318e-06, -9.735619015182663e-07, -1.1444412439171722e-05, 2.2384240314224437e-05,
@@ -47,20 +47,20 @@ _ERFC: Final[Coefficients] = (
     0.08227673849014516, 0.003585415485463775, -0.14024059858554697, 1.2375126308378275,
 )  # fmt: skip
 # erfinv(y) / y in w / 2.5 - 1, w = -log(1 - y*y) <= 5.
-_ERFINV: Final[Coefficients] = (
+ERFINV: Final[Coefficients] = (
     4.455502041853586e-06, -3.333668023235368e-05, 2.4390115560760592e-05, 0.0002840682437147928,
     -0.0008357945005424916, -0.00048434490177890003, 0.00852569234233724, -0.01957419535690098, -0.02610825025337576,
     0.6166007235686378, 1.501409351110792,
 )  # fmt: skip
 # The same in sqrt(w) / 2 - 2.1, for the larger w of float64.
-_ERFINV_TAIL: Final[Coefficients] = (
+ERFINV_TAIL: Final[Coefficients] = (
     -0.00032907369458776343, 4.551131202283439e-05, 0.0018593266574727385, -0.0014918925847785566,
     -0.002362854660077148, 0.003530030808837686, -0.0015101300375312619, 0.001062912550118251, -0.0017806930940958276,
     0.0018826713971651947, -0.00227393624842252, 0.003638684935059255, -0.005216781617248656, 0.0032301280520317106,
     2.0198046759047448, 4.041726358611006,
 )  # fmt: skip
 # lgamma(x) / ((x - 1)(x - 2)) in 2x - 3, for 1 <= x <= 2.
-_LGAMMA: Final[Coefficients] = (
+LGAMMA: Final[Coefficients] = (
     1.1273354955165048e-11, -3.533898162275879e-11, 5.18198984494436e-11, -1.6393816009998903e-10,
     6.533268528434416e-10, -2.0732827842398214e-09, 6.434152357291201e-09, -2.057761163373013e-08,
     6.623601939725099e-08, -2.138843561161159e-07, 6.948440187550096e-07, -2.274240971132041e-06,
@@ -68,9 +68,9 @@ _LGAMMA: Final[Coefficients] = (
     0.0010498186644508718, -0.003913560937631659, 0.01572785026864121, -0.07297994795715297, 0.4831289505409809,
 )  # fmt: skip
 # Stirling's series for lgamma and digamma, in 1 / x**2.
-_STIRLING: Final[Coefficients] = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
-_STIRLING_SLOPE: Final[Coefficients] = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
-_STIRLING_FROM: Final = 12.0  # the first argument for which six terms reach 1e-16
+STIRLING: Final[Coefficients] = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+STIRLING_SLOPE: Final[Coefficients] = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+STIRLING_FROM: Final = 12.0  # the first argument for which six terms reach 1e-16
 
 _BLOCK_BYTES: Final = 1 << 18  # of one array; gelu of 8 million float32 takes half the time it takes in one piece
 _FLOATS: Final[tuple[DType, ...]] = (np.dtype(np.float16), BFLOAT16, np.dtype(np.float32), np.dtype(np.float64))
@@ -136,14 +136,14 @@ def _odd_tanh(coefficients: Coefficients, x: Array) -> Array:
 @_blockwise(np.float64)
 def _erf64(x: Array) -> Array:
     magnitude = np.abs(x)
-    small = _polynomial(_ERF, np.minimum(2 * x * x - 1, 1)) * x
+    small = _polynomial(ERF, np.minimum(2 * x * x - 1, 1)) * x
     return np.where(magnitude < 1, small, np.copysign(1 - _erfc_positive(magnitude), x))
 
 
 @_blockwise(np.float64)
 def erfc(x: Array) -> Array:
     """1 - erf(x), without the cancellation: relatively exact for large x."""
-    small = 1 - _polynomial(_ERF, np.minimum(2 * x * x - 1, 1)) * x
+    small = 1 - _polynomial(ERF, np.minimum(2 * x * x - 1, 1)) * x
     large = _erfc_positive(np.abs(x))
     return np.where(np.abs(x) < 0.5, small, np.where(x < 0, 2 - large, large))
 
@@ -153,7 +153,7 @@ def _erfc_positive(x: Array) -> Array:
     x = np.minimum(x, 30.0)  # erfc(30) is 0 in float64
     head = x.astype(np.float32).astype(np.float64)  # head*head is exact, so exp loses nothing to a large square
     gauss = np.exp(-head * head) * np.exp((head - x) * (head + x))
-    return np.asarray(gauss * _polynomial(_ERFC, (x - 3.75) / (x + 3.75)) / (1 + 2 * x))
+    return np.asarray(gauss * _polynomial(ERFC, (x - 3.75) / (x + 3.75)) / (1 + 2 * x))
 
 
 def erfinv(y: Array) -> Array:
@@ -179,10 +179,10 @@ def _erfinv64(y: Array) -> Array:
 def _near_erfinv(y: Array) -> Array:
     """erfinv to 1e-8, for 0 <= y < 1."""
     w = -np.log((1 - y) * (1 + y))
-    quotient = _polynomial(_ERFINV, w / 2.5 - 1)
+    quotient = _polynomial(ERFINV, w / 2.5 - 1)
     tail = w > 5
     if tail.any():
-        quotient[tail] = _polynomial(_ERFINV_TAIL, np.sqrt(w[tail]) / 2 - 2.1)
+        quotient[tail] = _polynomial(ERFINV_TAIL, np.sqrt(w[tail]) / 2 - 2.1)
     return np.asarray(y * quotient)
 
 
@@ -208,20 +208,20 @@ def _lgamma_positive(x: Array) -> Array:
 
     lgamma(x) = lgamma(x + 1) - log(x).
     """
-    inverse = 1 / np.maximum(x, _STIRLING_FROM)
+    inverse = 1 / np.maximum(x, STIRLING_FROM)
     large = (x - 0.5) * (np.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5)
-    large += inverse * _polynomial(_STIRLING, inverse * inverse)
-    moved = np.minimum(x, _STIRLING_FROM)
+    large += inverse * _polynomial(STIRLING, inverse * inverse)
+    moved = np.minimum(x, STIRLING_FROM)
     factor = np.ones_like(moved)
-    for _ in range(int(_STIRLING_FROM) - 2):
+    for _ in range(int(STIRLING_FROM) - 2):
         factor = np.where(moved > 2, factor * (moved - 1), factor)
         moved = np.where(moved > 2, moved - 1, moved)
     below = moved < 1
     base = np.where(below, moved + 1, moved)
     # From x itself: x + 1 is rounded, and the distance to the zero at 1 is what counts.
     zeros = np.where(below, moved * (moved - 1), (moved - 1) * (moved - 2))
-    small = zeros * _polynomial(_LGAMMA, 2 * base - 3) + np.where(below, -np.log(moved), np.log(factor))
-    return np.asarray(np.where(x < _STIRLING_FROM, small, large))
+    small = zeros * _polynomial(LGAMMA, 2 * base - 3) + np.where(below, -np.log(moved), np.log(factor))
+    return np.asarray(np.where(x < STIRLING_FROM, small, large))
 
 
 @_blockwise(np.float64)
@@ -229,13 +229,13 @@ def digamma(x: Array) -> Array:
     """The slope of lgamma: infinite at 0, NaN at the negative integers."""
     positive = np.where(x < 0, 1 - x, x)
     moved, shift = positive, np.zeros_like(x)
-    for _ in range(int(_STIRLING_FROM)):  # digamma(x) = digamma(x + 1) - 1/x
-        small = moved < _STIRLING_FROM
+    for _ in range(int(STIRLING_FROM)):  # digamma(x) = digamma(x + 1) - 1/x
+        small = moved < STIRLING_FROM
         shift = np.where(small, shift + 1 / moved, shift)
         moved = np.where(small, moved + 1, moved)
     inverse = 1 / moved
     square = inverse * inverse
-    result = np.log(moved) - 0.5 * inverse - square * _polynomial(_STIRLING_SLOPE, square) - shift
+    result = np.log(moved) - 0.5 * inverse - square * _polynomial(STIRLING_SLOPE, square) - shift
     reflected = result - math.pi * _cos_pi(x) / _sin_pi(x)
     result = np.where(x < 0, np.where(x == np.floor(x), np.nan, reflected), result)
     return np.where(x == 0, np.copysign(np.inf, -x), result)

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -22,6 +23,7 @@ settings.load_profile("project")
 
 # Lines these run were run before by the tests beside them; they vary numbers. Counting lines doubles their time.
 UNCOUNTED: Final = (
+    "app/http/test_any_data.py",
     "app/models/keeping/test_cycles.py",
     "app/test_linear.py",
     "engine/compiler/kernels/functions/test_math.py",
@@ -37,6 +39,7 @@ UNCOUNTED: Final = (
     "engine/expression/test_functions.py",
     "fuzz/",
     "engine/graph/planning/test_order.py",
+    "engine/graph/test_hostile_graphs.py",
     "engine/layers/definition/test_attributes.py",
     "engine/layers/test_layers.py::test_inference",
     "engine/layers/test_layers.py::test_strided",
@@ -55,16 +58,35 @@ TABLES: Final = ("engine/layers/", "engine/expression/", "app/codec/")
 OTHER_LEVELS: Final = ("avx2", "sse")
 
 
+_is_counted: Final = pytest.StashKey[bool]()
+
+
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Count no lines under tests that repeat what others run."""
-    root, cases = Path(__file__).parent, Counter[tuple[str, str]]()
+    root, cases, paths = Path(__file__).parent, Counter[tuple[str, str]](), dict[Path, str]()
     for item in items:
-        path = item.path.relative_to(root).as_posix()
+        path = paths.get(item.path) or paths.setdefault(item.path, item.path.relative_to(root).as_posix())
         test = getattr(item, "originalname", item.name)
         cases[path, test] += 1
         is_enough = cases[path, test] > COUNTED_CASES and not path.startswith(TABLES)
-        if f"{path}::{item.name}".startswith(UNCOUNTED) or is_enough or _is_repetition(item):
-            item.add_marker(pytest.mark.no_cover)
+        is_repetition = f"{path}::{item.name}".startswith(UNCOUNTED) or _is_repetition(item)
+        item.stash[_is_counted] = not is_enough and not is_repetition
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Count lines under a test and its fixtures, or do not; what stays as it was costs nothing."""
+    counting = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if counting is not None and counting.started != item.stash[_is_counted]:
+        (counting.resume if item.stash[_is_counted] else counting.pause)()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Who hands tests out to others runs none: to count its own lines takes as long as a hundred tests."""
+    counting = getattr(config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if counting is not None:
+        counting.pause()
 
 
 def _is_repetition(item: pytest.Item) -> bool:
@@ -74,10 +96,18 @@ def _is_repetition(item: pytest.Item) -> bool:
     return level in OTHER_LEVELS or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """What is collected all stays: nothing of it is worth being looked at as it grows."""
+    if not session.config.pluginmanager.hasplugin("dsession"):  # who hands tests out to others collects none
+        gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """The tests that were collected are no garbage: nobody who collects it has to look through them every time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # what is set aside does not count: of the rest, all would be looked at too often
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -89,6 +119,27 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tests_stay_aside() -> Iterator[None]:
+    """Servers in this process look through what is theirs, not through 25,000 tests again at every start and change."""
+    with pytest.MonkeyPatch.context() as patch:
+        what_they_call = SimpleNamespace(collect=gc.collect, freeze=_no, unfreeze=_no, get_freeze_count=_no)
+        patch.setattr("app.memory.collector.gc", what_they_call)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _llvm_stays() -> Iterator[None]:
+    """What LLVM has in memory is not given back after every program of ten thousand: it would be read again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.compiler.codegen.object_code.give_back", _no)
+        yield
+
+
+def _no() -> int:
+    return 0
 
 
 @pytest.fixture(scope="session", autouse=True)

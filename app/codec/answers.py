@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from app.codec.dtype_names import dtype_name
 from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
-from app.memory.budget import charge, check
+from app.memory.allowance import charge, check
+from app.texts import as_strings, is_text
 
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000
@@ -124,6 +125,8 @@ def as_text(value: object, limit: int = _LONGEST) -> str:
 
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
     """``{"shape", "dtype", "data"}``, the data flat in row-major order; ``Slabs`` where it is large."""
+    if is_text(array.dtype):
+        return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": as_strings(array)}
     flat = portable(array).ravel()
     data = Slabs(flat) if flat.size > SLAB else _small(flat)
     return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": data}

@@ -10,5 +10,5 @@ import numpy as np
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``dtype.name``."""
-    return dtype.name
+    """``dtype.name``; ``string`` of texts, which numpy calls objects."""
+    return "string" if dtype.hasobject else dtype.name

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.codec.json_cost import Measure, count, lists_bytes, measure
-from app.memory.budget import charge
+from app.codec.json_cost import Measure, count, count_rare, lists_bytes, measure
+from app.memory.allowance import charge
 
 # Shorter lists are not worth the search for them; nor is a text with more strings than any tensor has around it.
 _LEAST: Final = 1 << 12
@@ -77,11 +77,11 @@ class Numbers:
 class _Text:
     """That of a list, which ends with as many brackets as it begins with: depth."""
 
-    def __init__(self, text: memoryview, depth: int) -> None:
-        self.text = text
+    def __init__(self, body: bytes | bytearray, start: int, end: int, depth: int) -> None:
+        self.text = memoryview(body)[start:end]
         self.depth = depth
-        self.lists = count(text, b"[")
-        self.commas = count(text, b",")
+        self.lists = count_rare(body, b"[", start, end)
+        self.commas = count(self.text, b",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def cut_lists(body: bytes | bytearray) -> Cut | None:
     # Behind a backslash a quote is none, and what was taken for a list may be a string.
     if len(around) > _MAX_AROUND or b"\\" in around:
         return None
-    return Cut(around, tuple(_Text(whole[start:end], depth) for start, end, depth in spans))
+    return Cut(around, tuple(_Text(body, start, end, depth) for start, end, depth in spans))
 
 
 def _spans(body: bytes | bytearray) -> list[tuple[int, int, int]] | None:

@@ -17,8 +17,9 @@ from app.codec.few import all_finite, few_values
 from app.codec.json_lists import Numbers
 from app.codec.json_pieces import even_size
 from app.errors import InputMismatchError, InvalidRequestError
-from app.memory.budget import check
+from app.memory.allowance import check
 from app.signature import describe
+from app.texts import from_lists, is_text
 
 _WIDE: Final = np.dtype(np.float64)
 # Values that are converted at a time.
@@ -29,7 +30,7 @@ _SPELLINGS: Final = {
 
 
 def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Nested lists of numbers as a tensor of that dtype, nothing rounded to a whole number, nothing out of range.
+    """Nested lists of numbers, nothing rounded to a whole number and nothing out of range, or of texts as a tensor.
 
     Raises:
         InputMismatchError: not evenly nested, other values than the dtype has, or out of its range.
@@ -40,6 +41,8 @@ def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[
         if array is not None:
             return array
         value = value.plain()
+    if is_text(dtype):
+        return from_lists(value, port)
     try:
         if dtype.kind == "b":
             return _bools(value, port)

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.budget import check
+from app.memory.allowance import check
 
 PIECE: Final = 1 << 18
 # How far is looked at first: most lists are short.

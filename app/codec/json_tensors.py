@@ -16,9 +16,10 @@ from app.codec.dtype_names import dtype_name
 from app.codec.json_numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.texts import is_text
 from app.wording import brief, cut, did_you_mean, quoted
 
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
@@ -120,6 +121,8 @@ def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype
 
 
 def _from_bytes(raw: bytes, shape: tuple[int, ...] | None, dtype: np.dtype[Any], port: engine.Port) -> NDArray[Any]:
+    if is_text(dtype):
+        raise InvalidRequestError(f"input '{port.name}' is of texts: send them as 'data'")
     if shape is None:
         raise InvalidRequestError(f"input '{port.name}': b64 needs 'shape'")
     expected = math.prod(shape) * dtype.itemsize
@@ -160,8 +163,8 @@ def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
     if port.spec is None and isinstance(name, str) and name in {*np.sctypeDict} and np.dtype(name).kind in "biuf":
         return np.dtype(name)
     raise InputMismatchError(
-        f"input '{port.name}': wrong dtype: found {brief(name)}, expected '{expected.name}'",
+        f"input '{port.name}': wrong dtype: found {brief(name)}, expected '{dtype_name(expected)}'",
         input=port.name,
         found=cut(name) if isinstance(name, str) else brief(name),
-        expected=expected.name,
+        expected=dtype_name(expected),
     )

@@ -13,7 +13,7 @@ from app.codec.json_cost import Measure, measure
 from app.codec.json_lists import cut_lists
 from app.codec.json_pieces import loads_in_pieces, non_finite
 from app.errors import InvalidRequestError
-from app.memory.budget import charge
+from app.memory.allowance import charge
 
 # Other threads wait for the parser and for the release of what it made. Texts are parsed at once up to so many bytes,
 # or up to so many more that become so much: numbers are spelt in three characters or in twenty.

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.settings import Settings
+from app.texts import as_fixed, is_text
 from app.wording import cut
 
 NPY_MAGIC: Final = b"\x93NUMPY"
@@ -106,6 +107,8 @@ def write_npy(array: NDArray[Any]) -> list[bytes]:
 
 def portable(array: NDArray[Any]) -> NDArray[Any]:
     """The array in a dtype every numpy knows."""
+    if is_text(array.dtype):
+        return as_fixed(array)
     return array.astype(np.float32) if array.dtype == _BFLOAT16 else array
 
 

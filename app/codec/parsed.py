@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from app.codec.json_pieces import dismantle
-from app.memory.budget import Allowance, current
+from app.memory.allowance import Allowance, current
 
 
 class Parsed:

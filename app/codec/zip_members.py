@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from app.memory.budget import check
+from app.memory.allowance import check
 
 STORED: Final = 0
 DEFLATED: Final = 8

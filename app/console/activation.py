@@ -8,7 +8,7 @@ import numpy as np
 
 from app.console.figures import COST, figures, pictures
 from app.errors import NotFoundError
-from app.memory.budget import charge, check, running
+from app.memory.allowance import charge, check, running
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.wording import cut

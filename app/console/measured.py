@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.console.samples import list_samples, read_sample
-from app.errors import InvalidRequestError, NotFoundError
-from app.memory.budget import would_fit
+from app.errors import InvalidRequestError
+from app.memory.allowance import would_fit
 from app.models.examples import fits
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
@@ -53,14 +53,7 @@ def inputs_to_measure(
                 "profile: the model leaves its input's size open and has no sample, expected such as shape=1,3,224,224"
             )
         sample = str(named[0]["name"])
-    return _sampled(model, files, read, sample), f"sample {sample}"
-
-
-def _sampled(model: Model, files: ModelFiles, read: Read, name: str) -> dict[str, NDArray[Any]]:
-    found = read_sample(files, name)
-    if found is None:
-        raise NotFoundError(f"model '{model.name}' has no sample '{cut(name)}'")
-    return model.prepare(read(*found)).tensors
+    return model.prepare(read(*read_sample(files, sample))).tensors, f"sample {sample}"
 
 
 def _zeros(model: Model, texts: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import engine
+from app.errors import NotFoundError
 from app.models.folder.repository import ModelFiles
+from app.wording import cut
 
 TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",
@@ -26,13 +28,17 @@ def list_samples(files: ModelFiles) -> list[dict[str, object]]:
     return [{"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size} for path, size in _found(files)]
 
 
-def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str] | None:
-    """What is in one of those that are listed, and its type; None for any other name."""
+def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str]:
+    """What is in one of those that are listed, and its type.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
     for path, _ in _found(files):
         if path.name == name:
             with suppress(engine.EngineError):  # it has gone, or is no file any more
                 return bytes(engine.read_file(path, _MAX_BYTES)), TYPES[path.suffix.lower()]
-    return None
+    raise NotFoundError(f"model '{files.name}' has no sample '{cut(name)}'")
 
 
 def _found(files: ModelFiles) -> list[tuple[Path, int]]:

@@ -11,7 +11,7 @@ from app.codec.message import read_version
 from app.errors import InternalError, ServiceError
 from app.grpc.call import Call
 from app.grpc.status import details_of
-from app.memory.budget import Allowance
+from app.memory.allowance import Allowance
 from app.models.account import Account, account
 from app.protocol.grpc.infer import read_infer, read_names, write_answer
 from app.protocol.grpc.schema import message_class

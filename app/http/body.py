@@ -19,8 +19,8 @@ from app.errors import (
     UnsupportedMediaTypeError,
 )
 from app.http.reception import RECEPTION, Reception
+from app.memory.allowance import Allowance
 from app.memory.blank import unwritten
-from app.memory.budget import Allowance
 from app.wording import cut
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 # Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
 INLINE_BYTES: Final = 64 * 1024
 # Memory is asked for in steps of this: a body that was announced and never comes holds none.
-_STEP: Final = 1 << 20
+STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19
 # Shorter ones come in one piece, mostly.
 _LONG: Final = 1 << 16
@@ -59,8 +59,18 @@ class BodyNotNowError(_Unread, QueueFullError):
     """There is no memory for the body now."""
 
 
+def broken_off() -> InvalidRequestError:
+    """What is counted of a request whose client went away in the midst of it."""
+    return InvalidRequestError("the body ends early: the client broke off")
+
+
+def too_late() -> BodyTooLateError:
+    """What is said to a client that takes too long."""
+    return BodyTooLateError("the body did not arrive within the request's time")
+
+
 @contextmanager
-def _unread() -> Iterator[None]:
+def unread() -> Iterator[None]:
     """Errors for want of memory end the connection as well."""
     try:
         yield
@@ -111,7 +121,7 @@ async def read_body(
             charge_whole(whole, limit, allowance)
             return whole
         async with asyncio.timeout(deadline - time.monotonic()):
-            with _unread():
+            with unread():
                 body = None
                 if reception is not None and length >= _LONG:
                     body = await _fill(reception, length, allowance, values_at)
@@ -120,9 +130,9 @@ async def read_body(
             allowance.arrived()
             return body
     except ClientDisconnect:
-        raise InvalidRequestError("the body ends early: the client broke off") from None
+        raise broken_off() from None
     except TimeoutError:
-        raise BodyTooLateError("the body did not arrive within the request's time") from None
+        raise too_late() from None
 
 
 def charge_whole(body: bytearray, limit: int, allowance: Allowance) -> None:
@@ -134,7 +144,7 @@ def charge_whole(body: bytearray, limit: int, allowance: Allowance) -> None:
     if len(body) > limit:
         raise _too_large(len(body), limit)
     if not allowance.charge_arrived(len(body)):
-        with _unread():
+        with unread():
             allowance.charge(len(body), arriving=True)
         allowance.arrived()
 
@@ -211,7 +221,7 @@ async def _collect(request: Request, limit: int, announced: int, allowance: Allo
         if size > limit:
             raise _too_large(size, limit)
         if size > room:
-            step = max(size - room, min(_STEP, announced - room))
+            step = max(size - room, min(STEP, announced - room))
             allowance.charge(step, arriving=True)
             room += step
         body += chunk
@@ -229,7 +239,7 @@ async def _fill(reception: Reception, length: int, allowance: Allowance, values_
     whole, have = memoryview(body), len(begun)
     whole[:have] = begun
     while have < length:
-        step = min(_STEP, length - have)
+        step = min(STEP, length - have)
         allowance.charge(step, arriving=True)
         await reception.fill(whole[have : have + step])
         have += step

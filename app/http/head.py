@@ -8,13 +8,48 @@ from typing import Final, TypeAlias
 
 import httptools
 
-from app.errors import HeadersTooLargeError, InvalidRequestError, ServiceError, UrlTooLongError
+from app.errors import (
+    HeadersTooLargeError,
+    InvalidRequestError,
+    QueueFullError,
+    ServiceError,
+    TooManyConnectionsError,
+    UrlTooLongError,
+)
 from app.http.door import Limits
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 # What a host may be written with (RFC 3986 section 3.2.2), and a port.
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5})?")
+
+_VERSIONS: Final = ("1.0", "1.1")
+# What may be asked for where there is no room for anything else.
+_HEALTH: Final = b"/health/"
+_METRICS: Final = b"/metrics"
+
+
+def head_fault(
+    url: bytes, headers: Headers, version: str, limits: Limits, *, waiting: int, is_for_health: bool
+) -> ServiceError | None:
+    """What is wrong with a complete head; None for a good one.
+
+    Args:
+        waiting: requests of the same connection that have yet to be begun.
+        is_for_health: whether the connection may ask for nothing else.
+    """
+    if (fault := size_fault(url, headers, limits)) is not None:
+        return fault
+    if version not in _VERSIONS:
+        return InvalidRequestError("the request is of another HTTP version, expected 1.1")
+    if waiting >= limits.pipelined:
+        return QueueFullError(
+            f"too many requests wait on this connection, at most {limits.pipelined} may",
+            retry_after_s=limits.retry_after_s,
+        )
+    if is_for_health and not (url.startswith(_HEALTH) or url == _METRICS):
+        return TooManyConnectionsError("too many open connections", retry_after_s=limits.retry_after_s)
+    return header_fault(headers, version)
 
 
 def size_fault(url: bytes, headers: Headers, limits: Limits) -> ServiceError | None:

@@ -13,12 +13,14 @@ from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from app.http.wire.standing import Hearer, Standing
+
 # Of ASGI's scope.
 RECEPTION: Final = "pnnx_serve.reception"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Carrier(Protocol):
+class Carrier(Hearer, Protocol):
     """A connection, as the reception sees it."""
 
     flow: FlowControl
@@ -49,24 +51,8 @@ class Carrier(Protocol):
         """Nobody reads the rest of the body."""
         ...
 
-    def eof_received(self) -> None:
-        """The client sends no more."""
-        ...
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
-        ...
-
-    def pause_writing(self) -> None:
-        """The client is slow."""
-        ...
-
-    def resume_writing(self) -> None:
-        """It goes on."""
-        ...
-
-
-class Funnel(asyncio.BufferedProtocol):
+class Funnel(Standing):
     """Stands in for a connection while bytes go from its socket to their place.
 
     Attributes:
@@ -74,6 +60,7 @@ class Funnel(asyncio.BufferedProtocol):
     """
 
     def __init__(self, carrier: Carrier, room: memoryview) -> None:
+        super().__init__(carrier)
         self.is_full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._carrier = carrier
         self._room = room
@@ -100,22 +87,6 @@ class Funnel(asyncio.BufferedProtocol):
         """Nothing will come any more."""
         if not self.is_full.done():
             self.is_full.set_exception(ClientDisconnect())
-
-    def eof_received(self) -> None:
-        """For the connection, as what follows."""
-        self._carrier.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
-        self._carrier.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client is slow."""
-        self._carrier.pause_writing()
-
-    def resume_writing(self) -> None:
-        """It goes on."""
-        self._carrier.resume_writing()
 
 
 class Reception:

@@ -9,21 +9,10 @@ from typing import Final, Protocol
 from app.http.gate import Gate, Repeats, TurnedAway
 from app.http.sideline import ROOM_BYTES, Reader
 from app.http.wire.standin import StandIn
+from app.http.wire.standing import Flow
 
 # Who asks again within this time has not waited at all.
 _SOON_S: Final = 0.1
-
-
-class Flow(Protocol):
-    """What comes, and whether it is read."""
-
-    def pause_reading(self) -> None:
-        """Leave it."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Read on."""
-        ...
 
 
 class Carrier(Protocol):

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
-from app.memory.budget import Allowance
+from app.memory.allowance import Allowance
 from app.wording import brief, cut
 
 # A slow client's answer waits here, where it is counted, and not in the socket's buffer.

@@ -7,14 +7,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
-
-from starlette.responses import StreamingResponse
+from typing import Any, TypeAlias
 
 import engine
-from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
-from app.memory.budget import Allowance, current
+from app.http.event_stream import EventStream, spelt
+from app.memory.allowance import Allowance, current
 from app.scheduling.ticket import Ticket
 from app.serving.dataplane import DataPlane
 
@@ -23,10 +21,8 @@ log = logging.getLogger(__name__)
 Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Work: TypeAlias = Callable[[Tell, Callable[[], bool]], None]
 
-_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
-
-class Told(StreamingResponse):
+class Told(EventStream):
     """What a work tells, event by event; the client's going away, the server's end and the deadline end the work.
 
     Args:
@@ -34,7 +30,7 @@ class Told(StreamingResponse):
     """
 
     def __init__(self, telling: Telling, first: Mapping[str, Any]) -> None:
-        super().__init__(telling.events(first), media_type="text/event-stream", headers=_HEADERS)
+        super().__init__(telling.events(first))
         self._telling = telling
 
     async def __call__(self, *given: Any) -> None:
@@ -136,4 +132,4 @@ class Telling:
 
 
 def _spelt(event: Mapping[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (str(event["event"]).encode(), dump_json(event))
+    return spelt(event["event"], event)

@@ -19,7 +19,7 @@ from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from app.images.excerpt import Excerpt
 from app.images.survey import survey
 from app.images.survey.types import Survey, SurveyError, TooManyPartsError
-from app.memory.budget import check
+from app.memory.allowance import check
 from app.wording import cut
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")

@@ -23,7 +23,7 @@ from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small
 from app.images.placement import Placement, place
 from app.images.resize import half_resized, resized
 from app.images.settling import background, pixel_values, settled, takes_pictures
-from app.memory.budget import charge, charged, check
+from app.memory.allowance import charge, charged, check
 from app.settings import Settings
 
 _INTERPOLATION: Final = {

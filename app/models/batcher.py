@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.memory.budget import charge, running
+from app.memory.allowance import charge, running
 from app.scheduling.config import BatchingConfig
 from app.scheduling.job import Batches, Demand
 from app.scheduling.share import parts

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import engine
 from app.images.preprocess import Preprocessor
+from app.texts import blank
 
 
 def example_inputs(ports: Sequence[engine.Port], preprocessor: Preprocessor | None) -> dict[str, NDArray[Any]] | None:
@@ -43,7 +43,7 @@ def _zeros(port: engine.Port, preprocessor: Preprocessor | None) -> NDArray[Any]
     if shape and shape[0] is None:
         shape[0] = 1
     known = [dim for dim in shape if dim is not None]
-    return np.zeros(known, port.spec.dtype) if len(known) == len(shape) else None
+    return blank(known, port.spec.dtype) if len(known) == len(shape) else None
 
 
 def _shape(port: engine.Port, spec: engine.TensorSpec, preprocessor: Preprocessor | None) -> list[int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ import engine
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.memory.budget import charge, would_fit
+from app.memory.allowance import bounded, charge, would_fit
+from app.memory.machine import budget_bytes
 from app.models.batcher import Batcher
 from app.models.examples import example_inputs, partly_known
 from app.models.folder.config import ModelConfig
@@ -71,6 +73,7 @@ class Model:
         self.config = config
         # What the config says goes before what the file does.
         self.labels = labels = labels if labels is not None else graph.labels or None
+        self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
         self.batcher = Batcher(self.session, config.batching)
         self.run_s: float | None = None
@@ -333,11 +336,16 @@ class Model:
         if inputs is None:
             return False
         self._check_memory(inputs)
-        self.compile(progress=progress, cancelled=cancelled)
-        self._take_time(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
-        if cancelled is None or not cancelled():
-            self.batcher.learn(inputs)
+        with self.in_bounds():
+            self.compile(progress=progress, cancelled=cancelled)
+            self._take_time(InferRequest(decode=lambda _: dict(inputs), parameters={}), cancelled)
+            if cancelled is None or not cancelled():
+                self.batcher.learn(inputs)
         return True
+
+    def in_bounds(self) -> AbstractContextManager[None]:
+        """Runs that no request asks for take no more memory than one that a request may ask for."""
+        return bounded(self._most_bytes)
 
     def _take_time(self, request: InferRequest, cancelled: Callable[[], bool] | None) -> None:
         """See what a run takes; of a short one the first says little."""

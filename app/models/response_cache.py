@@ -14,7 +14,7 @@ import secrets
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import ConfigError
-from app.memory.budget import Keeper, keeper
+from app.memory.allowance import keeper
+from app.memory.budget import Keeper
 from app.models.folder.config import ResponseCacheConfig
+from app.texts import as_bytes, is_text
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -136,7 +138,8 @@ class ResponseCache:
             head = repr((name, array.dtype.name, array.shape)).encode()
             hasher.update(len(head).to_bytes(4, "little"))
             hasher.update(head)
-            hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            for piece in _pieces(array):
+                hasher.update(piece)
         return hasher.digest()
 
     def get(self, key: bytes) -> Arrays | None:
@@ -236,3 +239,13 @@ def _kept(array: NDArray[Any]) -> NDArray[Any]:
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)
     return copy
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[Any]:
+    """What an array says; of texts those themselves, not where they lie."""
+    if not is_text(array.dtype):
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        return
+    for text in as_bytes(array):
+        yield len(text).to_bytes(8, "little")
+        yield text

@@ -7,11 +7,10 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
-
 import engine
 from app.models.model import Model
 from app.models.request import InferRequest
+from app.texts import blank
 from app.wording import quoted
 
 # Multiples of what networks divide by first, then what only some take.
@@ -73,10 +72,11 @@ def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineE
 
 def _run(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:
     ports = model.signature.inputs
-    inputs = {port.name: np.zeros(spec.sizes, spec.dtype) for port, spec in zip(ports, specs, strict=True)}
+    inputs = {port.name: blank(spec.sizes, spec.dtype) for port, spec in zip(ports, specs, strict=True)}
     try:
-        model.session.prepare(specs=specs)
-        model.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
+        with model.in_bounds():
+            model.session.prepare(specs=specs)
+            model.infer(InferRequest(decode=lambda _: dict(inputs), parameters={}))
     except engine.EngineError as error:
         return error
     return None

@@ -65,10 +65,10 @@ class Porch:
             self._loop.close()
 
     async def _serve(self) -> None:
-        limit_s = None if self._tls is None else _PATIENCE_S
+        limit_s, listening = None if self._tls is None else _PATIENCE_S, self.listener.dup()
         server = await asyncio.start_server(
             self._welcome,
-            sock=self.listener.dup(),
+            sock=listening,
             backlog=BACKLOG,
             limit=_HEAD,
             ssl=self._tls,
@@ -76,10 +76,12 @@ class Porch:
             ssl_shutdown_timeout=limit_s,
         )
         await self._is_closing.wait()
-        server.close()
+        # Closed at once, asyncio would forget those it has just taken, and nobody would answer them.
+        self._loop.remove_reader(listening)
         self._is_closed.set()
-        if self._guests:
-            await asyncio.wait(self._guests)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+        server.close()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -190,7 +190,7 @@ class Shelf:
         for rest, (path, _) in inside.items():
             target = made / rest if rest else made
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target) if path.parent != self._incoming else _moved(path, target)
+            _place(path, target, is_ours=path.parent == self._incoming)
         made.rename(tree)
         return tree
 
@@ -223,9 +223,12 @@ def _digest(pairs: Iterable[tuple[str, object]]) -> str:
     return hashlib.sha256(repr(sorted((key, str(value)) for key, value in pairs)).encode()).hexdigest()[:40]
 
 
-def _moved(path: Path, target: Path) -> None:
-    # The same bytes may be there under two names.
-    os.link(path, target)
+def _place(path: Path, target: Path, is_ours: bool) -> None:
+    # What was fetched is linked, not moved: the same bytes may be there under two names.
+    if is_ours:
+        os.link(path, target)
+    else:
+        shutil.copyfile(path, target)
 
 
 def _remove(path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import engine
-from app.memory.budget import current
+from app.memory.allowance import current
 from app.scheduling.ticket import Ticket, forget_locals
 
 # What requests have that say nothing; 1 comes first of all.

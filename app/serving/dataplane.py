@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
-from app.memory.budget import MemoryBudget, current
+from app.memory.allowance import current
+from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.account import account
 from app.models.call import Call

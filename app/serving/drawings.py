@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Hashable
 
 from app.errors import DeadlineExceededError
-from app.memory.budget import MemoryBudget, current
+from app.memory.allowance import current
+from app.memory.budget import MemoryBudget
 from app.models.lane import Lane
 
 

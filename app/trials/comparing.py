@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import ConfigError, InputMismatchError, ServiceError
 from app.measuring.timing import summary, turn, turns
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.models.request import InferRequest, Prepared, Ran
 from app.trials.entries import Entry
 from app.trials.inputs import example

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from numpy.typing import NDArray
 
 import engine
-from app.memory.budget import charged
+from app.memory.allowance import charged
 from app.memory.machine import budget_bytes
 from app.models.sessions import cache_of
 from app.settings import Settings
 from app.trials.candidates import Build
 
 # Packed weights lie beside those of the file, and code beside them.
-_TIMES: int = 2
+_TIMES: Final = 2
 
 
 class Sessions:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from engine.graph import RuntimeOperator
 from engine.graph.building.bodies import Body
-from engine.layers.onnx.control import Bodied
+from engine.layers.onnx.control.control import Bodied
 from engine.tensor import TensorSpec
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.graph import RuntimeGraph, RuntimeOperator
-from engine.layers.onnx.control import If
+from engine.layers.onnx.control.control import If
 from engine.pnnx import Graph, Operator
 from engine.tensor import TensorSpec, is_known, known_value
 

@@ -32,6 +32,7 @@ from engine.memory.blocks import is_mapped, move_to_disk
 from engine.memory.sharing import shared
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
+from engine.passes.quantised_products import quantised_products
 from engine.progress import Progress, asking, silent
 from engine.tensor import Array, TensorSpec, is_known, known_value
 
@@ -132,8 +133,10 @@ class Builder:
             graph = self._optimise(specs, progress)
             operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in blueprint.calls}
             known = _known(graph, self._wide_specs(specs))
+        inputs = (graph if blueprint.needs_graph else self._graph).inputs
+        texts = [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
         code = object_code.Code(blueprint.code, self.host)
-        return Program(blueprint=blueprint, code=code, operators=operators, known=known)
+        return Program(blueprint=blueprint, code=code, operators=operators, known=known, texts=texts)
 
     def prepare_bodies(self, program: Program, specs: Sequence[TensorSpec]) -> None:
         """Compile ahead of their first run the bodies that operators of a program run themselves.
@@ -339,6 +342,8 @@ class Builder:
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)
+            if not self.host.has_dots:  # floats have better kernels
+                off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised

@@ -21,6 +21,7 @@ from engine.tensor import Array, DType
 # Neighbouring pixels or rows a multiple of this apart fall into few sets of a first-level cache, which takes its sets
 # from the bits of an address within a page, whatever the processor.
 ALIASING_BYTES = 1024
+PAGE_BYTES = 4096
 ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)
 
@@ -163,18 +164,32 @@ def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port:
     return View(storage, storage.phantom.reshape(shape))
 
 
-def spaced_rows(shape: Sequence[int]) -> View:
-    """A new float32 tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
+def like(x: View, dtype: DType) -> View:
+    """A new tensor of the shape of another, its channels contiguous where those of the other are."""
+    if not x.is_channels_last or x.is_row_major:
+        return row_major(x.shape, dtype)
+    n, channels, *sizes = x.shape
+    storage = Storage(_phantom(math.prod(x.shape), dtype))
+    return View(storage, np.moveaxis(storage.phantom.reshape(n, *sizes, channels), -1, 1))
+
+
+def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
+    """A new tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
     size = shape[-1]
-    pitch = _pitch(size)
-    storage = Storage(_phantom(math.prod(shape[:-1]) * pitch, FLOAT32))
+    pitch = _pitch(size, dtype.itemsize)
+    storage = Storage(_phantom(math.prod(shape[:-1]) * pitch, dtype))
     return View(storage, storage.phantom.reshape(*shape[:-1], pitch)[..., :size])
 
 
-def _pitch(size: int) -> int:
-    """Floats from one pixel or row to the next."""
-    is_aliasing = size * 4 >= ALIASING_BYTES and size * 4 % (ALIASING_BYTES // 2) == 0
-    return size + ALIGNMENT // 4 if is_aliasing else size
+def _pitch(size: int, width: int) -> int:
+    """Elements from one pixel or row to the next, of so many bytes each."""
+    is_aliasing = size * width >= ALIASING_BYTES and size * width % (ALIASING_BYTES // 2) == 0
+    return size + ALIGNMENT // width if is_aliasing else size
+
+
+def is_aliasing(rows: View) -> bool:
+    """Whether the rows of a tile, those of matrices, begin in one or two sets of a first-level cache."""
+    return math.gcd(rows.phantom.strides[-2], PAGE_BYTES) >= PAGE_BYTES // 2
 
 
 def constant(data: Array) -> View:
@@ -184,8 +199,10 @@ def constant(data: Array) -> View:
     return View(storage, storage.phantom.reshape(data.shape))
 
 
-def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0)) -> View:
-    """A new float32 tensor (N, C, *S) whose channels are contiguous.
+def channels_last(
+    shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0), dtype: DType = FLOAT32
+) -> View:
+    """A new tensor (N, C, *S) whose channels are contiguous.
 
     Args:
         border: zeros around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
@@ -193,9 +210,9 @@ def channels_last(shape: Sequence[int], border: tuple[int, int, int, int] = (0, 
     n, channels, *sizes = shape
     *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
     top, left, bottom, right = border
-    pitch, images = _pitch(channels), n * math.prod(planes)
+    pitch, images = _pitch(channels, dtype.itemsize), n * math.prod(planes)
     rows, columns = height + top + bottom, width + left + right
-    phantom = _phantom(images * rows * columns * pitch, FLOAT32)
+    phantom = _phantom(images * rows * columns * pitch, dtype)
     whole = phantom.reshape(n, *planes, rows, columns, pitch)
     inner = whole[..., top : top + height, left : left + width, :channels]
     image = inner if len(sizes) > 1 else inner[:, 0]

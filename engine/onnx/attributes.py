@@ -12,6 +12,7 @@ from engine.pnnx.quotation import quoted
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _SPARSE, _TYPE = 11, 13
+_SHORT = 256
 
 
 def attribute_value(proto: Any, weights: Weights) -> Any:
@@ -33,7 +34,8 @@ def attribute_value(proto: Any, weights: Weights) -> Any:
     if kind == _GRAPH:
         return proto.g
     if kind == _FLOATS:
-        return tuple(map(_float, proto.floats))
+        # The coefficients of a model are taken as they are.
+        return tuple(map(_float, proto.floats)) if len(proto.floats) <= _SHORT else tuple(proto.floats)
     if kind == _INTS:
         return tuple(proto.ints)
     if kind == _STRINGS:

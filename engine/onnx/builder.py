@@ -18,7 +18,7 @@ from engine.onnx.value import Axis, Size, Sum, Value, constant
 from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
 from engine.tensor import UNKNOWN, Array, TensorSpec
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_./:\-]")
+_UNSAFE: Final = re.compile(r"[^\w./:\-]")  # letters of any alphabet are names
 _LONGEST: Final = 120
 MAX_OPERATORS: Final = 1 << 18
 """Operators of one graph, bodies of functions counted as often as they are used."""
@@ -41,11 +41,13 @@ class Builder:
         self.operators: list[Operator] = []
         self.annotations: dict[str, TensorSpec] = {}
         self.size_names: dict[str, tuple[str | None, ...]] = {}
+        self.labels: tuple[str, ...] = ()
         self._names: set[str] = set()
         self._operands: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._work = _WORK
         self._makers: dict[str, Operator] = {}
+        self._renamed: dict[str, str] = {}
 
     def maker(self, value: Value) -> Operator | None:
         """The operator that makes a value."""
@@ -60,11 +62,35 @@ class Builder:
             self.annotations[operand] = spec
         return Value(operand, UNKNOWN if spec is None else spec)
 
-    def output(self, value: Value) -> None:
-        """An output of the graph."""
+    def output(self, value: Value, name: str = "") -> Value:
+        """An output of the graph.
+
+        Args:
+            name: what the file calls it, and so those who ask for it.
+
+        Returns:
+            what it is: the value, or another one with this name where the value has one that counts.
+        """
+        value = self._nameable(value, name) if name else value
         index = sum(op.type == "pnnx.Output" for op in self.operators)
-        name = self.operator_name(f"pnnx_output_{index}")
-        self.operators.append(Operator("pnnx.Output", name, (self.operand(value),)))
+        operator = self.operator_name(f"pnnx_output_{index}")
+        self.operators.append(Operator("pnnx.Output", operator, (self.operand(value),)))
+        if name and self._maker_type(value) != "pnnx.Input":
+            self._renamed[value.name] = _safe(name)
+        return value
+
+    def _nameable(self, value: Value, name: str) -> Value:
+        """A value whose operand may be called as an output is: an input, and another output, keep their names."""
+        if value.constant is not None:
+            return constant(value.constant)
+        is_named = value.name in self._renamed or self._maker_type(value) == "pnnx.Input"
+        if not is_named or value.tensor is None or value.name == _safe(name):
+            return value
+        return self.add("nn.Identity", name, [value])[0]
+
+    def _maker_type(self, value: Value) -> str:
+        maker = self.maker(value)
+        return "pnnx.Input" if maker is None else maker.type
 
     def operand(self, value: Value) -> str:
         """The operand a value is; a constant becomes one."""
@@ -210,7 +236,7 @@ class Builder:
         return self._fresh(wanted, self._operands)
 
     def _fresh(self, wanted: str, taken: set[str]) -> str:
-        base = _UNSAFE.sub("_", wanted)[:_LONGEST] or "value"
+        base = _safe(wanted)
         name = base
         while name in taken:
             number = self._numbers.get(base, 0) + 1
@@ -223,12 +249,34 @@ class Builder:
         """The operators that something depends on, and what is known of their results."""
         operators = _used(joined(self.used(), self.annotations))
         kept = {name for op in operators for name in op.outputs}
-        annotations = {name: spec for name, spec in self.annotations.items() if name in kept}
-        return Graph(operators, annotations, size_names=self.size_names)
+        names = self._final_names(kept)
+        annotations = {names.get(name, name): spec for name, spec in self.annotations.items() if name in kept}
+        size_names = {names.get(name, name): each for name, each in self.size_names.items()}
+        return Graph([_with_names(op, names) for op in operators], annotations, size_names=size_names)
+
+    def _final_names(self, kept: set[str]) -> dict[str, str]:
+        """What operands are called otherwise than they were: outputs, and what has the name of one."""
+        fixed = {name for op in self.operators if op.type == "pnnx.Input" for name in op.outputs}
+        owners = {wanted: operand for operand, wanted in reversed(self._renamed.items()) if operand in kept}
+        names = {operand: wanted for wanted, operand in owners.items() if wanted not in fixed}
+        names |= {name: self.operand_name(name) for name in kept if name in owners and name not in {*names, *fixed}}
+        return names
 
     def used(self) -> list[Operator]:
         """The operators that something depends on, and all inputs."""
         return _used(self.operators)
+
+
+def _safe(name: str) -> str:
+    """A name as a pair can write it."""
+    return _UNSAFE.sub("_", name)[:_LONGEST] or "value"
+
+
+def _with_names(op: Operator, names: Mapping[str, str]) -> Operator:
+    if names.keys().isdisjoint((*op.inputs, *op.outputs)):
+        return op
+    inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (op.inputs, op.outputs))
+    return replace(op, inputs=inputs, outputs=outputs)
 
 
 def _used(operators: Sequence[Operator]) -> list[Operator]:

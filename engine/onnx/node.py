@@ -39,7 +39,7 @@ class Node:
         outputs: names of the results that are used, empty for those that are not.
         declared: what the file says of the results.
         body: makes a graph of its own of an attribute that is one, given what is known of the values it is handed.
-        inline: puts the operators of such a graph among those around it; gives their results.
+        inline: puts the operators of such a graph, handed some values, among those around it; gives their results.
     """
 
     type: str
@@ -51,7 +51,7 @@ class Node:
     outputs: Sequence[str]
     builder: Builder
     body: Callable[[Any, Sequence[object]], Part]
-    inline: Callable[[Any], list[Value]]
+    inline: Callable[..., list[Value]]
     declared: Sequence[TensorSpec | None] = field(default=())
 
     def input(self, index: int) -> Value:

@@ -13,6 +13,7 @@ from engine.onnx.library import library
 from engine.onnx.tensors import Weights
 from engine.onnx.wire import strip
 from engine.pnnx.files import take_file
+from engine.pnnx.sniffing import ONNX, kind_of_file
 
 OLDEST: Final = 1
 """The first operator set; some of those before 7 mean what later ones do, the others are refused one by one."""
@@ -43,6 +44,9 @@ def read_model(path: Path) -> Model:
     messages = library()
     name = file_name(path)
     data = take_file(path)
+    kind = kind_of_file(bytes(data.data[:64]))
+    if kind is not None and kind != ONNX:
+        raise ModelFormatError("no ONNX model", where=name, found=kind)
     try:
         skeleton = strip(data.data, secrets.token_bytes(_TOKEN_BYTES))
         proto = messages.ModelProto()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import EngineError, WeightsError
-from engine.layers.onnx.dtypes import DTYPES
+from engine.layers.onnx.operands.dtypes import DTYPES
 from engine.limits import MAX_RANK, check_size
 from engine.onnx.wire import Skeleton
 from engine.pnnx.files import take_file

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
-from engine.layers.onnx.dtypes import DTYPES
+from engine.layers.onnx.operands.dtypes import DTYPES
 from engine.limits import MAX_RANK
 from engine.onnx.attributes import attribute_value
 from engine.onnx.builder import MAX_OPERATORS, Builder
@@ -30,6 +30,7 @@ _MAX_BODIES: Final = 8
 """Bodies inside each other: what is known of the innermost values is found out once for each that is around them."""
 
 _LONGEST_SIZE_NAME: Final = 64
+_NO_NAMES: Final = ("none", "unknown")
 
 _LEAST_STEPS: Final = 20_000
 _STEPS_EACH: Final = 64
@@ -62,6 +63,7 @@ class Scope:
         bodies: how many of those are graphs of their own.
         outer: of a body, the graph around it.
         captured: values of that which the body uses, and what they are in the body.
+        functions: those that this is inside, by domain and name.
     """
 
     versions: Mapping[str, int]
@@ -74,6 +76,7 @@ class Scope:
     bodies: int = 0
     outer: Scope | None = None
     captured: dict[Value, Value] = field(default_factory=dict)
+    functions: tuple[tuple[str, str], ...] = ()
 
     def find(self, name: str) -> Value | None:
         """What a name stands for, here or in a graph around this one."""
@@ -114,7 +117,11 @@ class _Translation:
         graph = self._model.proto.graph
         scope = Scope(self._model.versions, Builder(), declared=_declarations(graph))
         self._constants(graph, scope)
+        given: set[str] = set()
         for each in graph.input:
+            if not each.name or each.name in given:
+                raise GraphError(f"input {quoted(each.name)} is there twice, or has no name", expected="one of a name")
+            given.add(each.name)
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
                 self._define(scope, each.name, scope.builder.input(each.name, spec))
@@ -125,9 +132,11 @@ class _Translation:
         if not graph.output:
             raise GraphError("the graph has no output", found=f"{len(graph.node)} operators")
         for each in graph.output:
-            scope.builder.output(_value(scope, each.name, "the graph's output"))
+            value = _value(scope, each.name, "the graph's output")
+            scope.values[each.name] = scope.builder.output(value, each.name)
             _note_names(scope, each)
-        return replace(scope.builder.graph(), labels=labels_of(self._model.proto.metadata_props))
+        labels = labels_of(self._model.proto.metadata_props) or scope.builder.labels
+        return replace(scope.builder.graph(), labels=labels)
 
     def _constants(self, graph: Any, scope: Scope) -> None:
         for each in graph.initializer:
@@ -170,6 +179,8 @@ class _Translation:
         local = self._functions.local(domain, proto.op_type)
         translator = None if local else translator_of(domain, proto.op_type, node.version)
         results = None if translator is None else translator(node)
+        if local is not None and (domain, proto.op_type) in scope.functions:
+            raise GraphError(f"function {quoted(proto.op_type)} calls itself", expected="functions that end")
         if results is None:
             results = self._expanded(local or self._functions.schema(node), node, scope)
         if results is None:
@@ -221,6 +232,7 @@ class _Translation:
             given={**body.defaults(self._weights), **node.attributes},
             depth=self._deeper(scope),
             bodies=scope.bodies,
+            functions=(*scope.functions, (node.domain, node.type)),
         )
         for k, name in enumerate(body.inputs):
             value = node.optional(k)
@@ -252,12 +264,20 @@ class _Translation:
             inner.builder.output(value)
         return Part(inner.builder.graph(), list(inner.captured), [each.spec for each in results])
 
-    def _inline(self, proto: Any, scope: Scope, prefix: str) -> list[Value]:
-        """The operators of a body among those around it."""
+    def _inline(self, proto: Any, given: Sequence[Value] = (), *, scope: Scope, prefix: str) -> list[Value]:
+        """The operators of a body among those around it.
+
+        Args:
+            given: what its inputs are.
+        """
+        if len(given) != len(proto.input):
+            raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
         inner = replace(scope, values={}, declared=_declarations(proto), prefix=f"{prefix}/", depth=self._deeper(scope))
         inner.outer, inner.captured = None, {}
         inner.values = _Chained(scope)
         self._constants(proto, inner)
+        for each, value in zip(proto.input, given, strict=True):
+            self._define(inner, each.name, value)
         self._nodes(proto.node, inner)
         if self._unsupported:
             return [Value(name="?") for _ in proto.output]
@@ -267,7 +287,9 @@ class _Translation:
         depth, bodies = self._deeper(scope), scope.bodies + 1
         if bodies > _MAX_BODIES:
             raise GraphError("bodies are nested too deep", found=bodies, expected=f"at most {_MAX_BODIES}")
-        return Scope(scope.versions, Builder(), given=scope.given, depth=depth, bodies=bodies, outer=scope)
+        inner = Scope(scope.versions, Builder(), given=scope.given, depth=depth, bodies=bodies, outer=scope)
+        inner.functions = scope.functions
+        return inner
 
     def _deeper(self, scope: Scope) -> int:
         if scope.depth >= _MAX_NESTING:
@@ -338,8 +360,9 @@ def _note_names(scope: Scope, port: Any) -> None:
 
 
 def _size_name(given: str) -> str | None:
-    """A name that a page and a message can show."""
-    return given if 0 < len(given) <= _LONGEST_SIZE_NAME and given.isprintable() else None
+    """A name that a page and a message can show; what some exporters write for any size names none."""
+    is_name = given.isprintable() and any(each.isalpha() for each in given) and given.lower() not in _NO_NAMES
+    return given if is_name and len(given) <= _LONGEST_SIZE_NAME else None
 
 
 def declared_spec(type: Any) -> TensorSpec | None:

@@ -1,52 +1,133 @@
-"""Convolutions and products of bytes, computed as float32 where that holds every sum.
+"""Convolutions and products of bytes as operators that have kernels, where the weights are stored.
 
-Products of 8-bit integers are whole numbers, and so are their sums; as long as none of them can pass 2**24, float32
-adds them without rounding, in any order. Whether one can is known from the weights.
+Sums of products of 8-bit integers fit 32 bits for all but absurdly many of them. Where floats are made of the sums,
+the operator makes these itself; it has a kernel then. What has none (few channels a group, volumes) is computed as
+float32: as long as no sum can pass 2**24, it adds whole numbers without rounding, in any order. QLinearConv and
+QLinearMatMul are such a product, a scale, and numbers rounded to bytes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from engine.errors import EngineError
+from engine.expression.tree import Call, Input
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.layers.onnx.conv import ConvInteger, distances
-from engine.layers.onnx.matmul import MatMulInteger, centred_columns
-from engine.layers.onnx.padding import pairs_of, per_axis
+from engine.layers.creation.container import Expression
+from engine.layers.elementwise.cast import To
+from engine.layers.onnx.elementwise.arithmetic import OnnxCast
+from engine.layers.onnx.operands.padding import pairs_of, per_axis
+from engine.layers.onnx.products.conv import ConvInteger
+from engine.layers.onnx.products.matmul import MatMulInteger
+from engine.layers.onnx.products.quantise import QLinearConv, QLinearMatMul
+from engine.layers.pooling.max_pool import MaxPool
+from engine.layers.quantised.quantised import speaks_of_quantised
+from engine.passes.support.byte_products import OPERANDS, has_kernel, is_of_bytes, most_of, weights_of
 from engine.passes.support.facts import Facts, input_named
+from engine.passes.support.requantising import WHOLE, requantised
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Attribute, Graph, Operator, Parameter
 from engine.stopping import wanted_quick
 from engine.tensor import Array
 
-_LIMIT: Final = 2**24
-_WIDEST: Final = 255
-_BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
-_NAMES: Final = {
-    ConvInteger: ("input", "weight", "x_zero_point", "w_zero_point"),
-    MatMulInteger: ("a", "b", "a_zero_point", "b_zero_point"),
-}
+_SUMS: Final = 2**31
+_FLOAT32: Final = np.dtype(np.float32)
+_SUM: Final = Call("add", (Input(0), Input(1)))
 
 
 def integer_products(graph: RuntimeGraph) -> Graph:
-    """Let products of bytes with stored weights be those of the same numbers as floats, where no sum is rounded."""
+    """Give products of bytes with stored weights a form that has a kernel."""
     rewriter, facts = Rewriter(graph), Facts(graph)
+    # Bytes that know a scale are PyTorch's quantised tensors, and stay so.
+    are_plain = not any(speaks_of_quantised(op.definition) for op in graph.operators)
     for op in wanted_quick(graph.operators):
-        if type(op.definition) in _NAMES:
-            new = _as_floats(op, facts, rewriter)
+        if isinstance(op.definition, QLinearConv | QLinearMatMul):
+            if new := requantised(op, facts, rewriter):
+                rewriter.replace(op, *new)
+        elif are_plain and isinstance(op.definition, MaxPool) and len(op.inputs) == len(op.outputs) == 1:
+            if is_of_bytes(op.inputs[0], facts) and is_of_bytes(op.outputs[0], facts):
+                rewriter.replace(op, *_between_casts(op, rewriter))
+        elif isinstance(op.definition, ConvInteger | MatMulInteger) and not op.definition.as_float:
+            new = _as_sums(op, facts, rewriter)
+            if not new and not rewriter.is_touched(op):
+                new = _as_floats(op, facts, rewriter)
             if new:
                 rewriter.replace(op, *new)
     return rewriter.result()
 
 
+def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
+    """The operator with float sums, cast unless they are already; none where it has no kernel, or they could differ."""
+    weights = weights_of(op, facts)
+    if weights is None or not has_kernel(op, weights, facts) or (most := most_of(weights)) >= _SUMS:
+        return []
+    is_biased = input_named(op, "bias") is not None
+    y = op.outputs[0]
+    following = rewriter.only_consumer(y)
+    inputs, params = op.source.inputs, {**op.source.params, "as_float": True}
+    if following is not None and isinstance(op.definition, ConvInteger) and len(inputs) == 4:
+        bias = _bias_added(following, y, len(weights), weights.ndim - 2, facts)
+        cast = rewriter.only_consumer(following.outputs[0])
+        if (
+            bias is not None
+            and cast is not None
+            and _makes_floats(cast)
+            and not _are_touched(rewriter, following, cast)
+        ):
+            rewriter.replace(cast, Operator(op.type, op.name, (*inputs, bias), (cast.outputs[0].name,), params))
+            rewriter.drop(following)
+            rewriter.drop(op)
+            return []
+    if following is not None and _makes_floats(following) and not rewriter.is_touched(following):
+        rewriter.drop(following)
+        return [Operator(op.type, op.name, inputs, (following.outputs[0].name,), params, op.source.attributes)]
+    if most >= WHOLE or is_biased:
+        return []
+    sums = rewriter.fresh(f"{op.name}/sums")
+    new = Operator(op.type, op.name, inputs, (sums,), params, op.source.attributes)
+    return [new, _cast(sums, y.name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
+
+
+def _bias_added(op: RuntimeOperator, sums: RuntimeOperand, channels: int, rank: int, facts: Facts) -> str | None:
+    """The operand that is added to sums, one number a channel."""
+    layer = op.definition
+    if not isinstance(layer, Expression) or layer.tree != _SUM or len(op.inputs) != 2:
+        return None
+    other = next((each for each in op.inputs if each is not sums), None)
+    spec = None if other is None else facts.spec(other)
+    shapes = ((channels, *(1,) * rank), (1, channels, *(1,) * rank))
+    return other.name if other and spec and spec.dtype == np.int32 and spec.shape in shapes else None
+
+
+def _are_touched(rewriter: Rewriter, *operators: RuntimeOperator) -> bool:
+    return any(map(rewriter.is_touched, operators))
+
+
+def _between_casts(op: RuntimeOperator, rewriter: Rewriter) -> list[Operator]:
+    """The largest of some bytes, as floats."""
+    (x,), (y,) = op.inputs, op.outputs
+    floats, most = (rewriter.fresh(f"{op.name}/{what}") for what in ("floats", "most"))
+    dtype = "torch.uint8" if y.spec is not None and y.spec.dtype == np.uint8 else "torch.int8"
+    layer = op.definition
+    assert isinstance(layer, MaxPool)
+    names = ("ceil_mode", "dilation", "kernel_size", "padding", "stride")
+    params: dict[str, Parameter] = {"return_indices": False, **{name: getattr(layer, name) for name in names}}
+    pool = Operator(f"nn.MaxPool{layer.spatial_rank}d", op.name, (floats,), (most,), params)
+    return [_cast(x.name, floats, "torch.float"), pool, _cast(most, y.name, dtype, rewriter.fresh(f"{op.name}/bytes"))]
+
+
+def _makes_floats(op: RuntimeOperator) -> bool:
+    layer, spec = op.definition, op.outputs[0].spec
+    return isinstance(layer, To | OnnxCast) and len(op.inputs) == 1 and spec is not None and spec.dtype == _FLOAT32
+
+
 def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
     """The operators that compute the same; none where a sum could be rounded, or something is known only in a run."""
-    names = _NAMES[type(op.definition)]
+    names = OPERANDS[type(op.definition).__name__]
     x, zero = input_named(op, names[0]), facts.argument(op, names[2])
-    product = _product(op, facts.argument(op, names[1]), facts.argument(op, names[3]))
-    if x is None or product is None or not _is_of_bytes(x, facts):
+    product = None if input_named(op, "bias") is not None else _product(op, weights_of(op, facts))
+    if x is None or product is None or not is_of_bytes(x, facts):
         return []
     type_, params, weight = product
     new = [_cast(x.name, rewriter.fresh(f"{op.name}/float"), "torch.float")]
@@ -54,7 +135,7 @@ def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Op
         new += _minus(op, rewriter, new[-1], (), f"{int(np.asarray(zero).reshape(()))}")
     else:
         middle = input_named(op, names[2])
-        if middle is None or not _is_of_bytes(middle, facts, 1):
+        if middle is None or not is_of_bytes(middle, facts, 1):
             return []
         new.append(_cast(middle.name, rewriter.fresh(f"{op.name}/zero"), "torch.float"))
         new += _minus(op, rewriter, new[0], new[-1].outputs, "@1")
@@ -62,11 +143,6 @@ def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Op
     stored = {"weight": Attribute(weight.shape, weight.dtype, weight)}
     new.append(Operator(type_, op.name, new[-1].outputs, (sums,), params, stored))
     return [*new, _cast(sums, op.outputs[0].name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
-
-
-def _is_of_bytes(operand: RuntimeOperand, facts: Facts, size: int | None = None) -> bool:
-    spec = facts.spec(operand)
-    return spec is not None and spec.dtype in _BYTES and size in (None, spec.size)
 
 
 def _cast(source: str, target: str, dtype: str, name: str = "") -> Operator:
@@ -80,36 +156,23 @@ def _minus(op: RuntimeOperator, rewriter: Rewriter, x: Operator, others: tuple[s
     return [Operator("pnnx.Expression", name, (*x.outputs, *others), (name,), {"expr": f"sub(@0,{text})"})]
 
 
-def _product(op: RuntimeOperator, weight: Any, zero: Any) -> tuple[str, dict[str, Parameter], Array] | None:
-    """Type, parameters and weight of the operator for floats."""
-    if not isinstance(weight, np.ndarray) or weight.dtype not in _BYTES or not isinstance(zero, np.ndarray | int):
+def _product(op: RuntimeOperator, weights: Array | None) -> tuple[str, dict[str, Parameter], Array] | None:
+    """Type, parameters and weight of the operator for floats; None where a sum may have to be rounded."""
+    if weights is None or not weights.size or most_of(weights) >= WHOLE:
         return None
-    try:
-        if isinstance(op.definition, ConvInteger):
-            return _convolution(op.definition, _exact(distances(weight, zero, "w_zero_point", 0)))
-        if weight.ndim != 2:
-            return None
-        columns = _exact(centred_columns(weight, zero, "b_zero_point").T)
-    except EngineError:  # as a run says
-        return None
+    floats = np.ascontiguousarray(weights, np.float32)
+    if isinstance(op.definition, ConvInteger):
+        return _convolution(op.definition, floats)
     params: dict[str, Parameter] = {"bias": False}
-    return None if columns is None else ("nn.Linear", params | _widths(columns, 1, "features"), columns)
-
-
-def _exact(weight: Array) -> Array | None:
-    """Filters as floats; None where a sum may have to be rounded."""
-    sums = np.abs(weight.reshape(len(weight), -1)).sum(1)
-    if not weight.size or _WIDEST * int(sums.max()) >= _LIMIT:
-        return None
-    return np.ascontiguousarray(weight, np.float32)
+    return "nn.Linear", params | _widths(floats, 1, "features"), floats
 
 
 def _widths(weight: Array, groups: int, what: str) -> dict[str, Parameter]:
     return {f"in_{what}": weight.shape[1] * groups, f"out_{what}": weight.shape[0]}
 
 
-def _convolution(layer: ConvInteger, weight: Array | None) -> tuple[str, dict[str, Parameter], Array] | None:
-    if weight is None or layer.auto_pad not in ("NOTSET", "VALID"):
+def _convolution(layer: ConvInteger, weight: Array) -> tuple[str, dict[str, Parameter], Array] | None:
+    if layer.auto_pad not in ("NOTSET", "VALID"):
         return None
     rank = layer.rank(weight)
     pairs = pairs_of(layer.pads if layer.auto_pad == "NOTSET" else (), rank)

@@ -19,6 +19,7 @@ from engine.passes.fold_scale import fold_scale
 from engine.passes.identity_removal import identity_removal
 from engine.passes.integer_products import integer_products
 from engine.passes.pad_into_conv import pad_into_conv
+from engine.passes.quantised_products import quantised_products
 from engine.passes.report import PassReport, compare, total
 from engine.passes.transpose_cancelling import transpose_cancelling
 from engine.stopping import check_wanted
@@ -32,6 +33,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
         for each in (
             dead_operators,
             identity_removal,
+            quantised_products,
             integer_products,
             constant_folding,
             common_subexpressions,

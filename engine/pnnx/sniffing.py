@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+ONNX: Final = "an ONNX model"
 _MAGIC: Final = b"7767517"
 _ARCHIVES: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_POINTER: Final = b"version https://git-lfs"
 _NUMPY: Final = b"\x93NUMPY"
 
 
@@ -25,7 +27,11 @@ def kind_of_file(head: bytes) -> str | None:
         return "the text of a pair"
     if head.startswith(_NUMPY):
         return "a numpy array"
-    return "an ONNX model" if _is_onnx(head) else None
+    if head.startswith(_POINTER):
+        return "a pointer of Git LFS, in place of the file itself ('git lfs pull' fetches it)"
+    if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
+        return "a web page"
+    return ONNX if _is_onnx(head) else None
 
 
 def _is_onnx(head: bytes) -> bool:

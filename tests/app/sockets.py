@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import socket
@@ -99,4 +98,3 @@ def listening(store: Path, **settings: Any) -> Iterator[Front]:
         finally:
             server.should_exit = server.force_exit = True
             thread.join(PATIENCE_S)
-            gc.unfreeze()  # what the server set aside belongs to other tests as well

@@ -51,28 +51,27 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.codegen.leftovers": set(),
     "engine.compiler.codegen.object_code": {"engine.errors"}
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.leftovers", "engine.compiler.codegen.loading"},
-    "engine.compiler.kernels": VOCABULARY | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir"},
+    "engine.compiler.kernels": VOCABULARY
+    | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
     | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
-    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"},
-    "engine.bodies": VOCABULARY | {"engine.graph"},
-    "engine.executor": VOCABULARY
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"}
+    | {"engine.special"},
+    "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.progress"},
+    "engine.session": VOCABULARY
     | {
-        "engine.bodies",
         "engine.bundle",
         "engine.compiler",
         "engine.graph",
         "engine.options",
         "engine.profiling",
         "engine.progress",
+        "engine.toolchain",
     },
-    "engine.routes": VOCABULARY | {"engine.graph"},
-    "engine.session": VOCABULARY
-    | {"engine.routes", "engine.executor", "engine.graph", "engine.options", "engine.profiling", "engine.progress"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.check": VOCABULARY | {"engine.onnx", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
@@ -81,11 +80,13 @@ ALLOWED: dict[str, set[str]] = {
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},
-    "app.codec": BASICS | {"app.images", "app.memory", "app.signature"},
+    "app.texts": BASICS | {"app.memory"},
+    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.texts"},
     "app.render": BASICS,
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
-    | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"},
+    | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
+    | {"app.texts"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
@@ -96,7 +97,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
-    | {"app.signature"},
+    | {"app.signature", "app.texts"},
     "app.tracing": {"app.models.account", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {
@@ -154,8 +155,10 @@ DOORS: dict[str, tuple[str, ...]] = {
     "uvicorn": (
         "app.process.server",
         "app.http.connection",
+        "app.http.line",
         "app.http.reception",
         "app.http.answering",
+        "app.http.wire.sending",
         "app.http.wire.shortcut",
     ),
     "PIL": ("app",),

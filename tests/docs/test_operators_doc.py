@@ -14,7 +14,9 @@ from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.creation.matrices import MeshGrid
 from engine.layers.elementwise.arithmetic import RSub
 from engine.layers.elementwise.cast import To, TypeAs
-from engine.layers.onnx.arithmetic import Mod, OnnxCumProd
+from engine.layers.onnx.elementwise.arithmetic import Mod, OnnxCumProd
+from engine.layers.onnx.products.conv import ConvInteger
+from engine.layers.onnx.products.matmul import MatMulInteger
 from engine.layers.shape.split import AxisSplit
 from tests.engine.layers.samples import Sample, all_samples
 
@@ -78,5 +80,6 @@ def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
     types = ("aten::repeat_interleave", deformed, inverse)
     told_elsewhere = {(AxisSplit, None), (MeshGrid, None), *((engine.registry[type].layer, None) for type in types)}
-    others = recorded_in_other_dtypes | dilated | told_elsewhere
+    made_by_a_pass = {(ConvInteger, None), (MatMulInteger, None)}
+    others = recorded_in_other_dtypes | dilated | told_elsewhere | made_by_a_pass
     assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | others

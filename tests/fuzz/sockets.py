@@ -91,8 +91,15 @@ CHUNK_SIZES = [
     b"5", b"0", b"-1", b"zz", b"ffffffffffffffffff", b"5;a=b", b"5;" + b"e" * 30_000, b"05", b" 5", b"5 ", b"0x5",
 ]  # fmt: skip
 
+NAMED = b"POST /models/one/infer HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+ASKED = b'{"inputs": [[1,2,3]]}'
 GOOD = [
     b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n",
+    # A head that is known from the second time on, with bodies that come with it or behind it, and such as are none.
+    *(NAMED % size + ASKED.ljust(size) for size in (21, 22, 65_536, 65_537, 200_000, 1_500_000)),
+    NAMED % 100_000 + ASKED * 3,
+    NAMED % 100_000 + b"x" * 100_001,
+    NAMED % 10**12 + ASKED,
     b'POST /infer HTTP/1.1\r\nhost: x\r\ncontent-length: 21\r\n\r\n{"inputs": [[1,2,3]]}',
 ]
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.codec.answers import dump_json
 from app.console.pulse import pulse
 from app.errors import QueueFullError
-from app.http.openapi.schemas import ErrorBody
+from app.http.event_stream import STREAMED, EventStream, spelt
+from app.http.openapi.schemas import REFUSED
 from app.http.routes.state import dataplane
 from app.serving.dataplane import DataPlane
 
@@ -26,11 +26,7 @@ MAX_LISTENERS: Final = 64
 # Between two events; and how soon a stream ends when the server does.
 _PERIOD_S: Final = 1.0
 _LOOK_S: Final = 0.25
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"text/event-stream": {}}},
-    429: {"model": ErrorBody},
-}
-_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: STREAMED, 429: REFUSED}
 
 
 class Pulses:
@@ -50,7 +46,7 @@ class Pulses:
         """The event of this second."""
         now = time.monotonic()
         if now - self._made_at > _PERIOD_S - _LOOK_S / 2:
-            self._text, self._made_at = b"event: models\ndata: " + dump_json(pulse(self._plane)) + b"\n\n", now
+            self._text, self._made_at = spelt("models", pulse(self._plane)), now
         return self._text
 
     async def stream(self) -> AsyncIterator[bytes]:
@@ -62,11 +58,11 @@ class Pulses:
                     await asyncio.sleep(_LOOK_S)
 
 
-class _Listening(StreamingResponse):
+class _Listening(EventStream):
     """Counts as a listener from when it is made, so that a crowd that comes at once is counted as well."""
 
     def __init__(self, pulses: Pulses) -> None:
-        super().__init__(pulses.stream(), media_type="text/event-stream", headers=_HEADERS)
+        super().__init__(pulses.stream())
         self._pulses = pulses
         pulses.listeners += 1
 

@@ -29,7 +29,7 @@ from app.http.openapi.inference import infer_documentation
 from app.http.order import Order, Reply
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
-from app.memory.budget import Allowance
+from app.memory.allowance import Allowance
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names
@@ -97,7 +97,7 @@ async def _reply(request: Request, plane: DataPlane, name: str | None, allowance
     head = InferHead.of(first_headers(request), request.query_params if request.scope["query_string"] else {}, name)
     deadline = plane.deadline(head.limit_s)
     body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
-    message = await _parse(plane, body, head, deadline)
+    message = await read(plane, body, head, deadline)
     order = order_of(plane, head, message, body, deadline)
     reply = plane.answer_now(*order)
     if reply is None:
@@ -136,6 +136,10 @@ class InferHead:
         return cls(
             name=name, query=query, accept=accept, media_type=media_type, content_type=content_type, limit_s=limit_s
         )
+
+    def is_short(self, body: bytearray) -> bool:
+        """Whether a body is parsed in no time."""
+        return len(body) <= INLINE_BYTES or not reads_all(body, self.content_type)
 
 
 def order_of(plane: DataPlane, head: InferHead, message: Message, body: bytes | bytearray, deadline: float) -> Order:
@@ -192,10 +196,10 @@ def _possible(plane: DataPlane, asked: _Asked, media_type: str, accept: str) -> 
     return media_type if media_type in offered else choose(accept, offered)
 
 
-async def _parse(plane: DataPlane, body: bytearray, head: InferHead, deadline: float) -> Message:
+async def read(plane: DataPlane, body: bytearray, head: InferHead, deadline: float) -> Message:
+    """What a body says; a long text is read in a thread."""
     work = partial(parse, body, head.content_type, plane.settings)
-    is_short = len(body) <= INLINE_BYTES or not reads_all(body, head.content_type)
-    if is_short:
+    if head.is_short(body):
         return work()
     name = head.name or head.query.get("model")
     if name is not None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.http.openapi.schemas import ErrorBody, ModelDetails, ModelList
+from app.http.openapi.schemas import REFUSED, ModelDetails, ModelList
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.models.keeping.catalogue import details, summaries
@@ -20,9 +20,7 @@ async def list_models(request: Request) -> Response:
     return json_response({"models": summaries(dataplane(request).store)})
 
 
-@router.get(
-    "/{name}", responses={200: {"model": ModelDetails}, 404: {"model": ErrorBody}}, summary="One model in detail"
-)
+@router.get("/{name}", responses={200: {"model": ModelDetails}, 404: REFUSED}, summary="One model in detail")
 async def show_model(request: Request, name: str) -> Response:
     """Versions, inputs, outputs, labels, preprocessing and what it has done so far."""
     store = dataplane(request).store

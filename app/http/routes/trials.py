@@ -16,9 +16,10 @@ import engine
 from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.samples import read_sample
-from app.errors import InvalidRequestError, NotFoundError
+from app.errors import InvalidRequestError
 from app.http.body import first_headers, read_body
 from app.http.deadline import read_limit
+from app.http.event_stream import STREAMED
 from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
@@ -32,7 +33,7 @@ from app.trials.comparing import compare
 from app.trials.entries import read_entries
 from app.trials.inputs import example
 from app.trials.tuning import Surroundings, tune
-from app.wording import brief, cut
+from app.wording import brief
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/models/{name}")
@@ -44,7 +45,7 @@ _MAX_BODY: Final = 1 << 16
 _LIMIT_S: Final = 900.0
 _COMPARING_S: Final = 300.0
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"text/event-stream": {}}},
+    200: STREAMED,
     **dict.fromkeys((400, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504), REFUSED),
 }
 _FOUND: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys((400, 404, 503), REFUSED)
@@ -160,9 +161,6 @@ def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArra
     model: Model = version.model
     if name is None:
         return example(model)
-    found = read_sample(plane.store.entry(version.name).files, name)
-    if found is None:
-        raise NotFoundError(f"model '{version.name}' has no sample '{cut(name)}'")
-    message = parse(found[0], found[1], plane.settings)
+    message = parse(*read_sample(plane.store.entry(version.name).files, name), plane.settings)
     prepared = model.prepare(InferRequest(decode=message.decode, parameters={}))
     return [prepared.tensors[port.name] for port in model.session.graph.inputs]

@@ -18,17 +18,16 @@ from app.console.measured import inputs_to_measure
 from app.console.profiling import profile
 from app.console.report import report
 from app.console.samples import list_samples, read_sample
-from app.errors import InvalidRequestError, NotFoundError
+from app.errors import InvalidRequestError
 from app.http.body import first_headers, read_body, until_disconnect
 from app.http.deadline import read_limit
-from app.http.openapi.schemas import REFUSED, ErrorBody, VersionNumber
+from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.settings import Settings
-from app.wording import cut
 
 router = APIRouter(prefix="/models/{name}")
 
@@ -48,7 +47,7 @@ Shape = Annotated[
 Sample = Annotated[str | None, Query(description="run on one of its samples")]
 
 
-@router.get("/samples", tags=["models"], responses={404: {"model": ErrorBody}}, summary="What there is to try it with")
+@router.get("/samples", tags=["models"], responses={404: REFUSED}, summary="What there is to try it with")
 async def samples(request: Request, name: str) -> Response:
     """The pictures and arrays in `examples/` of the model's folder."""
     plane = dataplane(request)
@@ -59,17 +58,16 @@ async def samples(request: Request, name: str) -> Response:
 @router.get(
     "/samples/{sample}",
     tags=["models"],
-    responses={404: {"model": ErrorBody}},
+    responses={404: REFUSED},
     summary="One of its samples",
     response_class=Response,
 )
 async def sample(request: Request, name: str, sample: str) -> Response:
     """The file as it is."""
     plane = dataplane(request)
-    found = await plane.offload(partial(read_sample, plane.store.entry(name).files, sample), plane.deadline())
-    if found is None:
-        raise NotFoundError(f"model '{name}' has no sample '{cut(sample)}'")
-    return Response(found[0], media_type=found[1], headers={"cache-control": "no-cache"})
+    read = partial(read_sample, plane.store.entry(name).files, sample)
+    content, media_type = await plane.offload(read, plane.deadline())
+    return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
 @router.get(

@@ -18,7 +18,7 @@ from app.http.order import Order, Reply
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
 from app.http.v2.metadata import asked
-from app.memory.budget import Allowance, charge
+from app.memory.allowance import Allowance, charge
 from app.models.keeping.version import Version
 from app.models.model import Model
 from app.protocol.v2.outputs import Encoded, encode
@@ -50,7 +50,7 @@ async def _reply(request: Request, plane: DataPlane, version: Version, model: Mo
     deadline = plane.deadline(head.limit_s)
     limit = plane.settings.max_body_bytes
     body = await read_body(request, limit, deadline, allowance, tuple(_PACKED), values_at=head.values_at)
-    said = await _said(plane, version, head, body, deadline)
+    said = await read(plane, version, head, body, deadline)
     found = Found(version, model, state.regions, state.changing.trace)
     order = order_of(plane, head, said, found, len(body), deadline)
     reply = plane.answer_now(*order) if head.packing is None else None
@@ -154,7 +154,7 @@ def _reply_of(encoded: Encoded, packing: str | None) -> Reply:
     return Reply(encoded.pieces, "application/octet-stream", {**headers, HEADER_LENGTH: str(encoded.header_length)})
 
 
-async def _said(plane: DataPlane, version: Version, head: V2Head, body: bytearray, deadline: float) -> V2Request:
+async def read(plane: DataPlane, version: Version, head: V2Head, body: bytearray, deadline: float) -> V2Request:
     """What a body says; a long text is read in a thread."""
     work = partial(head.parse, body, plane.settings)
     if head.is_short(len(body)):

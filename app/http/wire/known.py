@@ -1,16 +1,15 @@
-"""Heads of requests that were parsed before, by their bytes."""
+"""Heads of requests that were parsed before, by their bytes; only the length of their bodies may be another."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeAlias
 
 from starlette.datastructures import QueryParams
 
 from app.access.decision import read_key
 from app.errors import ServiceError
-from app.http.body import INLINE_BYTES
 from app.http.gate import Visit
 from app.http.routes.infer import InferHead
 from app.http.v2.infer import V2Head
@@ -21,7 +20,8 @@ END_OF_HEAD: Final = b"\r\n\r\n"
 # So many, of so many bytes each.
 _MAX_HEADS: Final = 256
 _MAX_BYTES: Final = 2048
-_MAX_DIGITS: Final = 5
+_LENGTH: Final = b"\r\ncontent-length: "
+_MAX_DIGITS: Final = 18
 # What belongs to one request only, and what is for others to answer.
 _OTHERS: Final = frozenset(
     (b"x-request-id", b"traceparent", b"tracestate", b"expect", b"transfer-encoding", b"content-encoding", b"upgrade")
@@ -53,13 +53,37 @@ class Heads:
     """All that are known to a server."""
 
     def __init__(self, max_body_bytes: int) -> None:
-        self._limit = min(INLINE_BYTES, max_body_bytes)
-        self._known: dict[bytes, Known] = {}
+        self._limit = max_body_bytes
+        # Those that were parsed, by all of their bytes but the length of the body; and those that came since, by all.
+        self._learned: dict[bytes, Known] = {}
+        self._seen: dict[bytes, Known] = {}
 
     def find(self, data: bytes) -> Known | None:
         """The head that a piece begins with."""
         end = data.find(END_OF_HEAD, 0, _MAX_BYTES)
-        return None if end < 0 else self._known.get(data[: end + len(END_OF_HEAD)])
+        if end < 0:
+            return None
+        text = data[: end + len(END_OF_HEAD)]
+        known = self._seen.get(text)
+        return self._see(text) if known is None else known
+
+    def _see(self, text: bytes) -> Known | None:
+        """The head that this one is like, with this one's length."""
+        cut = _Cut.of(text)
+        known = None if cut is None else self._learned.get(cut.rest)
+        if cut is None or known is None or not 0 < cut.length <= self._limit:
+            return None
+        length = b"%d" % cut.length
+        known = replace(
+            known,
+            headers=tuple((name, length if name == b"content-length" else value) for name, value in known.headers),
+            head_bytes=len(text),
+            body_bytes=cut.length,
+        )
+        if len(self._seen) >= _MAX_HEADS:
+            self._seen.clear()
+        self._seen[text] = known
+        return known
 
     def learn(self, text: bytes, visit: Visit, method: bytes, url: bytes, headers: Headers) -> None:
         """Remember a head that is parsed, and good, and keeps its connection.
@@ -67,28 +91,44 @@ class Heads:
         Args:
             text: its bytes.
         """
-        if len(text) > _MAX_BYTES or text in self._known:
+        cut = _Cut.of(text) if len(text) <= _MAX_BYTES else None
+        if cut is None or cut.rest in self._learned or not 0 < cut.length <= self._limit:
             return
         head = dict(headers)
-        length = head.get(b"content-length", b"")
         if len(head) != len(headers) or not _OTHERS.isdisjoint(head) or not _is_plain(text, len(headers)):
             return
-        if not (length.isdigit() and len(length) <= _MAX_DIGITS and 0 < int(length) <= self._limit):
-            return
         said = _read(visit, url, head)
-        if said is None:
+        if said is None or head.get(b"content-length") != b"%d" % cut.length:
             return
-        if len(self._known) >= _MAX_HEADS:
-            self._known.clear()
-        self._known[text] = Known(
+        if len(self._learned) >= _MAX_HEADS:
+            self._learned.clear()
+            self._seen.clear()
+        self._learned[cut.rest] = Known(
             method=method,
             url=url,
             headers=tuple(headers),
             head_bytes=len(text),
-            body_bytes=int(length),
+            body_bytes=cut.length,
             key=read_key(headers),
             said=said,
         )
+
+
+class _Cut(NamedTuple):
+    """A head without the digits that say how long its body is."""
+
+    rest: bytes
+    length: int
+
+    @classmethod
+    def of(cls, text: bytes) -> _Cut | None:
+        """None where they are not written as most clients do."""
+        start = text.lower().find(_LENGTH) + len(_LENGTH)
+        end = text.find(b"\r", start)
+        digits = text[start:end]
+        if start < len(_LENGTH) or not digits.isdigit() or len(digits) > _MAX_DIGITS or digits.startswith(b"0"):
+            return None
+        return cls(text[:start] + text[end:], int(digits))
 
 
 def _read(visit: Visit, url: bytes, head: dict[bytes, bytes]) -> InferHead | V2Head | None:

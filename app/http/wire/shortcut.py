@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
+from app.errors import ServiceError
+from app.http.body import INLINE_BYTES
 from app.http.gate import TurnedAway
+from app.http.wire.arriving import Arriving
+from app.http.wire.inlet import Inlet
 from app.http.wire.known import Known
 from app.http.wire.request import Answered, ShortRequest
+from app.http.wire.sending import send, send_slowly
 from app.http.wire.standin import StandIn
+from app.http.wire.standing import Hearer
 from app.http.wire.way import ShortWay
 
 # Many clients send head and body by themselves, one right after the other.
 _APART_S: Final = 0.005
 # Longer answers are sent as their client takes them.
-_AT_ONCE: Final = 1 << 17
-# Shorter pieces are put together, which takes less than sending them.
-_SHORT: Final = 1 << 14
-_PIECE: Final = 1 << 20
-_CLOSE: Final = (b"connection", b"close")
+_AT_ONCE: Final = 1 << 20
 
 
-class Carrier(Protocol):
+class Carrier(Hearer, Protocol):
     """The connection."""
 
     loop: asyncio.AbstractEventLoop
@@ -54,6 +56,31 @@ class Carrier(Protocol):
         """What goes no other way."""
         ...
 
+    @property
+    def can_be_bypassed(self) -> bool:
+        """Whether the bytes on the wire are those of its requests."""
+        ...
+
+    def expects(self, arriving: Arriving) -> None:
+        """A long body comes, and not by way of the connection."""
+        ...
+
+    def has_all(self) -> None:
+        """It is there: what comes now is the beginning of a request."""
+        ...
+
+    def give_up(self) -> None:
+        """Nobody reads the rest of the body."""
+        ...
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes that nobody waits for."""
+        ...
+
+    def passed(self, count: int) -> None:
+        """So many bytes of a body have come to their place."""
+        ...
+
 
 class Shortcut:
     """Takes what a connection brings between two requests.
@@ -65,7 +92,7 @@ class Shortcut:
         learn: takes a head that was parsed, as the way has it.
     """
 
-    __slots__ = ("_apart", "_carrier", "_timer", "_way", "learn")
+    __slots__ = ("_apart", "_carrier", "_cycle", "_inlet", "_timer", "_way", "learn")
 
     def __init__(self, carrier: Carrier, way: ShortWay) -> None:
         self._carrier = carrier
@@ -74,6 +101,9 @@ class Shortcut:
         # A head whose body is still to come, and how long it is waited for before the parser has it.
         self._apart: tuple[bytes, Known] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # Whose long body comes, and where its bytes come in.
+        self._cycle: StandIn | None = None
+        self._inlet: Inlet | None = None
 
     def take(self, data: bytes) -> bool:
         """Whether a piece is a whole request, or the head of one, or completes it, and goes this way."""
@@ -82,9 +112,12 @@ class Shortcut:
         known = self._way.find(data)
         if known is None or self._carrier.flow.write_paused:
             return False
-        if len(data) - known.head_bytes == known.body_bytes:
+        have = len(data) - known.head_bytes
+        if known.body_bytes > INLINE_BYTES:
+            return have <= known.body_bytes and self._expect(known, memoryview(data)[known.head_bytes :])
+        if have == known.body_bytes:
             return self._answer(known, data, known.head_bytes)
-        if len(data) == known.head_bytes and known.said.limit_s is None:
+        if not have and known.said.limit_s is None:
             self._apart = data, known
             self._timer = self._carrier.loop.call_later(_APART_S, self.let_go)
             return True
@@ -94,26 +127,30 @@ class Shortcut:
         """Let the parser have the head that waits for its body."""
         if self._apart is not None:
             head = self._apart[0]
-            self.forget()
+            self._wait_no_more()
             self._carrier.parse(head)
 
     def forget(self) -> None:
-        """Nothing is waited for."""
-        self._apart = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """The connection is gone: nothing is waited for."""
+        self._wait_no_more()
+        self._inlet = self._cycle = None  # they refer to it
 
     @property
     def is_waiting(self) -> bool:
         """Whether there is a head without its body."""
         return self._apart is not None
 
+    def _wait_no_more(self) -> None:
+        self._apart = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _complete(self, data: bytes) -> bool:
         assert self._apart is not None
         known = self._apart[1]
         if len(data) == known.body_bytes and self._answer(known, data, 0):
-            self.forget()
+            self._wait_no_more()
             return True
         self.let_go()
         return False
@@ -124,42 +161,103 @@ class Shortcut:
         visit = way.visit(known)
         if visit is None:
             return False
-        arrivals = way.arrivals
-        if not arrivals.is_clear(visit.version):
+        if not way.arrivals.is_clear(visit.version):
             away = way.turn_away(visit, known, (piece, start))
             if away is not None:
                 carrier.refuse_gently(StandIn(more_body=False), away if start else away.once())
                 return True
         cycle = StandIn(more_body=False)
         carrier.takes(cycle)
-        arrivals.begins_at_once(carrier.loop)
-        request = way.request(known, visit, bytearray(memoryview(piece)[start:]))
-        answered = request.now()
-        if answered is not None and request.exchange.sent <= _AT_ONCE:
-            self._send(cycle, answered)
-            way.over(request)
-            cycle.response_complete = True
-            carrier.took()
-        else:
-            if answered is None:  # it asks for its place in the next turn of the loop, behind all that came in this one
-                arrivals.comes(visit.version.lane)
-                carrier.loop.call_soon(arrivals.begins, visit.version.lane)
-            cycle.task = carrier.loop.create_task(self._finish(cycle, request, answered))
-            cycle.task.add_done_callback(carrier.tasks.discard)
-            carrier.tasks.add(cycle.task)
+        self._make(cycle, way.request(known, visit), bytearray(memoryview(piece)[start:]))
         return True
 
-    def _send(self, cycle: StandIn, answered: Answered) -> None:
-        """Send a short answer."""
-        self._carrier.transport.write(b"".join([self._head(cycle, answered), *answered.pieces]))
-        if not cycle.keep_alive:
-            self._carrier.transport.close()
+    # Long bodies
 
-    async def _finish(self, cycle: StandIn, request: ShortRequest, answered: Answered | None) -> None:
+    def _expect(self, known: Known, begun: memoryview) -> bool:
+        """Have a long body read to its place; no where that is for others to do, or to refuse."""
+        way, carrier = self._way, self._carrier
+        visit = way.visit(known)
+        if visit is None or not carrier.can_be_bypassed:
+            return False
+        request = way.request(known, visit)
+        if not way.may_come(visit, request):
+            return False
+        try:
+            allowance = request.expect()
+        except ServiceError:
+            return False
+        if self._inlet is None:
+            self._inlet = Inlet(carrier, way.room)
+        self._cycle = StandIn(more_body=True)
+        carrier.takes(self._cycle)
+        arriving = Arriving(self, self._inlet, request, allowance, known.body_bytes)
+        carrier.expects(arriving)
+        arriving.begin(carrier.loop, begun)
+        return True
+
+    def came(self, request: ShortRequest, body: bytearray) -> None:
+        """All of a long body is there."""
+        cycle = self._its_cycle()
+        self._carrier.has_all()
+        self._make(cycle, request, body)
+
+    def failed(self, request: ShortRequest, error: ServiceError) -> None:
+        """It is not, and nobody reads what may still come: the client is told so."""
+        cycle = self._its_cycle()
+        self._carrier.give_up()
+        send(self._carrier, cycle, request.refused(error))
+        self._over(cycle, request)
+
+    def lost(self, request: ShortRequest, error: ServiceError) -> None:
+        """It is not, and nobody is there to be told."""
+        self._its_cycle()
+        request.refused(error)
+        self._way.over(request)
+
+    def _its_cycle(self) -> StandIn:
+        assert self._cycle is not None  # its body comes
+        cycle, self._cycle = self._cycle, None
+        return cycle
+
+    # Answers
+
+    def _make(self, cycle: StandIn, request: ShortRequest, body: bytearray) -> None:
+        """Answer a request whose body is there: now, or in a while."""
+        arrivals, loop = self._way.arrivals, self._carrier.loop
+        arrivals.begins_at_once(loop)
+        answered = request.now(body)
+        if answered is None:  # it asks for its place in the next turn of the loop, behind all that came in this one
+            lane = request.visit.version.lane
+            arrivals.comes(lane)
+            loop.call_soon(arrivals.begins, lane)
+            self._go_on(cycle, self._finish(cycle, request))
+        elif request.exchange.sent > _AT_ONCE:
+            self._go_on(cycle, self._finish(cycle, request, answered))
+        else:
+            send(self._carrier, cycle, answered)
+            if self._carrier.flow.write_paused:
+                self._go_on(cycle, self._drain(cycle, request))
+            else:
+                self._over(cycle, request)
+
+    def _over(self, cycle: StandIn, request: ShortRequest) -> None:
+        """The answer is on its way, all of it."""
+        self._way.over(request)
+        cycle.response_complete = True
+        self._carrier.took()
+
+    def _go_on(self, cycle: StandIn, rest: Coroutine[Any, Any, None]) -> None:
+        """Do the rest of a request in a task."""
+        carrier = self._carrier
+        cycle.task = carrier.loop.create_task(rest)
+        cycle.task.add_done_callback(carrier.tasks.discard)
+        carrier.tasks.add(cycle.task)
+
+    async def _finish(self, cycle: StandIn, request: ShortRequest, answered: Answered | None = None) -> None:
         """Make the answer, if it is not made yet, and send it as the client takes it."""
         try:
             answered = answered or await request.later()
-            await self._send_slowly(cycle, answered)
+            await send_slowly(self._carrier, cycle, answered)
         except asyncio.CancelledError:
             if not cycle.disconnected:
                 self._carrier.transport.close()
@@ -169,38 +267,15 @@ class Shortcut:
         cycle.response_complete = True
         self._carrier.on_response_complete()
 
-    async def _send_slowly(self, cycle: StandIn, answered: Answered) -> None:
-        transport, flow = self._carrier.transport, self._carrier.flow
-        held = self._head(cycle, answered)
+    async def _drain(self, cycle: StandIn, request: ShortRequest) -> None:
+        """Wait until the client has taken most of what was sent: until then its request holds memory."""
         cycle.response_started = True
-        for piece in answered.pieces:
-            for start in range(0, len(piece), _PIECE):
-                part = piece if len(piece) <= _PIECE else memoryview(piece)[start : start + _PIECE]
-                if flow.write_paused:
-                    await flow.drain()
-                if cycle.disconnected or transport.is_closing():
-                    return
-                if len(part) < _SHORT:
-                    held = b"".join((held, part))
-                else:
-                    transport.writelines((held, part) if held else (part,))
-                    held = b""
-        if flow.write_paused:
-            await flow.drain()
-        if cycle.disconnected or transport.is_closing():
-            return
-        if held:
-            transport.write(held)
-        if not cycle.keep_alive:
-            transport.close()
-
-    def _head(self, cycle: StandIn, answered: Answered) -> bytes:
-        """An answer's first lines, as uvicorn writes them."""
-        headers = [*self._carrier.server_state.default_headers, *answered.headers]
-        lines = [STATUS_LINE[answered.status], *[b"%b: %b\r\n" % header for header in headers]]
-        if _CLOSE in answered.headers:
-            cycle.keep_alive = False
-        elif not cycle.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        return b"".join(lines)
+        try:
+            await self._carrier.flow.drain()
+        except asyncio.CancelledError:
+            if not cycle.disconnected:
+                raise
+        finally:
+            self._way.over(request)
+        cycle.response_complete = True
+        self._carrier.on_response_complete()

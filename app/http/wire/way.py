@@ -8,6 +8,7 @@ from app.access.decision import refusal
 from app.access.groups import Group
 from app.access.keys import Keys
 from app.http.gate import Gate, TurnedAway, Visit
+from app.http.wire.inlet import ROOM_BYTES
 from app.http.wire.known import Heads, Known
 from app.http.wire.request import Means, ShortRequest
 from app.protocol.v2.ports import are_known
@@ -40,6 +41,8 @@ class ShortWay:
         self._heads = Heads(means.plane.settings.max_body_bytes)
         self.find, self.learn = self._heads.find, self._heads.learn
         self.arrivals = gate.arrivals
+        # Where all connections read what is no long body.
+        self.room = memoryview(bytearray(ROOM_BYTES))
 
     def visit(self, known: Known) -> Visit | None:
         """What a request is for; None where others say what is wrong with it."""
@@ -54,9 +57,14 @@ class ShortWay:
         """What to answer where it would be refused anyway; as the gate has it."""
         return self._gate.turn_away(visit, known.headers, may_stay=True, text=text)
 
-    def request(self, known: Known, visit: Visit, body: bytearray) -> ShortRequest:
+    def may_come(self, visit: Visit, request: ShortRequest) -> bool:
+        """Whether a long body is worth reading: its request would be taken, as far as its head tells."""
+        arrivals = self.arrivals
+        return arrivals.is_clear(visit.version) or arrivals.refusal(visit.version, request.deadline) is None
+
+    def request(self, known: Known, visit: Visit) -> ShortRequest:
         """What makes the answer."""
-        return ShortRequest(self._means, known, visit, body)
+        return ShortRequest(self._means, known, visit)
 
     def over(self, request: ShortRequest) -> None:
         """It is answered, or never will be."""

@@ -29,8 +29,8 @@ def dtype_of(datatype: str) -> DType | None:
 
 
 def datatype_of(dtype: DType) -> str | None:
-    """What the protocol calls a dtype; None for those it has no word for, complex numbers for example."""
-    return _NAMES.get(dtype)
+    """What the protocol calls a dtype, BYTES that of texts; None for those it has no word for, as complex numbers."""
+    return BYTES if dtype.hasobject else _NAMES.get(dtype)
 
 
 def config_name(datatype: str) -> str:

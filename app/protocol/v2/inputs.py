@@ -17,7 +17,7 @@ from app.codec.json_tensors import decode_input, filled
 from app.errors import RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.places import Place
@@ -26,6 +26,7 @@ from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import Sent, V2Request
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.texts import from_bytes, is_text
 from app.wording import cut, quoted
 
 _LENGTH: Final = 4
@@ -140,6 +141,9 @@ class Decoder:
         return self._signature.picture_input == port.own
 
     def _from_json(self, item: Sent, port: WirePort) -> Input:
+        if item.datatype == BYTES and _is_text(port):
+            _check_filled(item.data, item.shape, port)
+            return filled(item.data, item.shape, port.named, port.named.spec.dtype)  # type: ignore[union-attr]
         if item.datatype == BYTES:
             raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
         spec = dtype_of(item.datatype)
@@ -164,6 +168,8 @@ class Decoder:
         return self._from_bytes(item, port, self._regions.read(place, where))
 
     def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
+        if item.datatype == BYTES and _is_text(port):
+            return from_bytes(_elements(data, port.name, math.prod(item.shape)), item.shape, port.name)
         if item.datatype == BYTES:
             return self._pictures(port, _elements(data, port.name, math.prod(item.shape)))
         dtype = dtype_of(item.datatype)
@@ -211,6 +217,10 @@ class Decoder:
         labels = ["the picture"] if len(elements) == 1 else [f"picture {index + 1}" for index in range(len(elements))]
         self._signature.picture_port(port.own)
         return tuple(Picture(data=data, label=label) for data, label in zip(elements, labels, strict=True))
+
+
+def _is_text(port: WirePort) -> bool:
+    return port.named.spec is not None and is_text(port.named.spec.dtype)
 
 
 def _fits(found: Sequence[int], expected: Sequence[int]) -> bool:

@@ -60,7 +60,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
         **_batching(model),
         "response_cache": {"enable": model.response_cache is not None},
-        "parameters": _parameters(entry),
+        "parameters": {**_parameters(entry), **_size_names([*ports.inputs, *ports.outputs])},
     }
 
 
@@ -120,6 +120,12 @@ def _policy(entry: Entry) -> dict[str, Any]:
     if policy.policy == "specific":
         return {"specific": {"versions": list(policy.specific)}}
     return {"all": {}} if policy.policy == "all" else {"latest": {"num_versions": policy.latest}}
+
+
+def _size_names(ports: Sequence[WirePort]) -> dict[str, Any]:
+    """Shapes with what the file calls their open sizes, for which the protocol has a -1 alone."""
+    named = [each for each in ports if any(each.port.size_names)]
+    return {f"shape.{each.name}": {"string_value": each.port.shape_text} for each in named}
 
 
 def _parameters(entry: Entry) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from app.codec.answers import Slabs, dump_json, dump_pieces
 from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.ports import WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
+from app.texts import as_bytes, is_text
 from app.wording import brief, cut, quoted
 
 # Bytes of a value as text.
@@ -97,7 +98,7 @@ def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
             f"unexpected inference output '{cut(wanted.name)}' for model '{model}': expected"
             f" {quoted(each.name for each in ports.outputs)}"
         )
-    if wanted.classes is not None and port.datatype in _HALVES:
+    if wanted.classes is not None and port.datatype in (*_HALVES, BYTES):
         raise RefusedError(f"output '{port.name}': there is no classification of {port.datatype}")
     return port
 
@@ -184,6 +185,8 @@ def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[
             return {**row, "data": [text.decode(errors="replace") for text in value.texts]}, None
         tail: Any = b"".join(len(text).to_bytes(4, "little") + text for text in value.texts)
         return {**row, "parameters": {"binary_data_size": len(tail)}}, tail
+    if is_text(value.dtype):
+        return _row(name, _Texts(as_bytes(value), value.shape), is_binary, non_finite)
     datatype = datatype_of(value.dtype)
     if datatype is None:
         raise InvalidRequestError(

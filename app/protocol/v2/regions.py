@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.errors import NotFoundError
-from app.memory.budget import charge
+from app.memory.allowance import charge
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.places import Place, read_bytes
 from app.settings import Settings, SettingsError

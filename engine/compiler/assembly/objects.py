@@ -232,7 +232,7 @@ def _opened_module(opening: Opening) -> Module | None:
 def _module(kernel: Kernel) -> Module:
     module = Module()
     try:
-        kernel.emit(module)
+        kernel.write(module)
     except TooLargeError as error:
         raise _NotMadeError(str(error)) from None
     except Exception as exc:  # a defect of a generator costs speed, not the answer

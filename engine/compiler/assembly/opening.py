@@ -85,7 +85,7 @@ class Opening:
             TooLargeError: it would be too much code.
         """
         module = Module(is_open=True)
-        self._kernel.emit(module)
+        self._kernel.write(module)
         for each in module.functions.values():
             each.linkage = "internal "
         f = module.entry(self._function, [("ptr", "arguments"), ("i64", "chunk")])

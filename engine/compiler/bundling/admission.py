@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.bundle import MANIFEST, HostClass, Manifest
 from engine.compiler.cache.version import SOURCES
-from engine.compiler.codegen.host import Host, Memory, cpu_name, describe, supports
+from engine.compiler.codegen.host import Host, Memory, cpu_name, describe, further_features, supports
 from engine.compiler.measuring.caches import find_caches
 from engine.errors import BundleError, CompileError
 
@@ -74,7 +74,7 @@ def _level() -> str:
 
 def _processor() -> str:
     try:
-        return cpu_name()
+        return cpu_name() + further_features()
     except CompileError:
         return "unknown"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine.errors import CompileError
 
@@ -53,6 +53,17 @@ class Memory:
         """float32 elements of a cache line."""
         return self.line_bytes // 4
 
+    @property
+    def halved(self) -> Memory:
+        """The same where elements of twice the size are counted as float32."""
+        sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes")
+        costs = ("repeat_cost", "stream_cost", "memory_cost", "fetched_cost", "shared_cost", "spilled_cost")
+        return replace(
+            self,
+            **{name: getattr(self, name) // 2 for name in sizes},
+            **{name: 2 * getattr(self, name) for name in costs},
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
@@ -61,15 +72,17 @@ class Host:
     Args:
         name: ``avx512``, ``avx2``, ``sse`` or ``neon``.
         triple, cpu, features: LLVM's names.
-        lanes: float32 elements of a vector register.
+        lanes: elements of a vector register, of float32 as all that is counted here.
         registers: vector registers.
         products_in_flight: products of two vectors that a core has begun and not ended, when it does nothing else.
         repeats_a_product: numbers in memory that it repeats in all lanes of a vector in the time of one product.
         repeats_from_memory: whether a product takes a number in memory, repeated in all lanes, without a register.
+        registers_beside: of them, what products need beside sums and weights: numbers, and what LLVM loads ahead.
         memory: caches, and what a byte costs.
         chunk_flops: what a chunk should at least compute, in floating-point operations: some 5 µs of a core.
         chunk_bytes: what a chunk should at least move, in bytes, where arithmetic is cheap.
         wanted_chunks: pieces that a kernel should fall into, so that threads finish together.
+        precision: what kernels compute with.
     """
 
     name: str
@@ -81,23 +94,63 @@ class Host:
     products_in_flight: float = 8
     repeats_a_product: float = 1
     repeats_from_memory: bool = False
+    registers_beside: int = 2
     memory: Memory = field(default_factory=Memory)
     chunk_flops: int = 500_000
     chunk_bytes: int = 64 * 1024
     wanted_chunks: int = 16
+    precision: Literal["float", "double"] = "float"
+
+    def most_rows(self, vectors: int) -> int:
+        """Rows of sums, each as wide as so many vectors of weights, that registers hold beside those; 0 for none."""
+        beside = self.registers_beside
+        if vectors == 1 and not self.repeats_from_memory:
+            beside += _ALONE
+        return max(0, (self.registers - beside - vectors) // vectors)
+
+    @property
+    def has_dots(self) -> bool:
+        """Whether one instruction multiplies four bytes of each word by four others, and adds them up."""
+        return "+avx512vnni" in self.features
 
     @property
     def key(self) -> str:
         """All that generated code depends on."""
         return "/".join(map(str, astuple(self)))
 
+    @property
+    def element_bytes(self) -> int:
+        """Of what kernels compute with."""
+        return 8 if self.precision == "double" else 4
 
+    @property
+    def of_doubles(self) -> Host:
+        """The same for kernels of float64: they count elements as others do, which are twice as large here."""
+        if self.precision == "double":
+            return self
+        return replace(
+            self,
+            precision="double",
+            lanes=self.lanes // 2,
+            memory=self.memory.halved,
+            chunk_flops=self.chunk_flops // 2,
+            chunk_bytes=self.chunk_bytes // 2,
+        )
+
+
+# Where each number is for one product alone, LLVM has so many more of them in registers.
+_ALONE = 3
 _X86_LEVELS = {
     "avx512": (16, 32, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"),
     "avx2": (8, 16, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,-avx512f"),
     "sse": (4, 16, "+sse4.2,-avx,-avx2,-fma,-avx512f"),
 }  # fmt: skip
+# Seen in what LLVM makes of them: with a register less beside, sums of an innermost loop lie on the stack.
+_BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
 _NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
+
+# Products of small integers added up in one instruction, which LLVM would split in two.
+_FURTHER = {"avx512": {"avx512vnni": ",+avx512vnni,+fast-dpwssd"}}
 
 
 def detect() -> Host:
@@ -114,8 +167,20 @@ def detect() -> Host:
     has = _features()
     for name, needed in _NEEDS.items():
         if all(has.get(feature) for feature in needed):
-            return describe(name)
+            host = describe(name)
+            return replace(host, features=host.features + _further(name, has))
     raise CompileError("the processor lacks SSE 4.2", found=cpu_name())
+
+
+def further_features() -> str:
+    """What this processor can do beyond the level of its code, and code made for it alone uses."""
+    has = _features()
+    return next((_further(name, has) for name, needed in _NEEDS.items() if all(map(has.get, needed))), "")
+
+
+def _further(name: str, has: Mapping[str, bool]) -> str:
+    rows = _FURTHER.get(name, {}).items()
+    return "".join(text for each, text in rows if has.get(each) or has.get(each.replace("avx512", "avx512_")))
 
 
 def supports(name: str) -> bool:
@@ -175,7 +240,13 @@ def describe(name: str, cpu: str | None = None) -> Host:
     """
     if name == "neon":
         return Host(
-            name=name, triple="aarch64-unknown-linux-gnu", cpu=cpu or "generic", features="+neon", lanes=4, registers=32
+            name=name,
+            triple="aarch64-unknown-linux-gnu",
+            cpu=cpu or "generic",
+            features="+neon",
+            lanes=4,
+            registers=32,
+            registers_beside=_BESIDE[name],
         )
     if name not in _X86_LEVELS:
         raise CompileError("unknown processor level", found=name, expected="avx512, avx2, sse or neon")
@@ -192,4 +263,5 @@ def describe(name: str, cpu: str | None = None) -> Host:
         products_in_flight=4 if name == "avx512" else 8,
         repeats_a_product=2 if name == "avx512" else 1,
         repeats_from_memory=name == "avx512",
+        registers_beside=_BESIDE[name],
     )

@@ -46,6 +46,8 @@ def library_pages(name: str = _NAME) -> Iterator[tuple[int, int]]:
         OSError: the system does not say.
     """
     for line in _MAPS.read_text(errors="replace").splitlines():
+        if name not in line:  # of hundreds, few have it
+            continue
         place, rights, *_, path = line.split(maxsplit=5) if line.count(" ") >= 5 else ("", "", "")
         if rights[:2] == "r-" and rights[3:] == "p" and path.startswith("/") and name in os.path.basename(path):
             begin, end = (int(each, 16) for each in place.split("-"))

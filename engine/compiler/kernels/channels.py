@@ -11,6 +11,10 @@ Panel: TypeAlias = tuple[tuple[int, int], ...]
 
 T = TypeVar("T")
 
+# Terms of a sum that a turn of an innermost loop multiplies at most, and products that it has at least where it can.
+MOST_TERMS = 4
+ENOUGH_PRODUCTS = 28
+
 
 def fitting_lanes(size: int, lanes: int) -> int:
     """Lanes of the narrowest vector that holds ``size`` elements, ``lanes`` at most."""
@@ -41,6 +45,17 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
             narrow = 1
         widths.append((narrow, rest))
     return widths
+
+
+def terms_a_turn(sums: int) -> int:
+    """How many terms a turn of an innermost loop multiplies, for so many sums in registers: a power of two.
+
+    What a turn takes beside products is hidden by enough of them; more are but more code, which LLVM has to make.
+    """
+    terms = 1
+    while terms < MOST_TERMS and terms * sums < ENOUGH_PRODUCTS:
+        terms *= 2
+    return terms
 
 
 def width_of(panel: Sequence[tuple[int, int]]) -> int:

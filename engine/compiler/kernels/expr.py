@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Function, Value, constant
-from engine.compiler.kernels.functions import math
+from engine.compiler.codegen.ir import Function, Value, constant, element_of
+from engine.compiler.kernels.functions import math, typed
 
 # Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
 DEEPEST = 80
@@ -102,14 +102,20 @@ def emit(
     tree: Expr,
     operands: Sequence[Value],
     type_: str | None = None,
-    functions: Functions = math.FUNCTIONS,
+    functions: Functions | None = None,
 ) -> Value:
     """Write the tree for one vector of ``type_``, the operands' by default; equal sub-trees are written once.
 
     Args:
-        functions: what there is for such vectors.
+        functions: what there is for such vectors, where that is not told by their type.
     """
-    return _emit(f, tree, operands, type_ or operands[0].type, functions, {})
+    type_ = type_ or operands[0].type
+    return _emit(f, tree, operands, type_, functions or functions_of(type_), {})
+
+
+def functions_of(type_: str) -> Functions:
+    """What there is to compute with vectors of float32 or float64."""
+    return typed.DOUBLES if element_of(type_) == "double" else math.FUNCTIONS
 
 
 def _emit(

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open
+from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_open, written_in
 from engine.compiler.kernels.expr import Expr, Operand
 from engine.tensor import Array
 
@@ -71,6 +71,7 @@ class Kernel(ABC):
 
     Attributes:
         kind: what profiles call it.
+        precision: what "float" stands for in its code, as the host has it.
         sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite, 2
             where an index is outside of a table: its result is to be computed in another way then.
         reads_few: whether a run reads few of its constants.
@@ -80,6 +81,10 @@ class Kernel(ABC):
     sets_alarm: ClassVar[bool] = False
     reads_few: ClassVar[bool] = False
     host: Host = field(repr=False)
+    precision: Precision = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", self.host.precision)
 
     @cached_property
     def name(self) -> str:
@@ -112,9 +117,14 @@ class Kernel(ABC):
         """The same with these fields open, in this order: numbers, and what is made of some."""
         return replace(self, **{name: _opened(getattr(self, name), sizes) for name in names})
 
+    def write(self, module: Module) -> None:
+        """Write the function into a module, in numbers of its precision."""
+        with written_in(self.precision):
+            self.emit(module)
+
     @abstractmethod
     def emit(self, module: Module) -> None:
-        """Write the function into a module."""
+        """Write the function; see write()."""
 
 
 @dataclass(frozen=True, kw_only=True)

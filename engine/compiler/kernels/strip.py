@@ -131,7 +131,7 @@ class Strip(Kernel):
     def emit(self, module: Module) -> None:
         for stage in self.stages:
             if stage.kernel.name not in module.functions:
-                stage.kernel.emit(module)
+                stage.kernel.write(module)
                 module.functions[stage.kernel.name].linkage = "internal "
         f, pointers, chunk = start(module, self, self.count)
         memory = [f.reserve(stage.target.floats) if stage.target else None for stage in self.stages]

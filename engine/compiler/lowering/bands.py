@@ -60,6 +60,8 @@ class Banded:
 
 def banded(kernel: Kernel) -> Banded | None:
     """A kernel as one that computes bands, if it can."""
+    if kernel.precision == "double":  # bands are counted in float32
+        return None
     if isinstance(kernel, Conv | Depthwise) and kernel.depth is not None:  # planes of volumes are no rows
         return None
     if type(kernel) is Conv:

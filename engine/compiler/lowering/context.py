@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.fusion import ImageOf, absorb, alone
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.registry import FLOAT32, NO_BORDER, Border, NotLoweredError, computable
+from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NO_BORDER, Border, NotLoweredError, computable
 from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major
@@ -24,7 +24,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Expression, ListConstruct
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
-from engine.tensor import Array, TensorSpec, dtype_name
+from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 L = TypeVar("L", bound=Layer)
 
@@ -37,6 +37,7 @@ class Context:
         op: the operator.
         bound: its layer, with where each argument comes from.
         lowering: what is known so far, for reading only.
+        dtype: of the tensors kernels compute with, float32 or float64.
 
     All that is asked of it raises NotLoweredError where the operator is not for kernels.
     """
@@ -44,11 +45,13 @@ class Context:
     op: RuntimeOperator
     bound: BoundLayer
     lowering: Lowering
+    dtype: DType = FLOAT32
 
     @property
     def host(self) -> Host:
         """The processor to make kernels for."""
-        return self.lowering.host
+        host = self.lowering.host
+        return host.of_doubles if self.dtype == FLOAT64 else host
 
     def choose(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
         """One of several kernels that compute the same, the best first by their model of cost."""
@@ -57,7 +60,7 @@ class Context:
     @property
     def result_spec(self) -> TensorSpec:
         """Shape and dtype of the first result."""
-        return computable(self.lowering.spec(self.op.outputs[0]))
+        return computable(self.lowering.spec(self.op.outputs[0]), self.dtype)
 
     def layer(self, kind: type[L]) -> L:
         """The layer, the parameters that arrive as operands filled in."""
@@ -100,16 +103,16 @@ class Context:
         return [self.argument(index) for index, _ in enumerate(self.bound.positional)]
 
     def tensor(self, index: int) -> View:
-        """A float32 tensor argument, in memory."""
+        """A tensor argument of the dtype kernels compute with, in memory."""
         return self.stored(self.argument(index))
 
     def stored(self, value: View | object) -> View:
-        """A float32 tensor in memory, that of a constant too."""
+        """A tensor of that dtype in memory, that of a constant too."""
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
         if not isinstance(value, View):
             raise NotLoweredError("an operand is no tensor")
-        if value.dtype != FLOAT32:
+        if value.dtype != self.dtype:
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
         if value.phantom.size == 0:
             raise NotLoweredError("an operand has no elements")
@@ -134,7 +137,7 @@ class Context:
         return row_major(spec.sizes, spec.dtype)
 
     def weight(self, index: int) -> Array:
-        """A float32 argument whose value is known now."""
+        """An argument of that dtype whose value is known now."""
         return self._known(self.argument(index))
 
     def weights(self) -> dict[str, Array]:
@@ -144,7 +147,7 @@ class Context:
     def _known(self, value: View | object) -> Array:
         if not isinstance(value, np.ndarray):
             raise NotLoweredError("its weights are computed")
-        if value.dtype != FLOAT32:
+        if value.dtype != self.dtype:
             raise NotLoweredError(f"its weights are {value.dtype.name}")
         return value
 
@@ -159,7 +162,7 @@ class Context:
         image = x.derive(as_image(x.phantom)) if is_one else None
         if image is not None:
             return image, ()
-        source = channels_last(x.shape, border)
+        source = channels_last(x.shape, border, x.dtype)
         image = source.derive(as_image(source.phantom))
         if image is None:
             raise NotLoweredError("its operand is no image")
@@ -177,7 +180,7 @@ class Context:
 
     def copy(self, source: View, target: View) -> KernelStep:
         """A copy between views of one shape."""
-        return copy(source, target, [self.op.name], self.host)
+        return copy(source, target, [self.op.name], self.lowering.host)
 
     def place(self, *, is_image: bool | None = None) -> View:
         """Memory for the first result; channels-last where those around it are, unless the caller says."""
@@ -192,15 +195,16 @@ class Context:
         """What these steps make: the first result."""
         return Made(views={self.op.outputs[0].name: result}, steps=steps)
 
-    def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0) -> Result:
+    def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0, views: Sequence[View] = ()) -> Result:
         """The result with the element-wise operators that join the kernel, and memory for it.
 
         Args:
             image_of: shows an array of the result's shape as (n, c, h, w), as the kernel counts.
             is_image: whether it shall lie channels-last.
             index: number of the result.
+            views: of what the kernel reads beside its result before the others do.
         """
-        fused = absorb(self.lowering, alone(self.op, index), image_of)
+        fused = absorb(self.lowering, replace(alone(self.op, index), views=tuple(views)), image_of)
         target = self.lowering.placement.place(fused.operand, is_image)
         result = Result.seen(fused, target, image_of, self.lowering.alarm)
         if result.image.strides[1] > 1:

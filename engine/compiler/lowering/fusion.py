@@ -13,13 +13,13 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
-from engine.tensor import Array
+from engine.tensor import Array, DType
 
 # Functions of one number that give it, its opposite, or zero.
 _KEEPING = ("relu", "neg", "abs")
@@ -92,14 +92,18 @@ def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], view
     term = lowering.term(op)
     spec = lowering.spec(op.outputs[0])
     carried = [lowering.spec(each) for each in op.inputs if each.name in known]
-    if term is None or spec is None or any(each is None or each.shape != spec.shape for each in carried):
+    if (
+        term is None
+        or spec is None
+        or any(each is None or (each.shape, each.dtype) != (spec.shape, spec.dtype) for each in carried)
+    ):
         return False
     arguments: list[Expr] = []
     for each in term.inputs:
         if isinstance(each, int) and op.inputs[each].name in known:
             arguments.append(known[op.inputs[each].name])
             continue
-        argument = _operand(lowering, op, each, views)
+        argument = _operand(lowering, op, each, views, spec.dtype)
         if argument is None:
             return False
         arguments.append(argument)
@@ -133,7 +137,9 @@ def _is_rounded(tree: Expr, name: str) -> bool:
     return isinstance(tree, Apply) and tree.name == name
 
 
-def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View]) -> Expr | None:
+def _operand(
+    lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View], dtype: DType
+) -> Expr | None:
     """A number, or a new operand whose view is appended; None if it is not computed yet."""
     try:
         value = lowering.value(op.inputs[each]) if isinstance(each, int) else each
@@ -144,10 +150,10 @@ def _operand(lowering: Lowering, op: RuntimeOperator, each: int | Array, views: 
     if isinstance(value, np.ndarray):
         if value.size == 1:
             return Number(float(value.reshape(())))
-        if value.dtype != FLOAT32:
+        if value.dtype != dtype:
             return None
         value = lowering.stored(value)
-    if not isinstance(value, View) or value.dtype != FLOAT32:
+    if not isinstance(value, View) or value.dtype != dtype:
         return None
     views.append(value)
     return Operand(len(views))

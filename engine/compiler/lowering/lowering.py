@@ -12,19 +12,19 @@ from engine.compiler.lowering.choosing import Choose, take_first
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.placement import Placement, look_ahead
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.options import Options
 from engine.passes import ATTENTION, JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
 # Constants from this size on are kept once for all programs of a graph.
 LARGE_BYTES = 4096
-QUANTISING = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
 
 
 class Packs(Protocol):
@@ -108,12 +108,14 @@ class Lowering:
     @property
     def quantises(self) -> bool:
         """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
-        return any(type(op.definition).__module__ in QUANTISING for op in self.operators)
+        return any(speaks_of_quantised(op.definition) for op in self.operators)
 
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
-        """Shape and dtype of an operand that can lie in memory."""
+        """Shape and dtype of an operand that can lie in memory; texts are Python's, and lie where it has them."""
         value = self.values.get(operand.name, UNKNOWN)
-        return value if isinstance(value, TensorSpec) and value.is_static else None
+        if not isinstance(value, TensorSpec) or value.dtype.hasobject:
+            return None
+        return value if value.is_static else None
 
     def value(self, operand: RuntimeOperand) -> View | object:
         """What an operand is while lowering: constant array, Python value, or view.
@@ -153,9 +155,11 @@ class Lowering:
         return replace(value) if isinstance(value, TensorSpec) else value
 
     def term(self, op: RuntimeOperator) -> Term | None:
-        """The expression an operator stands for, if it is a float32 map."""
+        """The expression an operator stands for, if it is a map of float32 or float64."""
         spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
-        if op.layer is None or op.name in self.refused or spec is None or spec.dtype != FLOAT32 or not spec.size:
+        if op.layer is None or op.name in self.refused or spec is None or not spec.size:
+            return None
+        if spec.dtype not in (FLOAT32, FLOAT64):
             return None
         known = self.known(op)
         return term_of(meant(op.layer, known), known)

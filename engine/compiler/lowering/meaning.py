@@ -10,7 +10,7 @@ from engine.errors import EngineError
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
-from engine.layers.onnx.adapter import Adapter
+from engine.layers.onnx.operands.adapter import Adapter
 
 # A meaning may have a meaning; none has many.
 MOST_STEPS = 4

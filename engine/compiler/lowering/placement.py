@@ -15,6 +15,7 @@ from engine.compiler.lowering.joins import MAX_NESTING, Place, SpecOf, find_plac
 from engine.compiler.lowering.rules.registry import (
     BORDERS,
     FLOAT32,
+    FLOAT64,
     IMAGE_LAYERS,
     NO_BORDER,
     ROW_LAYERS,
@@ -84,9 +85,10 @@ class Placement:
             is_image: whether it shall lie channels-last; None for as those around it do.
 
         Raises:
-            NotLoweredError: it is no float32 tensor of static shape.
+            NotLoweredError: it is no tensor of floats of static shape.
         """
-        shape = computable(self.spec_of(operand)).sizes
+        spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
+        shape, dtype = spec.sizes, spec.dtype
         is_image = self.is_image(operand) if is_image is None else is_image
         if operand.name in self.places:
             place = self.places[operand.name]
@@ -94,10 +96,10 @@ class Placement:
             if view is not None and (view.is_channels_last or not is_image):
                 return view
         if not is_image and self.outputs.count(operand.name) == 1:
-            return row_major(shape, FLOAT32, Home.OUTPUT, self.outputs.index(operand.name))
+            return row_major(shape, dtype, Home.OUTPUT, self.outputs.index(operand.name))
         if is_image:
-            return channels_last(shape, self.border_for(operand))
-        return spaced_rows(shape) if self._is_read_in_rows(operand) else row_major(shape, FLOAT32)
+            return channels_last(shape, self.border_for(operand), dtype)
+        return spaced_rows(shape, dtype) if self._is_read_in_rows(operand) else row_major(shape, dtype)
 
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result, in which its parts find their places."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,15 @@ from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.elementwise.elements import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
-from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, KernelRule, NotLoweredError
+from engine.compiler.lowering.rules.registry import (
+    DOUBLES,
+    FALLBACKS,
+    FLOAT32,
+    FLOAT64,
+    KERNEL_RULES,
+    KernelRule,
+    NotLoweredError,
+)
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
@@ -159,13 +168,20 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made
         raise NotLoweredError(_why_no_rule(lowering, op, bound.layer))
     context = Context(op, bound, lowering)
     try:
-        return rule(context)
+        return rule(_typed(context, rule))
     except NotLoweredError:
         other = FALLBACKS.get(type(bound.layer))
         made = None if other is None or other is rule else _if_lowered(other, context)
         if made is None:
             raise
         return made
+
+
+def _typed(context: Context, rule: KernelRule) -> Context:
+    """An operator as its rule is asked for it: in float64 where that is its result's, and the rule knows it."""
+    spec = context.lowering.spec(context.op.outputs[0]) if context.op.outputs else None
+    is_double = spec is not None and spec.dtype == FLOAT64 and rule in DOUBLES
+    return replace(context, dtype=FLOAT64) if is_double else context
 
 
 def _if_lowered(rule: KernelRule, context: Context) -> Made | None:

@@ -27,7 +27,10 @@ def chains(host: Host) -> int:
 
 
 def peak(host: Host, count: int) -> str:
-    """``peak(values, turns)``: each of so many sums becomes sum * 0.5 + 0.5, again and again; it stays 1."""
+    """``peak(values, turns)``: 0.25 is added to each of so many sums, as 0.5 * 0.5, until none changes any more.
+
+    It is what kernels do: products are added to what a register holds, where it is.
+    """
     return _products("peak", host, count, 1)
 
 
@@ -45,11 +48,11 @@ def _products(name: str, host: Host, count: int, times: int) -> str:
     def place(k: int) -> Value:
         return f.at(values, k * host.lanes)
 
-    factor, summand, *sums = [f.load(kind, place(k)) for k in range(count + 2)]
+    one, other, *sums = [f.load(kind, place(k)) for k in range(count + 2)]
     with f.loop(0, turns, carry=sums) as loop:
         totals = loop.carried
         for _ in range(times):
-            totals = [f.fma(each, factor, summand) for each in totals]
+            totals = [f.fma(one, other, each) for each in totals]
         loop.carry(totals)
     for k, each in enumerate(loop.results, 2):
         f.store(each, place(k))

@@ -126,7 +126,7 @@ class Instance:
         arrays = [np.ascontiguousarray(each) for each in inputs]
         results = self._outputs()
         self._tables.aim(arrays, results)
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
         for number, segment in enumerate(self.program.blueprint.segments):
             if segment.call is None:
                 began = self._run_native(team, number, segment, times is not None)
@@ -173,6 +173,8 @@ class Instance:
             for operand, region in zip(op.inputs, call.inputs, strict=True)
         ]
         try:
+            if is_kept:  # its size is one that only this run tells
+                op.layer.check_results(operands)
             answer = op.layer.forward(operands)
         except EngineError as error:
             raise error.at(op.place) from error.__cause__

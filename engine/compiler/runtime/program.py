@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.compiler.blueprint import Blueprint
@@ -32,6 +32,7 @@ class Program:
     Args:
         operators: those that run on the reference, by name.
         known: values of operands that are constant, by name.
+        texts: inputs that are kept by name, and their places: no memory of ours holds what is Python's.
         origin: how it came about.
     """
 
@@ -39,4 +40,5 @@ class Program:
     code: object_code.Code
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
+    texts: Sequence[tuple[int, str]] = ()
     origin: Origin = field(default_factory=Origin)

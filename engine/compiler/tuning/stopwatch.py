@@ -63,7 +63,7 @@ class Stopwatch:
         """What runs all chunks of a step on memory of its own."""
         kernel, module = step.kernel, Module()
         try:
-            kernel.emit(module)
+            kernel.write(module)
             code = object_code.Code([object_code.assemble(str(module), self._host)], self._host)
             blocks: dict[int, Array] = {}
             for each in step.pointers:

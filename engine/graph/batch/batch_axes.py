@@ -27,6 +27,7 @@ OPEN_SIZE: Final = 32
 _TRIALS: Final = 3
 # Runs, of one item and of two, their inputs as they are drawn and their answers as they are compared.
 _HELD: Final = 4
+_MOST_BYTES: Final = 1 << 28
 
 Axes = tuple[int | None, ...]
 """One a port; None for an output that is the same whatever the batch holds."""
@@ -129,6 +130,11 @@ def is_affordable(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
     """Whether there is the memory to try a graph on inputs of these shapes, and to hold some runs beside each other."""
     inputs = sum((spec.size or 0) * spec.dtype.itemsize for spec in specs)
     return _HELD * (inputs + Footprints(graph).of(specs).peak) <= memory_bytes() // 2
+
+
+def most_bytes(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> int:
+    """Bytes that a tensor may take in a trial: as many as all whose sizes are known, or a few."""
+    return max(_MOST_BYTES, Footprints(graph).of(specs).peak)
 
 
 def closed(spec: TensorSpec, batch: int | None = None, axis: int = 0) -> TensorSpec:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
-from engine.errors import EngineError, InputError, RunCancelledError
+from engine.errors import EngineError, InputError, RunCancelledError, ShapeError
 from engine.graph.batch.batch_axes import (
     Axes,
     InputAxes,
@@ -23,6 +23,7 @@ from engine.graph.batch.batch_axes import (
     closed,
     example,
     is_affordable,
+    most_bytes,
     output_axes,
     readings,
     resized,
@@ -30,6 +31,7 @@ from engine.graph.batch.batch_axes import (
 from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.limits import asking_for_room
 from engine.stopping import cancelling
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -83,7 +85,7 @@ def decide(graph: RuntimeGraph) -> Batching:
     if not reasons:
         return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
     for reading, reason in reasons:
-        outputs = _in_time(partial(output_axes, graph, reading.exported))
+        outputs = _in_bounds(partial(output_axes, graph, reading.exported), most_bytes(graph, _closed(graph)))
         if outputs is not None and _keeps_items_apart(graph, reading, outputs):
             return Batching(
                 mode="split", exported=reading.exported, reason=reason, inputs=reading.axes, outputs=outputs
@@ -107,27 +109,44 @@ def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
     specs = [closed(p.spec, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
     if not is_affordable(general, specs):
         return "a batch of two is too large to be tried"
-    agrees = _in_time(lambda: _agrees(graph, general, reading, outputs, specs))
+    agrees = _in_bounds(lambda: _agrees(graph, general, reading, outputs, specs), most_bytes(general, specs))
     if agrees is None:
-        return "a batch of two takes too many steps to be tried"
+        return "a batch of two takes too many steps, or too much memory, to be tried"
     if not agrees:
         return "a batch of two gives other results than two single runs"
     return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
 
 
-def _in_time(trial: Callable[[], T]) -> T | None:
-    """What a trial finds; None where it takes very many steps: only a run tells how often a loop turns."""
+def _closed(graph: RuntimeGraph) -> list[TensorSpec]:
+    return [closed(port.spec) for port in graph.inputs if port.spec is not None]
+
+
+def _in_bounds(trial: Callable[[], T], most: int) -> T | None:
+    """What a trial finds; None where it takes very many steps, or a very large tensor.
+
+    Only a run tells how often a loop turns, and how large is what values decide.
+
+    Args:
+        most: bytes of a tensor.
+    """
     asked = itertools.count()
-    is_over = False
+    is_over = is_too_large = False
 
     def is_enough() -> bool:
         nonlocal is_over
         is_over = is_over or next(asked) >= MOST_STEPS
         return is_over
 
+    def room(size: int) -> None:
+        nonlocal is_too_large
+        if size > most:
+            is_too_large = True
+            raise ShapeError("too large to be tried", found=f"{size:,} bytes", expected=f"at most {most:,}")
+
     try:
-        with cancelling(is_enough):
-            return trial()
+        with cancelling(is_enough), asking_for_room(room):
+            found = trial()
+        return None if is_too_large else found
     except RunCancelledError:
         if is_over:
             return None
@@ -153,10 +172,11 @@ def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -
     """Whether items in another order give their answers in that order, as steps of time do not."""
     if reading.exported == 1 or not graph.is_repeatable:
         return True
-    specs = [closed(port.spec) for port in graph.inputs if port.spec is not None]
+    specs = _closed(graph)
     if not is_affordable(graph, specs):
         return False
-    return bool(_in_time(lambda: _follows_its_items(graph, reading, outputs, specs)))
+    most = most_bytes(graph, specs)
+    return bool(_in_bounds(lambda: _follows_its_items(graph, reading, outputs, specs), most))
 
 
 def _follows_its_items(graph: RuntimeGraph, reading: InputAxes, outputs: Axes, specs: Sequence[TensorSpec]) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from engine.errors import EngineError
 from engine.graph.building.inference import computed_outputs
 from engine.graph.planning.plan import Plan, Step
+
+# Elements, no two operands of which have a large outer product.
+_FEW: Final = 4096
 
 
 def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
@@ -27,6 +31,11 @@ def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
     return [values[slot] for slot in plan.outputs]
 
 
+def _is_large(inputs: Sequence[object]) -> bool:
+    """Whether what is made of these may be too large although it was not for other values of the same shapes."""
+    return sum(each.size for each in inputs if isinstance(each, np.ndarray)) > _FEW
+
+
 def run_step(step: Step, values: list[object], is_new: bool) -> None:
     """Run an operator: its inputs are taken from the table, its outputs put into it."""
     op = step.operator
@@ -34,7 +43,7 @@ def run_step(step: Step, values: list[object], is_new: bool) -> None:
         return
     inputs = [values[slot] for slot in step.inputs]
     try:
-        if is_new and step.is_open:
+        if step.is_open and (is_new or _is_large(inputs)):
             op.layer.check_results(inputs)
         result = op.layer.forward(inputs)
     except EngineError as error:

@@ -18,7 +18,7 @@ from engine.layers.definition.known import MAX_ELEMENTS, with_values
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce_named, holds_list
 from engine.layers.definition.signature import Signature
-from engine.limits import check_items, check_results
+from engine.limits import RoomError, check_items, check_results
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, scalar_tensor, spec_of
 
 _NUMBERS = (int, float, complex)  # bools are ints
@@ -107,6 +107,8 @@ class BoundLayer:
         try:
             arguments = [s.spec(inputs) for s in self.positional]
             results = layer.infer(*arguments, **{name: s.spec(inputs) for name, s in self.keywords.items()})
+        except RoomError:
+            raise
         except Exception:  # whatever it is, forward() says it better
             return
         check_results(results)

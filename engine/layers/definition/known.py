@@ -15,7 +15,7 @@ from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 
 RANDOM_MODULES: Final = frozenset(
-    {"engine.layers.creation.randomness", "engine.layers.creation.distribution", "engine.layers.onnx.random"}
+    {"engine.layers.creation.randomness", "engine.layers.creation.distribution", "engine.layers.onnx.creation.random"}
 )
 """Where the layers live that give another value in every run."""
 

@@ -69,7 +69,13 @@ _UNARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
     ("sinc", _sinc, frozenset(Category), True, "sin(pi x) / (pi x), 1 at 0"),
     ("deg2rad", lambda x: x * x.dtype.type(math.pi / 180), REAL, True, "x pi / 180"),
     ("rad2deg", lambda x: x * x.dtype.type(180 / math.pi), REAL, True, "x 180 / pi"),
-    ("i0", lambda x: np.i0(x).astype(x.dtype), REAL, True, "the modified Bessel function of order 0"),
+    (
+        "i0",
+        lambda x: np.i0(x.reshape(-1)).astype(x.dtype).reshape(x.shape),
+        REAL,
+        True,
+        "the modified Bessel function of order 0",
+    ),
     ("special_entr", _entropy, REAL, True, "-x log(x), 0 at 0, -inf below"),
     ("special_ndtr", _normal_cdf, REAL, True, "the distribution function of the standard normal"),
 )

@@ -18,6 +18,7 @@ _VIEWS: Final = (
     *(np.flip, np.shares_memory, np.may_share_memory, np.ndim, np.shape, np.size),
 )
 _ORDERED: Final = (np.maximum, np.minimum)
+_SPEAKERS: Final = ("engine.layers.quantised.quantise", "engine.layers.quantised.quantised_product")
 
 
 class Quantised(np.ndarray[Any, Any]):
@@ -106,3 +107,8 @@ def places(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:
 
 def _shown(tensor: Quantised) -> str:
     return f"{tensor.dtype} with scale {tensor.scale} and zero point {tensor.zero_point}"
+
+
+def speaks_of_quantised(layer: object) -> bool:
+    """Whether a layer is one of those that make and take quantised tensors: integers that know a scale."""
+    return type(layer).__module__ in _SPEAKERS

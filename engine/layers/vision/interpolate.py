@@ -178,7 +178,7 @@ class Antialiased(Interpolate):
         return given if self.size else super().scales(rank)
 
 
-class _AntialiasedBicubic(Antialiased):
+class AntialiasedBicubic(Antialiased):
     """Bicubic interpolation (a = -0.5) with a kernel as wide as the new elements are apart."""
 
     mode: str = "bicubic"
@@ -191,8 +191,8 @@ overload(
 )
 overload(
     "aten::_upsample_bicubic2d_aa",
-    (_AntialiasedBicubic, "input size align_corners scale_factor"),
-    (_AntialiasedBicubic, "input size align_corners scale_h scale_w"),
+    (AntialiasedBicubic, "input size align_corners scale_factor"),
+    (AntialiasedBicubic, "input size align_corners scale_h scale_w"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.onnx.control import alike
+from engine.layers.onnx.control.control import alike
 from engine.onnx.node import Node, Part
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
@@ -24,12 +24,12 @@ def branch(node: Node) -> list[Value]:
     """The branch that is taken where that is known; else both, one of which a run takes."""
     condition = node.input(0)
     if condition.constant is not None and condition.constant.size == 1:
-        return node.inline(_graph(node, "then_branch" if condition.constant.any() else "else_branch"))
+        return node.inline(graph_of(node, "then_branch" if condition.constant.any() else "else_branch"))
     parts: dict[str, Part] = {}
     refused: dict[str, str] = {}
     for name in ("then_branch", "else_branch"):
         try:
-            parts[name] = node.body(_graph(node, name), ())
+            parts[name] = node.body(graph_of(node, name), ())
         except ShapeError as error:  # a branch for other shapes than these
             refused[f"{name}_refused"] = str(error)[:_LONGEST]
             last = error
@@ -54,7 +54,7 @@ def loop(node: Node) -> list[Value]:
     """A loop of the reference."""
     count, condition = node.optional(0), node.optional(1)
     states = [node.input(k) for k in range(2, len(node.inputs))]
-    proto = _graph(node, "body")
+    proto = graph_of(node, "body")
     body = node.body(proto, [_COUNT, _TRUTH, *(_open(each) for each in states)])
     operands = [value for value in (count, condition) if value is not None]
     known = [_same_kind(state, after) for state, after in zip(states, body.results[1:], strict=False)]
@@ -71,10 +71,41 @@ def loop(node: Node) -> list[Value]:
     )
 
 
+@translates("Scan", since=8)
+def batch_scan(node: Node) -> list[Value]:
+    """A scan of the reference, of each item of a batch."""
+    lengths, values = node.optional(0), [node.input(k) for k in range(1, len(node.inputs))]
+    scanned = node.number("num_scan_inputs", 0)
+    count = len(values) - scanned
+    if not 0 <= count < len(values):
+        raise ParameterError("num_scan_inputs does not fit", found=scanned, expected=f"1 to {len(values)}")
+    slices = [_slice(each, 0) for each in values]
+    slices[count:] = [_without(each) for each in slices[count:]]
+    opened = [TensorSpec((None,) * each.rank, each.dtype) if isinstance(each, TensorSpec) else each for each in slices]
+    body = node.body(graph_of(node, "body"), opened)
+    given = [] if lengths is None else [lengths]
+    directions = node.numbers("directions")
+    return node.builder.add(
+        "onnx.BatchScan",
+        node.name,
+        [*given, *values, *body.captured],
+        outputs=list(node.outputs),
+        params={"states": count, "inputs": scanned, "input_directions": directions, "has_lengths": lengths is not None},
+        bodies={"body": body.graph},
+        results=_padded([], node),
+        declared=node.declared,
+    )
+
+
+def _without(spec: object) -> object:
+    """What is left of a spec where its first axis is walked along."""
+    return TensorSpec(spec.shape[1:], spec.dtype) if isinstance(spec, TensorSpec) and spec.shape else UNKNOWN
+
+
 @translates("Scan", since=9)
 def scan(node: Node) -> list[Value]:
     """A scan of the reference."""
-    proto, scanned = _graph(node, "body"), node.number("num_scan_inputs", 0)
+    proto, scanned = graph_of(node, "body"), node.number("num_scan_inputs", 0)
     values = [node.input(k) for k in range(len(node.inputs))]
     count = len(values) - scanned
     if not 0 <= count <= len(values):
@@ -101,7 +132,7 @@ def scan(node: Node) -> list[Value]:
 def sequence_map(node: Node) -> list[Value]:
     """A map of the reference."""
     values = [node.input(k) for k in range(len(node.inputs))]
-    proto = _graph(node, "body")
+    proto = graph_of(node, "body")
     body = node.body(proto, [value.tensor or UNKNOWN for value in values])
     return node.builder.add(
         "onnx.SequenceMap",
@@ -114,7 +145,12 @@ def sequence_map(node: Node) -> list[Value]:
     )
 
 
-def _graph(node: Node, name: str) -> Any:
+def graph_of(node: Node, name: str) -> Any:
+    """An attribute that is a graph.
+
+    Raises:
+        ParameterError: it is something else, or missing.
+    """
     proto = node.attributes.get(name)
     if proto is None or not hasattr(proto, "node"):
         raise ParameterError(f"attribute '{name}' is no graph", found=type(proto).__name__)

@@ -6,7 +6,10 @@ from engine.errors import ParameterError
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
+from engine.tensor import Array
 
+_LABELS = ("input", "weight", "bias")
+_INSTANCES = {3: "nn.InstanceNorm1d", 4: "nn.InstanceNorm2d", 5: "nn.InstanceNorm3d"}
 _MODULES = {2: "nn.BatchNorm1d", 3: "nn.BatchNorm1d", 4: "nn.BatchNorm2d", 5: "nn.BatchNorm3d"}
 
 
@@ -36,7 +39,64 @@ def batch_norm(node: Node) -> Value | list[Value]:
 
 
 @translates("InstanceNormalization")
+def instance_norm(node: Node) -> Value | list[Value]:
+    """nn.InstanceNorm, or F.instance_norm where only a run can tell the weights."""
+    x, eps = node.input(0), node.real("epsilon", 1e-5)
+    if not _have_its_dtype(x, node.input(1), node.input(2)):
+        return node.same()
+    module, scale, bias = _INSTANCES.get(x.rank or 0), node.array(1), node.array(2)
+    if scale is None or bias is None or module is None:
+        return node.make("F.instance_norm", x, node.input(1), node.input(2), labels=_LABELS, eps=eps)
+    weights = _weights(scale, bias)
+    return node.make(
+        module,
+        x,
+        weights=weights,
+        affine=bool(weights),
+        eps=eps,
+        num_features=scale.size,
+        track_running_stats=False,
+    )
+
+
 @translates("GroupNormalization", since=18)
+def group_norm(node: Node) -> Value | list[Value]:
+    """nn.GroupNorm, or F.group_norm where only a run can tell the weights; older files have one for each group."""
+    x, groups, eps = node.input(0), node.number("num_groups", 0), node.real("epsilon", 1e-5)
+    channels = x.tensor.shape[1] if x.tensor is not None and x.tensor.rank > 1 else None
+    if not _have_its_dtype(x, node.input(1), node.input(2)) or channels is None or groups < 1 or channels % groups:
+        return node.same()
+    scale, bias = node.array(1), node.array(2)
+    if scale is None or bias is None:
+        if any(each.tensor is None or each.tensor.shape != (channels,) for each in (node.input(1), node.input(2))):
+            return node.same()
+        return node.make("F.group_norm", x, node.input(1), node.input(2), labels=_LABELS, num_groups=groups, eps=eps)
+    if any(each.shape not in ((channels,), (groups,)) for each in (scale, bias)):
+        return node.same()
+    weights = _weights(*(each.repeat(channels // each.size) for each in (scale, bias)))
+    return node.make(
+        "nn.GroupNorm",
+        x,
+        weights=weights,
+        affine=bool(weights),
+        eps=eps,
+        num_groups=groups,
+        num_channels=channels,
+    )
+
+
+def _have_its_dtype(x: Value, *weights: Value) -> bool:
+    return x.tensor is not None and all(
+        each.tensor is not None and each.tensor.dtype == x.tensor.dtype and each.tensor.rank == 1 for each in weights
+    )
+
+
+def _weights(scale: Array, bias: Array) -> dict[str, Array]:
+    """None where they change nothing: exporters write such where a module has none."""
+    is_plain = (scale == 1).all() and (bias == 0).all()
+    return {} if is_plain else {"weight": scale, "bias": bias}
+
+
 @translates("LRN", "LpNormalization", "MeanVarianceNormalization")
 @translates("RMSNormalization", since=23)
 def as_it_is(node: Node) -> list[Value]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.onnx.dtypes import DTYPES
+from engine.layers.onnx.operands.dtypes import DTYPES
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Axis, Size, Value, constant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.layers.onnx.dtypes import NUMBERS
+from engine.layers.onnx.operands.dtypes import NUMBERS, STRING
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
@@ -25,6 +25,20 @@ def split(node: Node) -> list[Value]:
     names = [*node.outputs, "", ""][:2]
     params = {key: node.attributes[key] for key in ("delimiter", "maxsplit") if key in node.attributes}
     return node.builder.add("StringSplit", node.name, [node.input(0)], outputs=names, params=params)
+
+
+@translates("LabelEncoder", domain=_ML)
+def first_label_encoder(node: Node) -> Value | None:
+    """ONNX's own: a text as its place in the list, or the text of a place."""
+    texts, dtype = node.attributes.get("classes_strings", ()), node.dtype()
+    places = tuple(range(len(texts)))
+    if dtype is None:
+        return None
+    if dtype == STRING:
+        params = {"keys": texts, "values": places, "default": node.number("default_int64", -1)}
+    else:
+        params = {"keys": places, "values": texts, "default": node.text("default_string", "_Unused")}
+    return node.make("LabelEncoder", node.input(0), **params)
 
 
 @translates("LabelEncoder", since=2, domain=_ML)

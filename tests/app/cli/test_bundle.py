@@ -62,7 +62,7 @@ def test_a_store_serves_a_bundle_as_a_model_or_a_version(
 def test_check_says_what_becomes_of_other_shapes_where_there_is_no_compiler(
     bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.executor.has_llvm", lambda: False)
+    monkeypatch.setattr("engine.session.executor.has_llvm", lambda: False)
     status, out, _ = told(capsys, "check", "bright")
     assert status == 0
     first, second = out.splitlines()

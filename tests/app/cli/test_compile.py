@@ -12,15 +12,15 @@ from app.cli import main
 from tests.app.cli.conftest import write
 from tests.app.cli.test_main import Terminal
 
-PSI = [
+DRAWN = [
     "pnnx.Input in0 0 1 0 #0=(1,3)f32",
     "F.relu relu 1 1 0 1 #0=(1,3)f32 #1=(1,3)f32",
-    "torch.digamma psi 1 1 1 2 #1=(1,3)f32 #2=(1,3)f32",
+    "aten::exponential drawn 1 1 1 2 #1=(1,3)f32 #2=(1,3)f32",
     "pnnx.Output out0 1 0 2 #2=(1,3)f32",
 ]
-OPEN = [line.replace("(1,3)", "(?,?)") for line in (PSI[0], PSI[1], "pnnx.Output out0 1 0 1 #1=(1,3)f32")]
-PLAIN = [*PSI[:2], "pnnx.Output out0 1 0 1 #1=(1,3)f32"]
-UNKNOWN = [PSI[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
+OPEN = [line.replace("(1,3)", "(?,?)") for line in (DRAWN[0], DRAWN[1], "pnnx.Output out0 1 0 1 #1=(1,3)f32")]
+PLAIN = [*DRAWN[:2], "pnnx.Output out0 1 0 1 #1=(1,3)f32"]
+UNKNOWN = [DRAWN[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
 
 
 @pytest.fixture(autouse=True)
@@ -82,15 +82,15 @@ def test_every_batch_is_an_entry(store: Path, folder: Path, capsys: pytest.Captu
 
 def test_every_version_of_a_model_is_compiled(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store / "many" / "1", PLAIN)
-    write(store / "many" / "3", PSI)
+    write(store / "many" / "3", DRAWN)
     (store / "many" / "config.toml").write_text('versions = "all"')
     _, lines, _ = compiled("many", capsys=capsys)
     assert [line.split(" · ")[0] for line in lines] == ["many version 1", "many version 3"]
 
 
 def test_operators_without_a_kernel_are_counted(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(store / "psi" / "1", PSI)
-    _, (line,), _ = compiled("psi", capsys=capsys)
+    write(store / "drawn" / "1", DRAWN)
+    _, (line,), _ = compiled("drawn", capsys=capsys)
     assert line.endswith(" · 1 operator on the reference")
 
 

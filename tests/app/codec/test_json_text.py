@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codec import json_cost
-from app.codec.json_cost import measure
+from app.codec.json_cost import count, count_rare, measure
 from app.codec.json_text import parse_json
 from app.errors import InvalidRequestError
 
@@ -62,6 +62,18 @@ def test_the_measure_is_never_less_than_what_is_made(
     values, lists, objects, strings = counted(tree)
     least = (values - objects) * json_cost._VALUE + lists * json_cost._LIST + objects * json_cost._OBJECT
     assert found.parsed_bytes >= least + strings * json_cost._STRING - json_cost._VALUE * (lists + objects)
+
+
+@pytest.mark.parametrize("every", [1, 7, 2047, 2049, 5000, 10**6])
+def test_what_is_rare_is_counted_as_what_is_not(every: int) -> None:
+    body = bytearray(b"x") * 300_000
+    body[::every] = b"[" * len(body[::every])
+    for start, end in ((0, len(body)), (1, len(body)), (0, 1), (5, 5), (100, 250_001)):
+        assert (
+            count_rare(body, b"[", start, end)
+            == count(memoryview(body)[start:end], b"[")
+            == body[start:end].count(b"[")
+        )
 
 
 @given(TREES)

@@ -85,7 +85,11 @@ class Browser:
         """What axe-core has against the page as it is, as far as it is serious."""
         self.script(gzip.decompress(AXE.read_bytes()).decode())
         found = self.driver.execute_async_script(
-            "const [done] = arguments; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
+            "const [done] = arguments;"
+            # Colours on their way from one scheme to the other are nobody's choice.
+            "const changes = document.getAnimations().filter((each) => each instanceof CSSTransition);"
+            "Promise.allSettled(changes.map((each) => each.finished))"
+            ".then(() => axe.run(document, {resultTypes: ['violations']})).then((r) => done(r.violations))"
         )
         return [
             f"{each['id']}: {node['target']} {node['failureSummary']}"

@@ -68,6 +68,16 @@ def test_a_long_body_is_answered_and_so_is_what_is_sent_behind_it(
     assert lengths.count(len(BODY)) == len(bodies)
 
 
+@pytest.mark.parametrize("missing", [1, 3, 20])
+def test_a_long_body_may_come_with_the_end_of_its_head(front: Front, missing: int) -> None:
+    cut = LAST.index(b"\r\n\r\n") + 4 - missing
+    with front.connect() as connection:
+        connection.sendall(LAST[:cut])
+        until(lambda: any(each._coming.head_bytes for each in front.server.server_state.connections))
+        (body,) = _split(send(connection, LAST[cut:]))
+    np.testing.assert_array_equal(np.load(io.BytesIO(body)), ROWS + 1)
+
+
 @pytest.mark.parametrize("is_last", [False, True])
 def test_a_long_body_waits_for_a_reader_that_has_something_else_to_do_first(store: Path, is_last: bool) -> None:
     tensor = {"name": "in0", "shape": ROWS.shape, "datatype": "FP32", "parameters": {"binary_data_size": ROWS.nbytes}}
@@ -108,7 +118,11 @@ def test_a_client_that_breaks_off_leaves_nothing_behind(front: Front, have: int,
         if is_rude:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.sendall(HEAD + b"\r\n" + BODY[:have])
-        until(lambda: len(front.server.server_state.tasks) == 1)
+        until(
+            lambda: any(
+                each.cycle is not None and each.cycle.more_body for each in front.server.server_state.connections
+            )
+        )
     until(lambda: is_at_rest(front))
     assert front.is_live()
 

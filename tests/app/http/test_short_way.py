@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from app.http.wire import known, shortcut
 from app.http.wire.request import ShortRequest
 from app.process.server import Server
-from tests.app.pictures import npy
+from tests.app.pictures import encoded, npy
 from tests.app.sample_models import elementwise, write_model
-from tests.app.sockets import HOST, LIVE, Front, answers, listening
+from tests.app.sockets import HOST, LIVE, Front, answers, drain, listening, send
 from tests.patience import until
 
 ONES = npy(np.ones((1, 3), np.float32))
 V2 = b'{"id":"7","inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'
 RAW = b'{"inputs":[{"name":"in0","shape":[1,3],"datatype":"FP32","parameters":{"binary_data_size":12}}],'
 RAW += b'"parameters":{"binary_data_output":true}}'
+MANY = np.arange(30_000, dtype=np.float32).reshape(-1, 3)
+FAR = json.dumps(
+    {
+        "inputs": [
+            {
+                "name": "in0",
+                "shape": MANY.shape,
+                "datatype": "FP32",
+                "parameters": {"binary_data_size": MANY.nbytes},
+            }
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+).encode()
+FAR_LENGTH = b"inference-header-content-length: %d\r\n" % len(FAR)
 LENGTH = b"inference-header-content-length: %d\r\n" % len(RAW)
 JSON = b"content-type: application/json\r\n"
 TRACE = b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
 # A head that has one goes to the routes, whatever came before.
 OURS = b"x-request-id: ours\r\n"
+
+
+def noise(height: int, width: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8))
 
 
 def post(body: bytes, path: str = "/models/one/infer", headers: bytes = b"", method: bytes = b"POST") -> bytes:
@@ -52,6 +74,15 @@ GOOD = {
     "kept": post(ONES, "/models/kept/infer"),
     "slow": post(ONES, "/models/slow/infer"),
     "long": post(b'{"inputs": [[1, 2, 3]]}' + b" " * 60_000, headers=JSON),
+    # From here on too long to be answered with what came first.
+    "far": post(b'{"inputs": [[1, 2, 3]]}' + b" " * 70_000, headers=JSON),
+    "far npy": post(npy(MANY), headers=b"accept: application/x-npy\r\n"),
+    "far npz": post(npy(MANY), headers=b"accept: application/x-npz\r\n"),
+    "far v2": post(FAR + MANY.tobytes(), "/v2/models/one/infer", FAR_LENGTH),
+    "far v2 text": post(V2 + b" " * 70_000, "/v2/models/one/infer", JSON),
+    "far picture": post(encoded(noise(160, 160)), "/models/seen/infer", b"accept: application/x-npy\r\n"),
+    "far limit": post(npy(MANY), headers=b"x-request-timeout-ms: 100000\r\naccept: application/x-npy\r\n"),
+    "farther": post(npy(np.zeros((200_000, 3), np.float32)), headers=b"accept: application/x-npy\r\n"),
 }
 BAD = {
     "no json": post(b"{nope", headers=JSON),
@@ -62,6 +93,12 @@ BAD = {
     "v2 text": post(b"[]", "/v2/models/one/infer"),
     "v2 shape": post(V2.replace(b"[1,3]", b"[2,2]"), "/v2/models/one/infer"),
     "v2 length": post(V2, "/v2/models/one/infer", b"inference-header-content-length: 9999\r\n"),
+    "far text": post(b"{nope" + b" " * 70_000, headers=JSON),
+    "far shape": post(npy(MANY.reshape(-1, 2)), headers=b"content-type: application/x-npy\r\n"),
+    "far type": post(bytes(70_000), headers=b"content-type: text/html\r\n"),
+    "far picture of nothing": post(encoded(noise(160, 160)), headers=b"content-type: image/png\r\n"),
+    "far v2 shape": post(FAR + MANY.tobytes() + b"1", "/v2/models/one/infer", FAR_LENGTH),
+    "far v2 length": post(V2 + b" " * 70_000, "/v2/models/one/infer", b"inference-header-content-length: 99999\r\n"),
     "v2 nan": post(b'{"inputs":[{"name":"in0","shape":[1],"datatype":"FP32","data":[1]}]}', "/v2/models/one/infer"),
 }
 
@@ -71,6 +108,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     folder = tmp_path_factory.mktemp("short")
     for name in ("one", "kept", "slow"):
         write_model(folder, name, elementwise("add(@0,1)", "(?,3)f32"))
+    write_model(folder, "seen", elementwise("add(@0,1)", "(1,3,8,8)f32"))
     (folder / "kept" / "config.toml").write_text("[response_cache]\nmax_bytes = 100000\n")
     with listening(folder, backend="reference", access_log=True) as made:
         made.server.plane.store.version("slow").model._rest_s = None  # type: ignore[union-attr]  # it is never quick
@@ -83,9 +121,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> list[ShortRequest]:
     seen: list[ShortRequest] = []
     now = ShortRequest.now
 
-    def noted(self: ShortRequest) -> Any:
+    def noted(self: ShortRequest, body: bytearray) -> Any:
         seen.append(self)
-        return now(self)
+        return now(self, body)
 
     monkeypatch.setattr(ShortRequest, "now", noted)
     return seen
@@ -105,7 +143,7 @@ def asked(connection: socket.socket, *pieces: bytes) -> bytes:
     data = b""
     while True:
         head, end, rest = data.partition(b"\r\n\r\n")
-        if end and len(rest) >= int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]):
+        if end and len(rest) >= int(head.lower().partition(b"\r\ncontent-length: ")[2].split(b"\r\n")[0]):
             return data
         piece = connection.recv(1 << 16)
         assert piece, "the connection ended"
@@ -157,7 +195,7 @@ def test_both_ways_answer_count_and_log_the_same(
     front: Front, short: list[ShortRequest], caplog: pytest.LogCaptureFixture, name: str, patient: None
 ) -> None:
     request = (GOOD | BAD)[name]
-    model = re.search(rb"kept|slow", request.partition(b"\r\n")[0])
+    model = re.search(rb"kept|slow|seen", request.partition(b"\r\n")[0])
     counted = model[0].decode() if model else "one"
     cut = request.index(b"\r\n\r\n") + 4
     seen = []
@@ -168,6 +206,7 @@ def test_both_ways_answer_count_and_log_the_same(
         begun = len(lines(caplog))
         asked(connection, request)  # what is the first of its kind is now known, and kept where answers are kept
         until(lambda: len(lines(caplog)) > begun)
+        short.clear()  # another one may have been like it
         for pieces in ((with_header(request, OURS),), (request,), (request[:cut], request[cut:])):
             before, count = figures(front.server, counted), len(lines(caplog))
             answer = asked(connection, *pieces)
@@ -177,6 +216,131 @@ def test_both_ways_answer_count_and_log_the_same(
     assert len(short) == 2 or name in ("long", "limit")  # which may come in pieces, or be cut
     assert seen[0] == seen[1] == seen[2]
     assert (b" 200 OK" in seen[0][0]) == (name in GOOD)
+
+
+def test_a_long_body_may_come_in_any_pieces_with_others_before_and_behind_it(
+    front: Front, short: list[ShortRequest]
+) -> None:
+    request = GOOD["farther"]
+    cut = request.index(b"\r\n\r\n") + 4
+    with front.connect() as connection:
+        asked(connection, request)
+        expected = plain(asked(connection, request))
+        short.clear()
+        ends = (cut, cut + 1, cut + 65_536, cut + 1_100_000, len(request) - 1)
+        for before, behind in zip((0, *ends[:-1]), ends, strict=True):
+            pieces = (request[:before], request[before:behind], request[behind:])
+            if before >= cut or not before:  # a head comes whole, or it is parsed
+                assert plain(asked(connection, *filter(None, pieces))) == expected
+        assert len(short) == len(ends)
+        connection.sendall(GOOD["npy"] + request + request + LIVE)
+        received = b""
+        while received.count(b"HTTP/1.1 200") < 4 or not received.endswith(b'{"live":true}'):
+            received += connection.recv(1 << 20)
+        assert len(received) > 2 * 2_400_000
+
+
+def test_pictures_of_all_lengths_are_known_by_one_head(front: Front, short: list[ShortRequest]) -> None:
+    with front.connect() as connection:
+        for width in range(160, 170):
+            body = encoded(noise(160, width))
+            assert b" 200 OK" in asked(connection, post(body, "/models/seen/infer", b"x-one: head\r\n"))
+    for size, status in ((b"0%d", b" 200 "), (b"%d ", b" 200 "), (b" %d", b" 200 "), (b"+%d", b" 400 ")):
+        strange = post(ONES, headers=b"x-two: heads\r\n").replace(b"%d" % len(ONES), size % len(ONES))
+        with front.connect() as connection:
+            for request in (post(ONES, headers=b"x-two: heads\r\n"), strange):
+                assert (b" 200 " if request is not strange else status) in asked(connection, request)[:13]
+    assert len(short) == 9 + 3
+
+
+@pytest.mark.parametrize("way", [b"x-other: 1\r\n", OURS], ids=["short", "routes"])
+@pytest.mark.parametrize("have", [0, 1, 100_000, 1_300_000])
+def test_who_goes_away_in_the_midst_of_a_long_body_is_counted_and_gives_everything_back(
+    front: Front, short: list[ShortRequest], caplog: pytest.LogCaptureFixture, have: int, way: bytes
+) -> None:
+    request = with_header(GOOD["farther"], way)
+    cut = request.index(b"\r\n\r\n") + 4
+    statuses = front.server.config.http.keywords["gate"]._statuses  # type: ignore[union-attr]
+    caplog.set_level(logging.INFO, "app.access")
+    with front.connect() as connection:
+        asked(connection, request)
+        until(lambda: len(lines(caplog)) == 1)
+        before = statuses[400]
+        connection.sendall(request[: cut + have])
+        until(lambda: front.server.plane.memory.used > have)
+    until(lambda: statuses[400] == before + 1 and not front.server.plane.memory.used)
+    until(lambda: len(lines(caplog)) == 2)
+    assert lines(caplog)[1]["text"] == "POST /models/one/infer 400"
+
+
+@pytest.mark.parametrize("way", [b"x-other: 1\r\n", OURS], ids=["short", "routes"])
+def test_a_long_body_that_is_late_is_told_so_and_ends_its_connection(
+    front: Front, short: list[ShortRequest], way: bytes
+) -> None:
+    request = with_header(GOOD["farther"].replace(b"\r\n\r\n", b"\r\nx-request-timeout-ms: 300\r\n\r\n", 1), way)
+    with front.connect() as connection:
+        connection.sendall(request)  # which may be late itself
+        assert connection.recv(8) == b"HTTP/1.1"
+    with front.connect() as connection:
+        connection.sendall(request[:1_300_000])
+        assert told(answers(drain(connection))) == (504, "deadline_exceeded", "close")
+    until(lambda: not front.server.plane.memory.used)
+
+
+@pytest.mark.parametrize("way", [b"x-other: 1\r\n", OURS], ids=["short", "routes"])
+def test_long_bodies_that_come_together_share_the_memory_there_is(tmp_path: Path, way: bytes) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    body = npy(np.zeros((250_000, 3), np.float32))
+    request = post(body, headers=b"accept: application/x-npy\r\n" + way)
+    cut = request.index(b"\r\n\r\n") + 4
+    with listening(tmp_path, backend="reference", warmup=False, max_bytes_in_flight=10_600_000) as front:
+        memory = front.server.plane.memory
+        with ExitStack() as stack:
+            first, second, third, fourth = (stack.enter_context(front.connect()) for _ in range(4))
+            for at, connection in enumerate((first, second, third)):
+                # The head is learned by a body that is nothing.
+                asked(connection, request[:cut].replace(b"%d" % len(body), b"1") + b"0")
+                connection.sendall(request[: cut + 1])
+                until(lambda: memory._arriving > (at + 1) << 20)  # noqa: B023  # it is called here
+            assert told(answers(send(fourth, request[: cut + 1]))) == (429, "queue_full", "close")
+            first.sendall(request[cut + 1 : -1])
+            until(lambda: memory._arriving > 5_000_000)
+            second.sendall(request[cut + 1 : cut + 1 + (1 << 20)])
+            assert told(answers(drain(second))) == (429, "queue_full", "close")
+            assert b" 413 " in asked(first, request[-1:])[:13]  # there is room for it, and none to run it
+        until(lambda: not memory.used)
+
+
+def told(found: list[tuple[int, dict[str, str], Any]]) -> tuple[int, str, str]:
+    """Of the one answer that ended its connection."""
+    ((status, headers, error),) = found
+    return status, error["error"]["code"], headers["connection"]
+
+
+def test_a_body_over_the_limit_is_refused_by_the_routes(tmp_path: Path, short: list[ShortRequest]) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    limits: dict[str, Any] = {"max_body_bytes": 100_000}
+    with listening(tmp_path, backend="reference", warmup=False, **limits) as front:
+        for length, status in ((100_000, 200), (100_000, 200), (100_001, 413), (10**18 - 1, 413), (10**30, 400)):
+            head = post(b"", headers=JSON).replace(b"length: 0", b"length: %d" % length)
+            with front.connect() as connection:
+                answer = asked(connection, head, b'{"inputs": [[1, 2, 3]]}'.ljust(100_000) if status == 200 else b"")
+            assert b" %d " % status in answer[:20]
+    assert len(short) == 1
+
+
+def test_a_long_body_that_is_under_way_when_the_server_stops_is_answered(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    request = GOOD["farther"]
+    with listening(tmp_path, backend="reference", warmup=False) as front, front.connect() as connection:
+        asked(connection, request)
+        connection.sendall(request[:1_300_000])
+        until(lambda: front.server.plane.memory.used > 1_000_000)
+        (own,) = front.server.server_state.connections
+        front.server._loop.call_soon_threadsafe(own.shutdown)  # type: ignore[union-attr]
+        received = send(connection, request[1_300_000:])
+    assert received.startswith(b"HTTP/1.1 200 OK") and b"\r\nconnection: close\r\n" in received
+    assert received.endswith(np.ones(6, np.float32).tobytes())
 
 
 def test_a_trace_is_taken_by_the_routes(front: Front, short: list[ShortRequest]) -> None:
@@ -245,7 +409,7 @@ def test_a_body_that_never_comes_is_waited_for_by_the_parser(front: Front, short
         arrivals = front.server.plane.arrivals
         here = connection.getsockname()
         (own,) = [each for each in front.server.server_state.connections if each.client == here]
-        until(lambda: own._head_bytes == 0 and not own._in_head)  # type: ignore[union-attr]
+        until(lambda: own._coming.head_bytes == 0 and not own._coming.in_head)  # type: ignore[union-attr]
         assert b" 200 OK" in asked(connection, request[cut:])
         assert b" 200 OK" in asked(connection, request[:cut], request[cut:])
     until(lambda: not len(arrivals))
@@ -331,8 +495,11 @@ def test_heads_that_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch, front
     with front.connect() as connection:
         for number in range(10):
             asked(connection, with_header(GOOD["json"], b"x-number: %d\r\n" % number))
-            assert len(heads._known) <= 20
-    assert len(heads._known) <= 3
+            assert len(heads._learned) <= 30
+        asked(connection, GOOD["json"])
+        for number in range(5):
+            asked(connection, post(b'{"inputs": [[1, 2, 3]]}' + b" " * number, headers=JSON))
+    assert len(heads._learned) <= 3 and len(heads._seen) <= 3
 
 
 def test_keys_are_asked_for_each_time(tmp_path: Path, short: list[ShortRequest]) -> None:

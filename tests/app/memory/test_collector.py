@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeAlias
 
 import pytest
 
 from app.memory.collector import collect, set_aside, set_aside_when_due
+from tests.patience import PATIENCE_S
+
+Work: TypeAlias = Callable[[], None]
 
 
 class Ring:
@@ -18,21 +24,36 @@ class Ring:
         self.me = self
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    gc.unfreeze()
-    yield
-    gc.unfreeze()
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Callable[[Work], None]]:
+    """Has something done in a process that holds little: here, all tests would be looked through again and again."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield lambda work: pool.submit(begun_anew, work).result(PATIENCE_S)
 
 
-def test_a_full_collection_looks_only_at_what_came_after() -> None:
+def begun_anew(work: Work) -> None:
+    gc.unfreeze()
+    work()
+
+
+def test_a_full_collection_looks_only_at_what_came_after(alone: Callable[[Work], None]) -> None:
+    alone(looked_at)
+
+
+def looked_at() -> None:
     kept = [Ring() for _ in range(1000)]
     before = len(gc.get_objects())
     set_aside()
     assert len(gc.get_objects()) < before / 10 and gc.get_freeze_count() >= len(kept)
 
 
-def test_what_was_set_aside_and_is_no_longer_used_is_freed_whether_it_is_still_used_when_asked_or_not() -> None:
+def test_what_was_set_aside_and_is_no_longer_used_is_freed_whether_it_is_still_used_when_asked_or_not(
+    alone: Callable[[Work], None],
+) -> None:
+    alone(freed)
+
+
+def freed() -> None:
     ring, busy = Ring(), Ring()
     gone, gone_later = weakref.ref(ring), weakref.ref(busy)
     set_aside()
@@ -46,7 +67,11 @@ def test_what_was_set_aside_and_is_no_longer_used_is_freed_whether_it_is_still_u
     assert gone_later() is None
 
 
-def test_after_a_rest_it_is_set_aside_again_and_not_before() -> None:
+def test_after_a_rest_it_is_set_aside_again_and_not_before(alone: Callable[[Work], None]) -> None:
+    alone(rested)
+
+
+def rested() -> None:
     set_aside()
     collect(rest_s=3600)
     set_aside_when_due()
@@ -57,7 +82,11 @@ def test_after_a_rest_it_is_set_aside_again_and_not_before() -> None:
     assert gc.get_freeze_count()
 
 
-def test_nothing_is_set_aside_unasked() -> None:
+def test_nothing_is_set_aside_unasked(alone: Callable[[Work], None]) -> None:
+    alone(unasked)
+
+
+def unasked() -> None:
     collect(rest_s=-1)
     set_aside_when_due()
     assert not gc.get_freeze_count()

@@ -19,7 +19,8 @@ import engine
 from app.codec.json_cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.memory.budget import Allowance, MemoryBudget, charge, charged, check, running
+from app.memory.allowance import Allowance, charge, charged, check, running
+from app.memory.budget import MemoryBudget
 from app.memory.machine import budget_bytes
 from engine.limits import check_size
 from tests.app.client import Client, serving

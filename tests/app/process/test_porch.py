@@ -129,3 +129,32 @@ def test_the_collector_is_left_as_it_was_when_the_server_is_imported(enabled: bo
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+def test_whoever_is_taken_at_the_last_moment_is_answered_and_the_others_are_left_to_the_server() -> None:
+    for _ in range(20):
+        with porch(Settings(host="127.0.0.1", port=0)) as entrance:
+            clients = []
+            for _ in range(40):
+                clients.append(connect(entrance))
+                clients[-1].sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
+            entrance.close()
+            left = accepted(entrance.listener)
+            for client in clients:
+                with client:
+                    if client.getsockname() in left:
+                        continue
+                    assert client.recv(100).startswith(b"HTTP/1.1 200"), "nobody answers"
+
+
+def accepted(listener: socket.socket) -> set[Any]:
+    """The addresses of those that wait for somebody to take them."""
+    found = set()
+    listener.setblocking(False)
+    while True:
+        try:
+            connection, address = listener.accept()
+        except BlockingIOError:
+            return found
+        connection.close()
+        found.add(address)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,62 +13,39 @@ from app.location import Remote
 from app.remote.errors import SourceError
 from app.remote.mirror import Mirror
 from tests.app.client import serving
-from tests.app.remote.test_mirror import answer, contents, write
+from tests.app.remote.buckets import Bucket, server_process
+from tests.app.remote.stores import answer, contents, write
 from tests.app.remote.web import tar_folder
 from tests.patience import until
 
 pytestmark = pytest.mark.slow
 
 
-class Bucket:
-    """A bucket that is written to as any client would."""
+class GcsBucket(Bucket):
+    """One of Google Cloud Storage."""
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=60, trust_env=False)
-
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes) -> None:
         to = "/upload/storage/v1/b/bucket/o"
-        self._client.post(to, params={"uploadType": "media", "name": name}, content=data).raise_for_status()
-
-    def put_folder(self, folder: Path, under: str) -> None:
-        for path in folder.rglob("*"):
-            if path.is_file():
-                self.put(f"{under}/{path.relative_to(folder)}", path.read_bytes())
-
-    def close(self) -> None:
-        self._client.close()
+        self.client.post(to, params={"uploadType": "media", "name": key}, content=data).raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     pytest.importorskip("gcsfs", reason="Google Cloud Storage needs the extra [remote]; see 'make scale'")
     pytest.importorskip("gcp_storage_emulator", reason="the server is not installed; see 'make scale'")
-    command = [sys.executable, str(Path(__file__).with_name("gcs_server.py"))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.kill()
+    with server_process("gcs_server.py") as url:
+        yield url
 
 
 @pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsBucket]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server)
-    made = Bucket(server)
-    yield made
-    made.close()
+    with httpx.Client(base_url=server, timeout=60, trust_env=False) as client:
+        yield GcsBucket(client)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    write(tmp_path / "source", "one", 1)
-    write(tmp_path / "source", "two", 2)
-    return tmp_path / "source"
-
-
-def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: Bucket, store: Path, tmp_path: Path) -> None:
-    bucket.put_folder(store, "models")
+def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: GcsBucket, store: Path, tmp_path: Path) -> None:
+    bucket.put_folder(store)
     more = {"store_dir": tmp_path / "stores", "store_poll_s": 0.05, "reload_interval_s": 0.05, "warmup": False}
     with serving("gs://bucket/models", **more) as client:  # type: ignore[arg-type]  # as a person writes it
         assert (answer(client), answer(client, "two")) == (1.0, 2.0)
@@ -80,7 +55,7 @@ def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: Bucket, stor
         assert answer(client, "two") == 2.0
 
 
-def test_an_archive_is_served_with_its_digest_and_with_no_other(bucket: Bucket, store: Path, tmp_path: Path) -> None:
+def test_an_archive_is_served_with_its_digest_and_with_no_other(bucket: GcsBucket, store: Path, tmp_path: Path) -> None:
     data = tar_folder(store, "w:gz")
     bucket.put("some/models.tar.gz", data)
     there = Mirror(Remote("gs://bucket/some/models.tar.gz", hashlib.sha256(data).hexdigest()), tmp_path / "a", 2**30)
@@ -90,7 +65,7 @@ def test_an_archive_is_served_with_its_digest_and_with_no_other(bucket: Bucket, 
         Mirror(Remote("gs://bucket/some/models.tar.gz", "0" * 64), tmp_path / "b", 2**30).refresh()
 
 
-def test_a_large_file_comes_whole(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_large_file_comes_whole(bucket: GcsBucket, tmp_path: Path) -> None:
     data = bytes(range(256)) * 80_000  # of some 20 MB, more than two of the pieces it is read in
     bucket.put("large/one/1/model.pnnx.bin", data)
     there = Mirror(Remote("gs://bucket/large"), tmp_path / "stores", 2**30)
@@ -106,6 +81,6 @@ def test_a_large_file_comes_whole(bucket: Bucket, tmp_path: Path) -> None:
         ("gs://bucket/none.tar", "there is nothing of that name"),
     ],
 )
-def test_what_is_not_there_is_told(url: str, why: str, bucket: Bucket, tmp_path: Path) -> None:
+def test_what_is_not_there_is_told(url: str, why: str, bucket: GcsBucket, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=why):
         Mirror(Remote(url), tmp_path / "stores", 2**30).refresh()

@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,51 +24,15 @@ from app.remote.mirror import Mirror
 from app.remote.opening import fetched
 from app.settings import Settings, SettingsError
 from tests.app.client import serving
+from tests.app.remote.stores import answer, contents, write
 from tests.app.remote.web import Web, tar_folder, tar_of, web_server
-from tests.app.sample_models import elementwise, write_model
-from tests.patience import PATIENCE_S
+from tests.patience import until
 
 ROOT = Path(__file__).parents[3]
 
 
-def write(store: Path, name: str, term: int) -> None:
-    """A model that adds a number."""
-    folder = store / name / "1"
-    if folder.exists():
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-    write_model(store, name, elementwise(f"add(@0,{term})", "(?,2)f32"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    write(tmp_path / "source", "one", 1)
-    write(tmp_path / "source", "two", 2)
-    return tmp_path / "source"
-
-
 def mirror(web: Web, tmp_path: Path, path: str = "models", digest: str | None = None, limit: int = 2**30) -> Mirror:
     return Mirror(Remote(f"{web.url}/{path}", digest), tmp_path / "stores", limit)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder.resolve())): path.read_bytes()
-        for top in folder.resolve().iterdir()
-        for path in ([top] if top.is_file() else [top / part for part in parts(top)])
-    }
-
-
-def parts(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.02)
 
 
 def sha256(data: bytes) -> str:
@@ -289,11 +252,6 @@ def test_an_index_of_another_state_is_not_believed(web: Web, store: Path, tmp_pa
         assert contents(there.shelf.store) == contents(store)
 
 
-def answer(client: object, model: str = "one") -> float:
-    response = client.infer(model, [[0, 0]])  # type: ignore[attr-defined]
-    return float(response.json()["outputs"]["out0"]["data"][0]) if response.status_code == 200 else -1.0
-
-
 def test_settings_store_poll_s_and_store_dir_keep_a_server_current_and_serving_when_the_source_is_down(
     web: Web, store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,13 +262,13 @@ def test_settings_store_poll_s_and_store_dir_keep_a_server_current_and_serving_w
         assert (answer(client), answer(client, "two")) == (1.0, 2.0)
         write(store, "one", 11)
         web.put(store)
-        eventually(lambda: answer(client) == 11.0)
+        until(lambda: answer(client) == 11.0)
         web.status = 500
-        eventually(lambda: "what was fetched before serves on" in caplog.text)
+        until(lambda: "what was fetched before serves on" in caplog.text)
         assert (answer(client), answer(client, "two")) == (11.0, 2.0)
         assert client.get("/health/ready").json() == {"ready": True}
         web.status = 200
-        eventually(lambda: "can be read again" in caplog.text)
+        until(lambda: "can be read again" in caplog.text)
     assert any((tmp_path / "stores").iterdir())
     web.status = 500
     with serving(f"{web.url}/models", **more) as client:  # type: ignore[arg-type]
@@ -323,19 +281,19 @@ def test_a_server_whose_store_cannot_be_reached_says_so_and_serves_once_it_can(
     web.put(store)
     web.status = 500
     with serving(f"{web.url}/models", wait=False, store_dir=tmp_path / "stores") as client:  # type: ignore[arg-type]
-        eventually(lambda: "cannot be read: ClientResponseError 500" in client.get("/health/ready").text)
+        until(lambda: "cannot be read: ClientResponseError 500" in client.get("/health/ready").text)
         assert client.get("/health/ready").status_code == 503
         assert client.infer("one", [[0, 0]]).status_code == 503
         assert client.get("/health/live").status_code == 200
         web.status = 200
-        eventually(lambda: client.get("/health/ready").status_code == 200)
+        until(lambda: client.get("/health/ready").status_code == 200)
         assert answer(client) == 1.0
 
 
 def test_a_server_that_stops_waits_for_no_source(web: Web, tmp_path: Path) -> None:
     web.status = 500
     with serving(f"{web.url}/models", wait=False, store_dir=tmp_path / "stores"):  # type: ignore[arg-type]
-        eventually(lambda: bool(web.asked))
+        until(lambda: bool(web.asked))
 
 
 def test_setting_store_max_bytes_bounds_what_is_fetched(web: Web, store: Path, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +12,10 @@ from app.location import Remote
 from app.remote.errors import SourceError
 from app.remote.mirror import Mirror
 from tests.app.client import serving
-from tests.app.remote.test_mirror import answer, contents, eventually, write
+from tests.app.remote.buckets import Bucket, server_process
+from tests.app.remote.stores import answer, contents, write
 from tests.app.remote.web import tar_folder
+from tests.patience import until
 
 pytestmark = pytest.mark.slow
 
@@ -23,59 +23,38 @@ pytestmark = pytest.mark.slow
 _SIGNED = "AWS4-HMAC-SHA256 Credential=AKIATEST/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=00"
 
 
-class Bucket:
-    """A bucket that is written to as any client would."""
+class S3Bucket(Bucket):
+    """One of S3."""
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, headers={"authorization": _SIGNED}, timeout=60)
+    def __init__(self, client: httpx.Client) -> None:
+        super().__init__(client)
         self.put("", b"")
 
     def put(self, key: str, data: bytes) -> None:
-        self._client.put(f"/bucket/{key}" if key else "/bucket", content=data).raise_for_status()
-
-    def put_folder(self, folder: Path, under: str = "models") -> None:
-        for path in folder.rglob("*"):
-            if path.is_file():
-                self.put(f"{under}/{path.relative_to(folder)}", path.read_bytes())
+        self.client.put(f"/bucket/{key}" if key else "/bucket", content=data).raise_for_status()
 
     def delete(self, key: str) -> None:
-        self._client.delete(f"/bucket/{key}").raise_for_status()
-
-    def close(self) -> None:
-        self._client.close()
+        self.client.delete(f"/bucket/{key}").raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     pytest.importorskip("s3fs", reason="S3 needs the extra [remote]; see 'make scale'")
     pytest.importorskip("moto", reason="the S3 server is not installed; see 'make scale'")
-    command = [sys.executable, str(Path(__file__).with_name("s3_server.py"))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.kill()
+    with server_process("s3_server.py") as url:
+        yield url
 
 
 @pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucket]:
     for name, value in (("ENDPOINT_URL", server), ("ACCESS_KEY_ID", "AKIATEST"), ("SECRET_ACCESS_KEY", "geheim")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    made = Bucket(server)
-    yield made
-    made.close()
+    with httpx.Client(base_url=server, headers={"authorization": _SIGNED}, timeout=60) as client:
+        yield S3Bucket(client)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    write(tmp_path / "source", "one", 1)
-    write(tmp_path / "source", "two", 2)
-    return tmp_path / "source"
-
-
-def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: Bucket, store: Path, tmp_path: Path) -> None:
+def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: S3Bucket, store: Path, tmp_path: Path) -> None:
     bucket.put_folder(store)
     bucket.put("models/two/", b"")  # what some tools put there for a folder
     more = {"store_dir": tmp_path / "stores", "store_poll_s": 0.05, "reload_interval_s": 0.05, "warmup": False}
@@ -83,18 +62,18 @@ def test_a_prefix_is_served_and_what_is_put_there_later_too(bucket: Bucket, stor
         assert (answer(client), answer(client, "two")) == (1.0, 2.0)
         write(store, "one", 11)
         bucket.put("models/one/1/model.pnnx.param", (store / "one/1/model.pnnx.param").read_bytes())
-        eventually(lambda: answer(client) == 11.0)
+        until(lambda: answer(client) == 11.0)
         assert answer(client, "two") == 2.0
 
 
-def test_an_archive_is_served(bucket: Bucket, store: Path, tmp_path: Path) -> None:
+def test_an_archive_is_served(bucket: S3Bucket, store: Path, tmp_path: Path) -> None:
     bucket.put("some/models.tar.gz", tar_folder(store, "w:gz"))
     there = Mirror(Remote("s3://bucket/some/models.tar.gz"), tmp_path / "stores", 2**30)
     assert there.refresh() and not there.refresh()
     assert contents(there.shelf.store) == contents(store)
 
 
-def test_a_large_file_comes_whole(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_large_file_comes_whole(bucket: S3Bucket, tmp_path: Path) -> None:
     data = bytes(range(256)) * 80_000  # of some 20 MB, more than two of the pieces it is read in
     bucket.put("large/one/1/model.pnnx.bin", data)
     there = Mirror(Remote("s3://bucket/large"), tmp_path / "stores", 2**30)
@@ -103,7 +82,7 @@ def test_a_large_file_comes_whole(bucket: Bucket, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["hostile/../../up", "hostile//up", "hostile/a\\b"])
-def test_names_that_lead_out_of_the_store_are_refused(key: str, bucket: Bucket, tmp_path: Path) -> None:
+def test_names_that_lead_out_of_the_store_are_refused(key: str, bucket: S3Bucket, tmp_path: Path) -> None:
     # httpx would tidy such a path up; a store of S3 has any name.
     bucket.put(key.replace("..", "%2E%2E"), b"x")
     bucket.put("hostile/ok", b"x")
@@ -120,13 +99,13 @@ def test_names_that_lead_out_of_the_store_are_refused(key: str, bucket: Bucket, 
         ("s3://bucket/none.tar", "there is nothing of that name"),
     ],
 )
-def test_what_is_not_there_is_told(url: str, why: str, bucket: Bucket, tmp_path: Path) -> None:
+def test_what_is_not_there_is_told(url: str, why: str, bucket: S3Bucket, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=why):
         Mirror(Remote(url), tmp_path / "stores", 2**30).refresh()
 
 
 def test_no_server_and_no_credentials_are_told_apart(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = Remote("s3://bucket/models")
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.remote.test_mirror import write
+from tests.app.remote.stores import write
 from tests.app.remote.web import Web, tar_folder, web_server
 from tests.app.sample_models import elementwise, write_model
 from tests.app.scale.conftest import ROOT, Ray

@@ -92,10 +92,10 @@ def show(name: str, coefficients: list[mp.mpf] | np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    show("_ERF_TANH, highest power first", erf_as_tanh())
-    show("_ERF, in 2z - 1", interpolant(erf_over_x, 0, 1, 13))
-    show("_ERFC", interpolant(scaled_erfc, -1, 1, 25))
-    show("_ERFINV, in w / 2.5 - 1", interpolant(erfinv_over_y, 0, 5, 11))
+    show("ERF_TANH, highest power first", erf_as_tanh())
+    show("ERF, in 2z - 1", interpolant(erf_over_x, 0, 1, 13))
+    show("ERFC", interpolant(scaled_erfc, -1, 1, 25))
+    show("ERFINV, in w / 2.5 - 1", interpolant(erfinv_over_y, 0, 5, 11))
     low, high = mp.mpf("2.2"), mp.mpf("6.2")  # of sqrt(w): from a little below sqrt(5) to the last y before 1
-    show("_ERFINV_TAIL, in sqrt(w) / 2 - 2.1", interpolant(lambda s: erfinv_over_y(s * s), low, high, 16))
-    show("_LGAMMA, in 2x - 3", interpolant(lgamma_quotient, 1, 2, 21))
+    show("ERFINV_TAIL, in sqrt(w) / 2 - 2.1", interpolant(lambda s: erfinv_over_y(s * s), low, high, 16))
+    show("LGAMMA, in 2x - 3", interpolant(lgamma_quotient, 1, 2, 21))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,8 +32,12 @@ class Machine:
     """
 
     def __init__(self, graph: engine.RuntimeGraph, winograd: Literal["auto", "off"] = "auto") -> None:
+        self._graph = graph
         self.session = engine.Session(graph, backend="compiled", threads=2, winograd=winograd, cache=None)
-        self.reference = engine.Session(graph, backend="reference")
+
+    @cached_property
+    def reference(self) -> engine.Session:
+        return engine.Session(self._graph, backend="reference")
 
     def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         try:

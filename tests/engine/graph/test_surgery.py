@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import EngineError, GraphError, GraphState, RuntimeGraph, Session, UnsupportedOperatorError
+from engine.options import Backend
 from engine.pnnx import Operator
-from engine.session import Backend
 from tests.engine.graph.build import F32, built, op
 from tests.engine.graph.planning.test_order import random_graphs
 

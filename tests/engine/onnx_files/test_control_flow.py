@@ -120,3 +120,57 @@ def test_bodies_inside_each_other_end_somewhere(tmp_path: Path) -> None:
     proto = model(nodes, [value("c", [], BOOL), value("x", [2], FLOAT)], [value("y", [2])])
     with pytest.raises(engine.EngineError, match="nested too deep"):
         engine.load(save(tmp_path, proto))
+
+
+def old_scan(directions: list[int], lengths: str = "") -> Any:
+    """Sums of rows so far, of every item of a batch, as operator set 8 has it."""
+    body = onnx.helper.make_graph(
+        [node("Add", ["s", "x"], ["t"]), node("Identity", ["t"], ["y"])], "body",
+        [value("s", [2]), value("x", [2])], [value("t", [2]), value("y", [2])],
+    )  # fmt: skip
+    scan = node("Scan", [lengths, "s0", "xs"], ["last", "all"], body=body, num_scan_inputs=1, directions=directions)
+    inputs = [value("s0", ["n", 2]), value("xs", ["n", "t", 2]), *([value("lengths", ["n"], 7)] if lengths else [])]
+    return model([scan], inputs, [value("last", None), value("all", None)], opset=8)
+
+
+def test_a_scan_of_operator_set_8_takes_a_batch_of_items_of_any_lengths(tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    feeds = {"s0": np.zeros((2, 2), np.float32), "xs": x}
+    run = engine.Session(engine.load(save(tmp_path, old_scan([0]))), backend="reference").run
+    last, whole = run(feeds)
+    np.testing.assert_array_equal(whole, x.cumsum(axis=1))
+    np.testing.assert_array_equal(last, x.sum(axis=1))
+    run = engine.Session(engine.load(save(tmp_path, old_scan([1], "lengths"))), backend="reference").run
+    last, whole = run({**feeds, "lengths": np.array([3, 1])})
+    np.testing.assert_array_equal(whole, [x[0, ::-1].cumsum(axis=0), [x[1, 0], [0, 0], [0, 0]]])
+    for lengths in ([3, 4], [-1, 1]):
+        with pytest.raises(engine.EngineError, match="sequence_lens"):
+            run({**feeds, "lengths": np.array(lengths)})
+
+
+def test_attention_with_graphs_in_it_is_operators_among_the_others(tmp_path: Path) -> None:
+    """What is written out, as the reference evaluator has no such operator at hand in every version."""
+    cap = [node("Tanh", ["s"], ["t"])]
+    body = onnx.helper.make_graph(cap, "cap", [value("s", [1, 4, 3, 5])], [value("t", [1, 4, 3, 5])])
+    flexible = node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", score_mod=body, scale=0.5)
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal(shape, np.float32) for shape in ((1, 4, 3, 8), (1, 2, 5, 8), (1, 2, 5, 6)))
+    feeds = {"q": q, "k": k, "v": v}
+    inputs = [value(name, each.shape) for name, each in feeds.items()]
+    proto = model([flexible], inputs, [value("y", None)], domains=["ai.onnx.preview"])
+    (found,) = engine.Session(engine.load(save(tmp_path, proto)), backend="reference").run(feeds)
+    scores = np.tanh(q @ k.repeat(2, 1).swapaxes(2, 3) * 0.5)
+    shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(found, shares @ v.repeat(2, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_pieces_of_one_lose_their_axis_as_onnxruntime_has_it(tmp_path: Path) -> None:
+    """PyTorch's exporter says unbind so, with a length of 1 beside keepdims=0."""
+    nodes = [
+        node("SplitToSequence", ["x", "one"], ["all"], axis=1, keepdims=0),
+        node("SequenceAt", ["all", "one"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", ["n", 2])], [value("y", None)], {"one": np.int64(1)})
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    (found,) = engine.Session(engine.load(save(tmp_path, proto)), backend="reference").run([x])
+    np.testing.assert_array_equal(found, x[:, 1])

@@ -143,3 +143,47 @@ def test_shapes_that_lie_change_no_answer(tmp_path: Path) -> None:
     for backend in ("reference", "compiled"):
         (found,) = engine.Session(engine.load(save(tmp_path, proto)), backend=backend).run(feeds)  # type: ignore[arg-type]
         np.testing.assert_allclose(found, expected(proto, feeds)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 1\n", "Git LFS"),
+    (b"<!DOCTYPE html><html>Not found</html>", "a web page"), (b"", "an empty file"), (b"PK\x03\x04", "a zip archive"),
+])  # fmt: skip
+def test_what_people_have_in_place_of_a_model_is_called_what_it_is(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(engine.EngineError, match=said):
+        engine.load(path)
+
+
+def test_a_function_that_calls_itself_is_named_once(tmp_path: Path) -> None:
+    imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("own", 1)]
+    calls = [node("Again", ["a"], ["b"], domain="own")]
+    ring = onnx.helper.make_function("own", "Again", ["a"], ["b"], calls, imports)
+    proto = model(
+        [node("Again", ["x"], ["y"], domain="own")],
+        [value("x", [2])],
+        [value("y", None)],
+        functions=[ring],
+        domains=["own"],
+    )
+    with pytest.raises(engine.EngineError, match="'Again' calls itself") as error:
+        engine.load(save(tmp_path, proto))
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("names", [("x", "x"), ("x", "")])
+def test_inputs_are_one_of_a_name(tmp_path: Path, names: tuple[str, str]) -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [value(each, [2]) for each in names], [value("y", None)])
+    with pytest.raises(engine.EngineError, match="is there twice, or has no name"):
+        engine.load(save(tmp_path, proto))
+
+
+def test_names_in_any_alphabet_are_kept_in_a_pair_as_well(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["/输入/x:0"], ["выход/y"])]
+    graph = engine.load(save(tmp_path, model(nodes, [value("/输入/x:0", [2])], [value("выход/y", None)])))
+    graph.save(tmp_path / "m.param", tmp_path / "m.bin")
+    x = np.array([-1, 1], np.float32)
+    for each in (graph, engine.load(tmp_path / "m.param", tmp_path / "m.bin")):
+        assert [port.operand for port in (*each.inputs, *each.outputs)] == ["/输入/x:0", "выход/y"]
+        np.testing.assert_array_equal(engine.Session(each, backend="reference").run({"/输入/x:0": x})[0], [0, 1])

@@ -114,3 +114,60 @@ def test_a_mask_that_leaves_a_row_nothing_is_added(tmp_path: Path) -> None:
 def test_heads_that_are_shared_stay_products(tmp_path: Path) -> None:
     feeds = {"q": _random(1, 2, 3, 4), "k": _random(1, 1, 3, 4), "v": _random(1, 1, 3, 4)}
     assert "F.scaled_dot_product_attention" not in _types(tmp_path, _attention(None, heads=1), feeds)
+
+
+def _norm(kind: str, weights: dict[str, np.ndarray], *, is_stored: bool, opset: int = 21, **attributes: Any) -> Any:
+    nodes = [node(kind, ["x", *weights], ["y"], epsilon=1e-3, **attributes)]
+    inputs = [value("x", [2, 6, 5, 4]), *([] if is_stored else [value(name, [6]) for name in weights])]
+    return model(nodes, inputs, [value("y", None)], weights if is_stored else {}, opset=opset)
+
+
+@pytest.mark.parametrize(
+    "kind, attributes, stored, told",
+    [
+        ("InstanceNormalization", {}, "nn.InstanceNorm2d", "F.instance_norm"),
+        ("GroupNormalization", {"num_groups": 3}, "nn.GroupNorm", "F.group_norm"),
+    ],
+)
+def test_norms_are_those_that_have_kernels_whether_their_weights_are_stored_or_told(
+    tmp_path: Path, kind: str, attributes: dict[str, Any], stored: str, told: str
+) -> None:
+    weights, x = {"s": _random(6), "b": _random(6) + 1}, {"x": _random(2, 6, 5, 4)}
+    assert _types(tmp_path, _norm(kind, weights, is_stored=True, **attributes), x) == {stored: 1}
+    assert _types(tmp_path, _norm(kind, weights, is_stored=False, **attributes), x | weights) == {told: 1}
+
+
+def test_weights_that_change_nothing_are_none(tmp_path: Path) -> None:
+    weights = {"s": np.ones(6, np.float32), "b": np.zeros(6, np.float32)}
+    proto = _norm("InstanceNormalization", weights, is_stored=True)
+    assert _types(tmp_path, proto, {"x": _random(2, 6, 5, 4)}) == {"nn.InstanceNorm2d": 1}
+    graph = engine.load(save(tmp_path, proto))
+    assert [(op.params["affine"], op.attributes) for op in graph.operators if "Norm" in op.type] == [(False, {})]
+
+
+def test_older_files_have_the_weights_of_groups(tmp_path: Path) -> None:
+    weights = {"s": _random(3), "b": _random(3) + 1}
+    graph = engine.load(save(tmp_path, _norm("GroupNormalization", weights, is_stored=True, opset=18, num_groups=3)))
+    (norm,) = (op for op in graph.operators if op.type == "nn.GroupNorm")
+    for name, each in zip(("weight", "bias"), weights.values(), strict=True):
+        np.testing.assert_array_equal(norm.attributes[name].data, each.repeat(2))
+
+
+def test_places_counted_from_constants_are_constants_themselves(tmp_path: Path) -> None:
+    nodes = [
+        node("Range", ["start", "limit", "step"], ["all"]),
+        node("Slice", ["all", "one", "three"], ["some"]),
+        node("Reshape", ["some", "column"], ["places"]),
+        node("ScatterND", ["x", "places", "new"], ["y"]),
+    ]
+    numbers = {
+        "start": np.int64(6),
+        "limit": np.int64(-1),
+        "step": np.int64(-2),
+        "one": [1],
+        "three": [3],
+        "column": [-1, 1],
+    }
+    weights = {name: np.asarray(each, np.int64) for name, each in numbers.items()} | {"new": _random(2, 3)}
+    proto = model(nodes, [value("x", [8, 3])], [value("y", None)], weights)
+    assert _types(tmp_path, proto, {"x": _random(8, 3)}) == {"ScatterND": 1}

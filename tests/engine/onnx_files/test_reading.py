@@ -152,5 +152,5 @@ def test_functions_in_a_circle_are_refused(tmp_path: Path) -> None:
     ]  # fmt: skip
     nodes = [onnx.helper.make_node("A", ["x"], ["y"], domain="local")]
     proto = model(nodes, [value("x", [3])], [value("y", [3])], functions=functions, domains=["local"])
-    with pytest.raises(engine.EngineError, match="nested too deep|too many"):
+    with pytest.raises(engine.EngineError, match="calls itself"):
         engine.load(save(tmp_path, proto))

@@ -56,8 +56,8 @@ def test_they_survive_changes_of_the_graph(graph: engine.RuntimeGraph) -> None:
     assert graph.inputs[0].size_names == ("batch", None, "n")
 
 
-@pytest.mark.parametrize("name", ["x" * 65, "a\nb", "\u202eb", ""])
-def test_what_cannot_be_shown_is_no_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["x" * 65, "a\nb", "\u202eb", "", "?", "-1", "None"])
+def test_what_cannot_be_shown_or_names_nothing_is_no_name(tmp_path: Path, name: str) -> None:
     proto = model([node("Relu", ["x"], ["y"])], [value("x", [name, 3])], [value("y", None)])
     graph = engine.load(save(tmp_path, proto))
     assert graph.inputs[0].size_names == ()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.layers.onnx.grouped_attention import GroupQueryAttention
+from engine.layers.onnx.attention.grouped_attention import GroupQueryAttention
 from tests.engine.onnx_files.models import expected, model, node, save, value
 
 RANDOM = np.random.default_rng(2)

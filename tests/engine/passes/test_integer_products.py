@@ -1,4 +1,4 @@
-"""Products of bytes as floats: to the bit, or not at all."""
+"""Products of bytes as what has a kernel: to the bit, or not at all."""
 
 from __future__ import annotations
 
@@ -38,40 +38,110 @@ def product(type: str, shape: tuple[int, ...], weight: Any, zeros: tuple[Any, ..
 ZERO = np.array(117, U8)
 
 
+def made_of(graph: RuntimeGraph, *given: Any) -> list[str]:
+    """The operators that a pass makes of it, by type; the answers are the same to the bit."""
+    return types(applied(integer_products, graph, *given))
+
+
 @pytest.mark.parametrize(
     ("shape", "weight", "zeros", "params"),
     [
         ((2, 3, 6, 5), coded((4, 3, 3, 3)), (ZERO, np.array(9, U8)), {"pads": (1, 1, 1, 1), "strides": (2, 1)}),
         ((1, 4, 6), coded((6, 2, 3), I8, -128, 127), (None, np.zeros(6, I8)), {"group": 2, "dilations": (2,)}),
-        ((1, 2, 3, 4, 5), coded((2, 2, 2, 2, 2)), (), {"auto_pad": "VALID"}),
-        ((1, 2, 4, 4), coded((3, 2, 1, 1)), (ZERO, coded((3,))), {}),
+        ((1, 2, 4, 4), coded((3, 2, 1, 1)), (ZERO, coded((3,))), {"pads": (0, 1, 1, 0)}),
     ],
-    ids=["padded", "of signals", "of volumes", "zero by filter"],
+    ids=["padded", "of signals", "zero by filter"],
 )
-def test_a_convolution_of_bytes_is_one_of_floats_to_the_bit(shape: Any, weight: Any, zeros: Any, params: Any) -> None:
+def test_a_convolution_of_bytes_makes_floats_of_its_sums(shape: Any, weight: Any, zeros: Any, params: Any) -> None:
     graph = product("ConvInteger", shape, weight, zeros, **params)
-    given = [coded(shape), *([ZERO] if zeros and zeros[0] is None else [])]
-    made = applied(integer_products, graph, *given)
-    assert "ConvInteger" not in types(made)
-    assert f"nn.Conv{len(shape) - 2}d" in types(made)
+    made = applied(integer_products, graph, coded(shape), *([ZERO] if zeros and zeros[0] is None else []))
+    (conv,) = (each for each in made.operators if each.type == "ConvInteger")
+    assert conv.params["as_float"] is True
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "params"),
+    [
+        ((1, 2, 3, 4, 5), coded((2, 2, 2, 2, 2)), {"auto_pad": "VALID"}),
+        ((1, 3, 4, 4), coded((3, 1, 2, 2)), {"group": 3}),
+    ],
+    ids=["of volumes", "of each channel"],
+)
+def test_what_has_no_such_kernel_is_a_convolution_of_floats(shape: Any, weight: Any, params: Any) -> None:
+    graph = product("ConvInteger", shape, weight, (ZERO,), **params)
+    assert f"nn.Conv{len(shape) - 2}d" in made_of(graph, coded(shape))
 
 
 @pytest.mark.parametrize("zeros", [(), (ZERO,), (None, np.array(3, I8)), (ZERO, coded((7,), I8, -9, 9))])
-def test_a_product_of_bytes_is_a_linear_layer_to_the_bit(zeros: Any) -> None:
+def test_a_product_of_bytes_makes_floats_of_its_sums(zeros: Any) -> None:
     graph = product("MatMulInteger", (2, 3, 40), coded((40, 7), I8, -128, 127), zeros)
     given = [coded((2, 3, 40)), *([ZERO] if zeros and zeros[0] is None else [])]
-    made = applied(integer_products, graph, *given)
-    assert "nn.Linear" in types(made)
+    assert made_of(graph, *given)[-2:] == ["MatMulInteger", "Tensor.to"]
 
 
-def test_sums_that_float32_would_round_stay_integers() -> None:
+def test_a_cast_and_a_bias_before_it_join_the_product() -> None:
+    weight = {"w": coded((4, 3, 1, 1)), "z": ZERO, "zw": np.array(3, U8)}
+    net = built(
+        op("pnnx.Input", "in0", "", "x"),
+        op("pnnx.Input", "in1", "", "b"),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in weight.items()),
+        op("ConvInteger", "it", "x w z zw", "sums"),
+        op("pnnx.Expression", "more", "sums b", "biased", expr="add(@0,@1)"),
+        op("Tensor.to", "float", "biased", "y", dtype="torch.float"),
+        op("pnnx.Output", "out", "y"),
+        _x=TensorSpec((1, 3, 4, 4), U8),
+        _b=TensorSpec((1, 4, 1, 1), np.dtype(np.int32)),
+    )
+    bias = np.array([2**31 - 1, -(2**31), 0, 77], np.int32).reshape(1, 4, 1, 1)
+    assert made_of(net, coded((1, 3, 4, 4)), bias).count("ConvInteger") == 1
+    assert "pnnx.Expression" not in made_of(net, coded((1, 3, 4, 4)), bias)
+
+
+def test_sums_that_float32_would_round_stay_integers_unless_floats_are_made_of_them() -> None:
     most = np.full((259, 2), 255, U8)
     assert_untouched(integer_products, product("MatMulInteger", (1, 259), most))
     applied(integer_products, product("MatMulInteger", (1, 257), most[:257]), np.full((1, 257), 255, U8))
 
 
 def test_what_only_a_run_knows_stays_as_it_is() -> None:
-    one_side = {"pads": (0, 0, 1, 1)}
-    assert_untouched(integer_products, product("ConvInteger", (1, 2, 4, 4), coded((3, 2, 2, 2)), **one_side))
+    same = {"auto_pad": "SAME_UPPER"}
+    assert_untouched(integer_products, product("ConvInteger", (1, 2, 4, 4), coded((3, 2, 2, 2)), **same))
     rows = product("MatMulInteger", (4, 8), coded((8, 3)), (coded((4,)),))
     assert_untouched(integer_products, rows)
+
+
+SCALES = {"sx": np.array(0.013, np.float32), "zx": ZERO, "sy": np.array(0.071, np.float32), "zy": np.array(101, U8)}
+
+
+@pytest.mark.parametrize("group", [1, 2, 6])
+@pytest.mark.parametrize("is_biased", [False, True])
+def test_a_quantised_convolution_is_its_parts(group: int, is_biased: bool) -> None:
+    bias = {"b": np.array([3, -70, 0, 12345, -9999, 5], np.int32)} if is_biased else {}
+    channels = 12 if group < 6 else 6
+    weight = coded((6, channels // group, 3, 3), I8, -128, 127)
+    filters = {"w": weight, "sw": RANDOM.random(6, np.float32), "zw": np.zeros(6, I8)}
+    net = _quantised("QLinearConv", (2, channels, 5, 4), filters, bias, group=group, pads=(1, 1, 1, 1))
+    assert made_of(net, coded((2, channels, 5, 4)))[-1] == "QuantizeLinear"
+
+
+def test_a_quantised_product_is_its_parts() -> None:
+    filters = {"w": coded((40, 7)), "sw": np.array(0.002, np.float32), "zw": ZERO}
+    net = _quantised("QLinearMatMul", (3, 40), filters, {})
+    assert "MatMulInteger" in made_of(net, coded((3, 40)))
+    by_run = _quantised("QLinearMatMul", (3, 40), {**filters, "sw": np.ones(7, np.float32)}, {}, without="sx")
+    assert_untouched(integer_products, by_run)
+
+
+def _quantised(
+    type: str, shape: Any, filters: dict[str, Any], bias: dict[str, Any], without: str = "", **params: Any
+) -> RuntimeGraph:
+    constants = {key: each for key, each in {**SCALES, **filters, **bias}.items() if key != without}
+    return built(
+        op("pnnx.Input", "in0", "", "x"),
+        *([op("pnnx.Input", "in1", "", without)] if without else []),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
+        op(type, "it", " ".join(["x sx zx w sw zw sy zy", *bias]), "y", **params),
+        op("pnnx.Output", "out", "y"),
+        _x=TensorSpec(shape, U8),
+        **({f"_{without}": TensorSpec((), np.dtype(np.float32))} if without else {}),
+    )

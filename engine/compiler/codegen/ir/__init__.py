@@ -9,7 +9,7 @@ a loop is carried through it by name, and no pass has to find it out again.
         loop.carry([total])
     f.store(loop.results[0], out)
 
-An index counts elements of float32 unless a function says bytes.
+An index counts elements unless a function says bytes: of float32, or of float64 within ``written_in("double")``.
 
 sizes (numbers that code reads when it runs), values (constants, types) -> instructions (each a method that writes
 it) -> function (blocks, loops, bounds of it).
@@ -18,8 +18,8 @@ it) -> function (blocks, loops, bounds of it).
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
 from engine.compiler.codegen.ir.sizes import Sizes, is_open
 from engine.compiler.codegen.ir.values import (
-    FLOAT_BYTES,
     Index,
+    Precision,
     Value,
     as_value,
     constant,
@@ -27,15 +27,18 @@ from engine.compiler.codegen.ir.values import (
     lanes_below,
     lanes_of,
     mangled,
+    real,
+    real_bytes,
     vector,
+    written_in,
 )
 
 __all__ = [
-    "FLOAT_BYTES",
     "Function",
     "Index",
     "Loop",
     "Module",
+    "Precision",
     "Sizes",
     "TooLargeError",
     "Value",
@@ -46,5 +49,8 @@ __all__ = [
     "lanes_below",
     "lanes_of",
     "mangled",
+    "real",
+    "real_bytes",
     "vector",
+    "written_in",
 ]

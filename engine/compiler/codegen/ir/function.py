@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from engine.compiler.codegen.ir.instructions import Instructions
 from engine.compiler.codegen.ir.sizes import READ
-from engine.compiler.codegen.ir.values import FLOAT_BYTES, Index, Value, as_value
+from engine.compiler.codegen.ir.values import Index, Value, as_value, real_bytes
 
 # What a function may reserve on the stack of its thread, in bytes.
 STACK_BYTES = 1 << 20
@@ -141,12 +141,13 @@ class Function(Instructions):
         if name not in self.module.functions:
             self.module.declarations[name] = f"declare {result} @{name}({', '.join(types)})"
 
-    def reserve(self, count: int, size: int = FLOAT_BYTES) -> Value:
+    def reserve(self, count: int, size: int | None = None) -> Value:
         """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning.
 
         Raises:
             TooLargeError: it is more than a thread's stack may be trusted to have.
         """
+        size = size or real_bytes()
         self._reserved += count * size
         if self._reserved > STACK_BYTES:
             raise TooLargeError("its kernel would take too much of the stack")

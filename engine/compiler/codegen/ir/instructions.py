@@ -8,7 +8,6 @@ from typing import cast
 
 from engine.compiler.codegen.ir.sizes import is_number, is_open, larger, smaller
 from engine.compiler.codegen.ir.values import (
-    FLOAT_BYTES,
     Index,
     Value,
     as_value,
@@ -17,6 +16,8 @@ from engine.compiler.codegen.ir.values import (
     lanes_of,
     mangled,
     mask,
+    real,
+    real_bytes,
     vector,
 )
 
@@ -93,6 +94,7 @@ class Instructions(ABC):
 
     def convert(self, name: str, a: Value, type_: str) -> Value:
         """``bitcast``, ``fptosi``, ``sitofp``, ``zext`` ... to another type."""
+        type_ = real(type_)
         return self.op(type_, f"{name} {a.type} {a.text} to {type_}")
 
     def splat(self, a: Value, lanes: int) -> Value:
@@ -111,18 +113,20 @@ class Instructions(ABC):
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def at(self, base: Value, index: Index, size: int = FLOAT_BYTES) -> Value:
+    def at(self, base: Value, index: Index, size: int | None = None) -> Value:
         """The address ``index`` elements of ``size`` bytes after ``base``."""
+        size = size or real_bytes()
         if isinstance(index, int):
             return base if index == 0 else self.op("ptr", f"getelementptr i8, ptr {base.text}, i64 {index * size}")
         type_ = {1: "i8", 2: "i16", 4: "float", 8: "i64"}[size]
         return self.op("ptr", f"getelementptr {type_}, ptr {base.text}, i64 {index.text}")
 
-    def load(self, type_: str, address: Value, align: int = FLOAT_BYTES) -> Value:
+    def load(self, type_: str, address: Value, align: int = 4) -> Value:
         """A value from memory; only the element's own alignment is assumed."""
+        type_ = real(type_)
         return self.op(type_, f"load {type_}, ptr {address.text}, align {align}")
 
-    def store(self, value: Value, address: Value, align: int = FLOAT_BYTES) -> None:
+    def store(self, value: Value, address: Value, align: int = 4) -> None:
         """A value to memory."""
         self.do(f"store {value.type} {value.text}, ptr {address.text}, align {align}")
 

@@ -5,11 +5,36 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 
-FLOAT_BYTES = 4
+Precision: TypeAlias = Literal["float", "double"]
+BYTES: Final[dict[Precision, int]] = {"float": 4, "double": 8}
+_PRECISION: Final[ContextVar[Precision]] = ContextVar("precision", default="float")
+
+
+@contextmanager
+def written_in(precision: Precision) -> Iterator[None]:
+    """What "float" stands for while a kernel is written: the same code computes with numbers of 32 or 64 bits."""
+    token = _PRECISION.set(precision)
+    try:
+        yield
+    finally:
+        _PRECISION.reset(token)
+
+
+def real(type_: str = "float") -> str:
+    """A type as it is written now."""
+    return _PRECISION.get() if type_ == "float" else type_
+
+
+def real_bytes() -> int:
+    """Bytes of a "float" as it is written now."""
+    return BYTES[_PRECISION.get()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +50,18 @@ Index: TypeAlias = Value | int
 
 def vector(lanes: int, of: str = "float") -> str:
     """The type of a vector; one lane is the scalar itself."""
+    of = real(of)
     return of if lanes == 1 else f"<{lanes} x {of}>"
 
 
+@lru_cache(256)  # of a few dozen types, each asked for a thousand times in a kernel
 def lanes_of(type_: str) -> int:
     """How many elements a type holds."""
     found = re.match(r"<(\d+) x", type_)
     return int(found[1]) if found else 1
 
 
+@lru_cache(256)
 def element_of(type_: str) -> str:
     """The element type of a vector, or the type itself."""
     return type_[type_.index(" x ") + 3 : -1] if type_.startswith("<") else type_
@@ -57,6 +85,7 @@ def double_text(number: float) -> str:
 
 def constant(number: float, type_: str) -> Value:
     """The same number in every lane of a float or integer type."""
+    type_ = real(type_)
     element = element_of(type_)
     texts = {"float": float_text, "double": double_text}
     text = texts[element](float(number)) if element in texts else str(int(number))
@@ -81,6 +110,7 @@ def as_value(index: Index) -> Value:
     return Value(str(index), "i64") if isinstance(index, int) else index
 
 
+@lru_cache(256)
 def mangled(type_: str) -> str:
     """A type as the names of intrinsics have it: ``f32``, ``v16f32``."""
     lanes, element = lanes_of(type_), element_of(type_)

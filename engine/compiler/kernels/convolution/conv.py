@@ -26,6 +26,7 @@ from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, is_
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, cases, few, panels_of, vectors_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
+from engine.compiler.kernels.convolution.integers import ways
 from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
@@ -68,6 +69,9 @@ class Conv(Convolution):
         in_channels, out_channels: of one group.
         kernel, stride, dilation: (height, width).
         packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
+        integers: how many integers an input value and a weight are, side by side: 2 of 16 bits, or 4 of 8, in the image
+            without sign; their products are summed as 32-bit integers. 0 for a float.
+        has_shift: whether the epilogue's first operand is such integers, too, to be added to the sums.
         depth: the windows along the planes of volumes; ``batch`` counts the planes of the output then, and the strides
             along it are those of planes.
         tile: how the work is blocked; see choose_tile().
@@ -84,6 +88,8 @@ class Conv(Convolution):
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
     depth: WindowAxis | None = None
+    integers: int = 0
+    has_shift: bool = False
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -102,7 +108,8 @@ class Conv(Convolution):
 
     @property
     def flops(self) -> int:
-        return 2 * self.batch * self.rows * self.columns * self.groups * self.out_channels * self.taps
+        products = self.batch * self.rows * self.columns * self.groups * self.out_channels * self.taps
+        return 2 * max(1, self.integers) * products
 
     @property
     def panel_floats(self) -> int:
@@ -154,12 +161,12 @@ class Conv(Convolution):
 
         Of a volume, the rows of all planes of taps are one after the other: (O, I, KD * KH, KW).
         """
-        packed = np.zeros((self.groups, len(self.panels), self.panel_floats), np.float32)
+        packed = np.zeros((self.groups, len(self.panels), self.panel_floats), weight.dtype)
         grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
         first = 0
         for number, panel in enumerate(self.panels):
             count, width = sum(real for _, real in panel), width_of(panel)
-            block = np.zeros((self.groups, 1 + self.packed_taps, width), np.float32)
+            block = np.zeros((self.groups, 1 + self.packed_taps, width), weight.dtype)
             block[:, 0, :count] = 0 if bias is None else bias.reshape(self.groups, -1)[:, first : first + count]
             taps = grouped[:, first : first + count].transpose(0, 3, 4, 2, 1)
             block[:, 1:, :count] = taps.reshape(self.groups, self.packed_taps, count)
@@ -217,6 +224,9 @@ class Conv(Convolution):
             planes=planes if is_clipped(self.depth) else None,
             target=self.target,
             epilogue=self.epilogue,
+            integers=self.integers,
+            ways=ways(self.host),
+            has_shift=self.has_shift,
             memory=self.host.memory,
             # A tensor so large lies beyond the second-level cache when a kernel comes back to it.
             is_far=4 * pixels * self.target.w >= 2 * self.host.memory.second_bytes,
@@ -296,10 +306,9 @@ def rank_tiles(
     if is_open:
         sizes = (choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors,)
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
-    spare = 1 if host.repeats_from_memory else 2
     found: list[tuple[float, ConvTile]] = []
     for vectors in sizes:
-        limit = (host.registers - spare - vectors) // vectors
+        limit = host.most_rows(vectors)
         if limit < 1 or vectors > max(vectors_of_all, 1):
             continue
         for tile_rows in few(4, min(rows, limit)) if is_open else range(1, min(rows, limit) + 1):

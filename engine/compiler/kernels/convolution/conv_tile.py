@@ -14,13 +14,14 @@ from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
+from engine.compiler.kernels.channels import MOST_TERMS, Panel, load_panel, starts_of, terms_a_turn, width_of
+from engine.compiler.kernels.convolution.integers import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 
-# Input values multiplied in one turn of the innermost loop.
-UNROLL = 4
+# Input values that are multiplied without a loop, where there are no more.
+FEW = 8
 # Lines of the next tile that a turn fetches; pixels so far apart that there would be more are left to the processor.
 MOST_FETCHED = 64
 # Instructions an element from which an epilogue is applied in a loop of its own.
@@ -40,6 +41,9 @@ class TileCode:
         run: input values that do.
         skipped: input values whose weights come before the first.
         planes: of clipped windows: (distance, input values whose weights lie between).
+        integers: that a value is; 0 for a float.
+        ways: how these are multiplied (integers.py).
+        has_shift: whether the epilogue's first operand is integers to be added to sums of these.
         memory: the host's.
         is_far: whether the target is so large that its lines should be fetched before they are written.
         is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
@@ -56,6 +60,9 @@ class TileCode:
     planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
+    integers: int
+    ways: str
+    has_shift: bool
     memory: Memory
     is_far: bool
     is_source_far: bool
@@ -95,6 +102,8 @@ class _TileWriter:
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
         totals = load_panel(f, weights, code.panel, is_padded=True) * (code.rows * code.columns)  # the bias
+        if code.integers:
+            totals = [as_integers(f, each) for each in totals]
         if code.is_far:
             self._fetch(target)
         weights = f.at(weights, code.width * (1 + code.skipped))
@@ -102,11 +111,30 @@ class _TileWriter:
             totals = self._nest(list(code.loops), image, weights, totals)
         else:
             totals = self._walk_planes(code.planes, rest[0], rest[1], image, weights, totals)
+        if code.integers:
+            shift = self._shift(target) if code.has_shift else None
+            totals = [as_floats(f, each) for each in self._shifted(totals, shift)]
         if sums is None:
             for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
                 target.at(0, row, column).store_panel(pixel, code.panel)
         else:
             self._finish_all(sums, totals, target)
+
+    def _shift(self, target: Target) -> list[Value]:
+        """The integers to be added at every pixel."""
+        address, strides = target.tensors[1]
+        assert strides.w == strides.h == 0
+        panel = zip(self.code.panel, self.code.starts, strict=True)
+        words = [
+            self.f.load_lanes(vector(lanes), self.f.at(address, first * strides.c), real, strides.c)
+            for (lanes, real), first in panel
+        ]
+        return [as_integers(self.f, each) for each in words]
+
+    def _shifted(self, totals: list[Value], shift: list[Value] | None) -> list[Value]:
+        if shift is None:
+            return totals
+        return [self.f.binary("add", each, shift[k % len(shift)]) for k, each in enumerate(totals)]
 
     @property
     def _places(self) -> Iterator[tuple[int, int]]:
@@ -151,7 +179,12 @@ class _TileWriter:
 
     def _run(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
         f, run, width = self.f, self.code.run, self.code.width
-        unroll = run if run <= 2 * UNROLL else max(each for each in range(1, UNROLL + 1) if run % each == 0)
+        # What a turn fetches of the next pixels is whole lines, so it should be some.
+        sums = self.code.rows * self.code.columns * len(self.code.panel)
+        most = MOST_TERMS if self.code.is_source_far else terms_a_turn(sums)
+        unroll = run if run <= FEW else max(each for each in range(1, most + 1) if run % each == 0)
+        if self.code.integers and unroll > self.code.steps[1]:  # what two pixels read would be kept: registers run out
+            unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
 
         def turn(index: Index, totals: list[Value]) -> list[Value]:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
@@ -195,8 +228,16 @@ class _TileWriter:
         for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
             value = f.load("float", f.at(f.at(at, row * code.steps[0]), column * code.steps[1]))
             for (lanes, _), each, total in zip(code.panel, vectors, pixel, strict=True):
-                result.append(f.fma(f.splat(value, lanes), each, total))
+                repeated = f.splat(value, lanes)
+                result.append(self._added(repeated, each, total))
         return result
+
+    def _added(self, value: Value, weight: Value, total: Value) -> Value:
+        """total + value * weight"""
+        integers, ways = self.code.integers, self.code.ways
+        if integers == 4:
+            return add_bytes(self.f, value, weight, total)
+        return add_pairs(self.f, value, weight, total, ways) if integers else self.f.fma(value, weight, total)
 
     def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
         """Sums to the stack, then pixel by pixel through the epilogue."""

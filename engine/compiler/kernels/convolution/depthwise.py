@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, lanes_of, vector
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
@@ -100,7 +100,7 @@ class Depthwise(Convolution):
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (C, 1, KD * KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
         width = width_of(self.vectors)
-        flat = np.zeros((1 + self.taps, width), np.float32)
+        flat = np.zeros((1 + self.taps, width), weight.dtype)
         flat[0, : self.channels] = 0 if bias is None else bias
         flat[1:, : self.channels] = weight.reshape(self.channels, self.taps).T
         starts = np.cumsum([0, *(lanes for lanes, _ in self.vectors)])
@@ -259,7 +259,7 @@ class _Strip:
         value = self.f.load_lanes(type_, address, self.real // multiplier)
         if multiplier == 1:
             return value
-        if type_ == "float":
+        if lanes_of(type_) == 1:
             return self.f.splat(value, self.lanes)
         return self.f.shuffle(value, Value("poison", type_), [lane // multiplier for lane in range(self.lanes)])
 

@@ -20,6 +20,7 @@ from engine.compiler.kernels.functions import (
     pieces,
     power,
     rounding,
+    special,
     trigonometric,
     truth,
 )
@@ -41,6 +42,7 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     trigonometric.atan, trigonometric.atan2,
     hyperbolic.sinh, hyperbolic.cosh, hyperbolic.asinh, hyperbolic.acosh, hyperbolic.atanh,
     activation.sigmoid, activation.silu, activation.tanh, activation.erf, activation.gelu, activation.gelu_tanh,
+    special.erfc, special.erfinv, special.lgamma, special.digamma, special.i0, special.ndtr,
     half.round_float16, half.round_bfloat16,
     activation.mish, activation.elu, activation.celu, activation.selu, activation.softsign, activation.tanhshrink,
 )  # fmt: skip
@@ -82,5 +84,6 @@ COSTS = {
     "sin": 43, "cos": 41, "tan": 50, "asin": 27, "acos": 29, "atan": 29, "atan2": 36, "sinh": 34, "cosh": 24,
     "asinh": 58, "acosh": 52, "atanh": 45, "sigmoid": 21, "silu": 22, "tanh": 26, "erf": 29, "gelu": 25,
     "gelu_tanh": 26, "mish": 27, "elu": 20, "celu": 26, "selu": 21, "softsign": 8, "tanhshrink": 27,
+    "erfc": 180, "erfinv": 150, "lgamma": 300, "digamma": 330, "i0": 260, "ndtr": 180,
     "round_float16": 13, "round_bfloat16": 7,
 }  # fmt: skip

@@ -26,7 +26,7 @@ def power(f: Function, x: Value, y: Value) -> Value:
     rounder = wide(x, ROUNDER + 254)
     rounded = f.fadd(exponent, rounder)
     fraction = narrowed(f, f.fsub(exponent, f.fsub(rounded, rounder)))
-    return _with_edges(f, x, y, exp2_of_parts(f, fraction, low_bits(f, rounded)))
+    return with_edges(f, x, y, exp2_of_parts(f, fraction, low_bits(f, rounded)))
 
 
 def hypot(f: Function, x: Value, y: Value) -> Value:
@@ -56,7 +56,7 @@ def _log2(f: Function, x: Value) -> Value:
     return f.select(f.compare("oeq", x, like(x, _INFINITY)), wide(x, _INFINITY), result)
 
 
-def _with_edges(f: Function, x: Value, y: Value, result: Value) -> Value:
+def with_edges(f: Function, x: Value, y: Value, result: Value) -> Value:
     """The power with the sign of x where y is odd, and what no logarithm tells."""
     zero, one = like(x, 0.0), like(x, 1.0)
     half = f.fmul(y, like(x, 0.5))

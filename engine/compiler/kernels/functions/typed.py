@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant
-from engine.compiler.kernels.functions import pieces, rounding, truth
+from engine.compiler.kernels.functions import activation as float_activation
+from engine.compiler.kernels.functions import arithmetic, pieces, rounding, truth
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square
+from engine.compiler.kernels.functions.doubles import activation, bessel, exponential, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
+from engine.compiler.kernels.functions.wide import wide_bits
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """What comparisons of integers are called -> what LLVM calls them."""
@@ -156,7 +159,28 @@ def _minimum(f: Function, a: Value, b: Value) -> Value:
     return f.select(takes_first, a, b)
 
 
+_BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
+    arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal,
+    pieces.relu6, pieces.hardsigmoid, pieces.hardswish, pieces.hardshrink, pieces.softshrink, pieces.leaky_relu,
+    pieces.threshold,
+    exponential.exp, exponential.exp2, exponential.expm1,
+    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p, logarithm.softplus, logarithm.logsigmoid,
+    logarithm.logaddexp, logarithm.xlogy,
+    bessel.i0, normal.ndtr, normal.erf, normal.erfc, normal.erfinv, gamma.lgamma, gamma.digamma,
+    activation.sigmoid, activation.silu, activation.tanh, activation.gelu, activation.gelu_tanh, activation.mish,
+    activation.elu, activation.celu, activation.selu, activation.tanhshrink, activation.sinh, activation.cosh,
+)  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
+    **{each.__name__: each for each in _BY_OWN_NAMES},
+    "exp_down": exponential.exp,
+    "pow": power.power,
+    "hypot": power.hypot,
+    "fma": Function.fma,
+    "addcmul": arithmetic.scaled_sum,
+    "addcdiv": arithmetic.scaled_quotient,
+    "lerp": arithmetic.interpolate,
+    "softsign": float_activation.softsign,
+    "prelu": pieces.leaky_relu,
     "add": Function.fadd,
     "sub": Function.fsub,
     "mul": Function.fmul,
@@ -164,10 +188,6 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     "neg": negative,
     "abs": absolute,
     "square": square,
-    "sqrt": lambda f, x: f.intrinsic("sqrt", x),
-    "reciprocal": lambda f, x: f.fdiv(like(x, 1.0), x),
-    "rsqrt": lambda f, x: f.fdiv(like(x, 1.0), f.intrinsic("sqrt", x)),
-    "cube": lambda f, x: f.fmul(f.fmul(x, x), x),
     "max": _maximum,
     "min": _minimum,
     "relu": lambda f, x: _maximum(f, x, like(x, 0.0)),
@@ -175,11 +195,11 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     "sign": rounding.sign,
     "frac": rounding.frac,
     "copysign": copysign,
-    "leaky_relu": pieces.leaky_relu,
-    "threshold": pieces.threshold,
     **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
     "where": truth.where,
     "isnan": truth.isnan,
+    "signbit": lambda f, x: as_truth(f, f.compare("slt", wide_bits(f, x), constant(0, wide_bits(f, x).type)), x.type),
+    "heaviside": truth.heaviside,
     "isinf": truth.comparison_with("oeq", float("inf"), of_magnitude=True),
     "isfinite": truth.comparison_with("olt", float("inf"), of_magnitude=True),
     "isposinf": truth.comparison_with("oeq", float("inf")),

@@ -107,7 +107,7 @@ class Bordered(Kernel):
 
     def emit(self, module: Module) -> None:
         for kernel in (self.inner, self.border):
-            kernel.emit(module)
+            kernel.write(module)
             module.functions[kernel.name].linkage = "internal "
         f = module.function(self.name, [("ptr", "arguments"), ("i64", "chunk")])
         table, chunk = f.parameters

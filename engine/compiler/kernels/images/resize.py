@@ -87,14 +87,15 @@ class Resize(Kernel):
         """The table: for every plane where those are resampled, every row and every column its taps and their weights.
 
         Of each axis are given indices (taps, count) and weights (taps, count); indices are stored as the bits of
-        32-bit integers.
+        integers as wide as elements.
         """
         parts = [self._pack_axis(indices, weights) for indices, weights in axes]
         return np.concatenate(parts)
 
     def _pack_axis(self, indices: Array, weights: Array | None) -> Array:
-        bits = indices.astype(np.int32).view(np.float32)
-        entries = [bits] if weights is None or not self.is_weighted else [bits, weights.astype(np.float32)]
+        is_double = self.precision == "double"
+        bits = indices.astype(np.int64).view(np.float64) if is_double else indices.astype(np.int32).view(np.float32)
+        entries = [bits] if weights is None or not self.is_weighted else [bits, weights.astype(bits.dtype)]
         return np.ascontiguousarray(np.concatenate(entries).T).reshape(-1)
 
     def emit(self, module: Module) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.functions.logarithm import logaddexp
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.compiler.kernels.kernel import block_of, derived, start
+from engine.compiler.kernels.lines import Lines
 
 _FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
     "sum": Function.fadd,
@@ -25,7 +25,7 @@ _FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scan(Kernel):
+class Scan(Lines):
     """Every element with all before it."""
 
     kind = "scan"
@@ -45,14 +45,12 @@ class Scan(Kernel):
         return -(-self.inner // self.lanes)
 
     @property
-    def block(self) -> int:
-        """Vectors of a chunk."""
-        wanted = self.host.chunk_bytes // (8 * self.size * self.lanes)
-        return max(1, min(self.outer * self.panels, wanted))
+    def lines(self) -> int:
+        return self.outer * self.panels
 
     @property
-    def chunks(self) -> int:
-        return -(-self.outer * self.panels // self.block)
+    def line_bytes(self) -> int:
+        return 8 * self.size * self.lanes
 
     @property
     def flops(self) -> int:
@@ -103,10 +101,9 @@ class TypedScan(Scan):
         """Of a vector: so many that all are whole."""
         return math.gcd(self.inner, max(1, self.host.lanes // 2))
 
-    @cached_property
-    def block(self) -> int:
-        """Vectors of a chunk."""
-        return max(1, min(self.outer * self.panels, self.host.chunk_bytes // (16 * self.size * self.lanes)))
+    @property
+    def line_bytes(self) -> int:
+        return 16 * self.size * self.lanes
 
     def opened(self, sizes: Sizes) -> Self:
         return derived(self.with_open(sizes, "outer", "size"), block=sizes.count(self.block))
@@ -130,7 +127,7 @@ class TypedScan(Scan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunningExtreme(Kernel):
+class RunningExtreme(Lines):
     """The largest or smallest element so far and its place: of equal ones the last, and NaN stays.
 
     Arguments: source, elements, places (int64); all (outer, size, inner) without gaps.
@@ -148,13 +145,8 @@ class RunningExtreme(Kernel):
         return self.outer * self.inner
 
     @property
-    def block(self) -> int:
-        """Lines of a chunk."""
-        return max(1, min(self.lines, self.host.chunk_bytes // (16 * self.size)))
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.lines // self.block)
+    def line_bytes(self) -> int:
+        return 16 * self.size
 
     @property
     def flops(self) -> int:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import block_of, start
+from engine.compiler.kernels.lines import Lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searching(Kernel):
+class Searching(Lines):
     """A number for every value, by halving what is left of its row.
 
     Args:
@@ -33,13 +34,12 @@ class Searching(Kernel):
     is_right: bool
 
     @property
-    def block(self) -> int:
-        """Values of a chunk."""
-        return max(1, min(self.rows * self.count, self.host.chunk_bytes // 64))
+    def lines(self) -> int:
+        return self.rows * self.count
 
     @property
-    def chunks(self) -> int:
-        return -(-self.rows * self.count // self.block)
+    def line_bytes(self) -> int:
+        return 64  # a value takes as long
 
     def emit(self, module: Module) -> None:
         f, (rows, values, target), chunk = start(module, self, 3)

@@ -254,8 +254,7 @@ def choose_rows(
     # The fewer queries a causal tile has, the fewer keys it meets that only its last ones see.
     columns = min(queries, host.lanes) if is_causal else queries
     tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
-    spare = 1 if host.repeats_from_memory else 2
-    return tile.columns, (tile.vectors, max(1, (host.registers - spare) // (tile.columns + 1)))
+    return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))
 
 
 @dataclass(frozen=True, slots=True)

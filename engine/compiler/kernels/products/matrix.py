@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import FLOAT_BYTES, Function, Index, Sizes, Value
+from engine.compiler.codegen.ir import Function, Index, Sizes, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Matrix:
         """Matrices as they are, anywhere."""
         return Matrix(tuple(map(sizes.open, self.batch)), self.row, self.column)
 
-    def at(self, f: Function, base: Value, indices: Sequence[Index], size: int = FLOAT_BYTES) -> Value:
+    def at(self, f: Function, base: Value, indices: Sequence[Index], size: int | None = None) -> Value:
         """The address of the first element of one of the matrices, elements of ``size`` bytes."""
         offset: Index = 0
         for index, stride in zip(indices, self.batch, strict=True):

@@ -70,12 +70,16 @@ class Packing:
         for (lanes, real), first in zip(panel, starts_of(panel), strict=True):
             begin, end = f.at(source, column * self.source.column), f.at(target, first)
             if lanes < PART:
-                with f.loop(0, rows) as row:
-                    value = f.load("float", f.at(begin, row.index))
-                    f.store(value, f.at(end, f.mul(row.index, width_of(panel))))
+                for k in range(real):
+                    self._turn(f, f.at(begin, k * self.source.column), f.at(end, k), rows, width_of(panel))
             else:
                 self._transpose_blocks(f, (begin, end), lanes, real, width_of(panel))
             column += real
+
+    def _turn(self, f: Function, source: Value, target: Value, rows: Index, pitch: int) -> None:
+        """One column, whose elements lie side by side."""
+        with f.loop(0, rows) as row:
+            f.store(f.load("float", f.at(source, row.index)), f.at(target, f.mul(row.index, pitch)))
 
     def _transpose_blocks(self, f: Function, ends: tuple[Value, Value], lanes: int, real: int, pitch: int) -> None:
         type_ = vector(lanes)

@@ -82,7 +82,7 @@ class Product(Kernel):
         """Whether panels are packed: for many rows, and where columns do not lie side by side."""
         if not lies_in_rows(self.right, self.columns):
             return True
-        return self.tiles > 1 and 4 * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
+        return self.tiles > 1 and self.host.element_bytes * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
 
     @cached_property
     def grid(self) -> Grid:
@@ -171,7 +171,7 @@ def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vec
     (terms, columns), (row, column) = sizes, strides
     if column == 1 or columns == 1:
         return True
-    return (row == 1 or terms == 1) and 4 * terms * vectors * host.lanes <= PANEL_BYTES
+    return (row == 1 or terms == 1) and host.element_bytes * terms * vectors * host.lanes <= PANEL_BYTES
 
 
 def choose_product_tile(host: Host, rows: int, columns: int, terms: int, *, is_open: bool = False) -> tuple[int, int]:

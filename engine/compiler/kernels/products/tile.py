@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, terms_a_turn, width_of
 
-# Terms multiplied in one turn of the loop over them.
-UNROLL = 4
+# Terms that are multiplied without a loop, where there are no more.
+FEW = 8
 # How far ahead of its use a packed panel is fetched: it comes from the second-level cache.
 AHEAD_LINES = 8
 
@@ -50,23 +50,25 @@ class Tile:
 
     def multiply(self, f: Function, left: Value, right: Value, terms: Index, totals: Sequence[Value]) -> list[Value]:
         """Sums with so many terms added: ``left`` is the first of its first row, ``right`` a packed panel."""
-        totals = list(totals)
-        if isinstance(terms, int) and terms <= 2 * UNROLL:
+        totals, unroll = list(totals), terms_a_turn(self.rows * len(self.panel))
+        if isinstance(terms, int) and terms <= FEW:
             for k in range(terms):
                 totals = self._add(f, left, right, k, totals)
             return totals
-        whole = f.mul(f.divmod(terms, UNROLL)[0], UNROLL)
-        with f.loop(0, whole, UNROLL, carry=totals) as loop:
+        whole = f.mul(f.divmod(terms, unroll)[0], unroll)
+        with f.loop(0, whole, unroll, carry=totals) as loop:
             at, line = self._moved(f, left, right, loop.index)
             carried = loop.carried
-            for k in range(UNROLL):
+            for k in range(unroll):
                 carried = self._add(f, at, line, k, carried)
             loop.carry(carried)
         totals = loop.results
         if isinstance(terms, int):
             at, line = self._moved(f, left, right, whole)
-            for k in range(terms % UNROLL):
+            for k in range(terms % unroll):
                 totals = self._add(f, at, line, k, totals)
+            return totals
+        if unroll == 1:
             return totals
         with f.loop(whole, terms, carry=totals) as rest:
             at, line = self._moved(f, left, right, rest.index)

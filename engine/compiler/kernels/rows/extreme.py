@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, lanes_of, vector
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import block_of, start
+from engine.compiler.kernels.lines import Lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extreme(Kernel):
+class Extreme(Lines):
     """For every row two numbers, side by side with those of the next.
 
     Args:
@@ -35,13 +36,12 @@ class Extreme(Kernel):
         return TYPES[self.dtype]
 
     @property
-    def block(self) -> int:
-        """Rows of a chunk."""
-        return max(1, min(self.rows, self.host.chunk_bytes // (self.element[1] * self.columns)))
+    def lines(self) -> int:
+        return self.rows
 
     @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
+    def line_bytes(self) -> int:
+        return self.element[1] * self.columns
 
     @property
     def flops(self) -> int:

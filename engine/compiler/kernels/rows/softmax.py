@@ -13,9 +13,8 @@ import math
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Value, constant, vector
+from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
-from engine.compiler.kernels.functions.exponential import exp_down
-from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 
@@ -56,7 +55,7 @@ class _Softmax:
         sums = row.walk(0.0, lambda column, count, carried: self._add(column, count, carried, highest))
         sum_ = fold_lanes(f, total(f, sums), total)
         if self.kernel.is_logarithm:
-            logarithm = f.splat(FUNCTIONS["log"](f, sum_), lanes)
+            logarithm = f.splat(functions_of(sum_.type)["log"](f, sum_), lanes)
             row.finish(lambda column, count: f.fsub(f.fsub(self._load(column, count), highest), logarithm))
         else:
             factor = f.splat(f.fdiv(constant(1.0, "float"), sum_), lanes)
@@ -73,7 +72,7 @@ class _Softmax:
     def _add(self, column: Index, count: int, carried: Value, highest: Value) -> Value:
         """The sum with one more vector; the exponentials are kept where the result will be."""
         f, row = self.row.f, self.row
-        value = exp_down(f, f.fsub(self._load(column, count), highest))
+        value = functions_of(highest.type)["exp_down"](f, f.fsub(self._load(column, count), highest))
         if not self.kernel.is_logarithm and not row.remember(column, value):
             f.store_lanes(value, f.at(row.target.addresses[0], column), count)
         return f.fadd(carried, value)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.compiler.kernels.kernel import block_of, derived, start
+from engine.compiler.kernels.lines import Lines
 
 TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
 _FUNCTIONS: dict[TypedMode, str] = {
@@ -25,7 +26,7 @@ _INT64 = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypedReduction(Kernel):
+class TypedReduction(Lines):
     """A number for every row of neighbouring elements.
 
     Args:
@@ -47,14 +48,13 @@ class TypedReduction(Kernel):
     def flops(self) -> int:
         return self.rows * self.columns
 
-    @cached_property
-    def block(self) -> int:
-        """Rows of a chunk."""
-        return max(1, min(self.rows, self.host.chunk_bytes // (self.columns * STORED[self.dtypes[0]][1])))
+    @property
+    def lines(self) -> int:
+        return self.rows
 
     @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
+    def line_bytes(self) -> int:
+        return self.columns * STORED[self.dtypes[0]][1]
 
     @property
     def lanes(self) -> int:

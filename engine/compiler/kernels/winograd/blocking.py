@@ -165,7 +165,7 @@ def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
     for vectors in range(1, min(4, work.count) + 1):
         panels = -(-work.count // vectors)
         sizes = sorted({-(-panels // groups) for groups in range(1, min(panels, MOST_GROUPS) + 1)})
-        limit = min(work.tiles, (work.host.registers - 1 - vectors) // vectors)
+        limit = max(1, min(work.tiles, work.host.most_rows(vectors)))
         for at_once in range(max(1, limit // 3), limit + 1):
             for depths in (1, 2, 4):
                 depth = -(-work.in_channels // (depths * 16)) * 16

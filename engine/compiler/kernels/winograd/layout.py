@@ -45,6 +45,7 @@ class Layout(Convolution):
         Raises:
             CompileError: images of every d-th pixel differ in size, or a tile would be added to its sums twice.
         """
+        super().__post_init__()
         if self.filtering.is_row:
             if self.is_uneven and self.columns // self.dilation < self.filtering.tile[1]:
                 raise CompileError("fewer columns than a tile has", found=self.columns, expected=self.filtering.tile[1])
@@ -193,16 +194,23 @@ class Layout(Convolution):
         packed = np.zeros(self.packed_floats, np.float32)
         if bias is not None:
             packed[: self.out_channels] = bias
-        at, channel = self.bias_floats, 0
+        at, channel, weights = self.bias_floats, 0, self.filtering.weights
         for group in self.groups:
-            count = sum(real for panel in group for _, real in panel)
-            filters = self.filtering.transform_filters(weight[channel : channel + count]).astype(np.float32)
-            ends = np.cumsum([width_of(panel) for panel in group])
-            filters = np.pad(filters, ((0, 0), (0, 0), (0, 0), (0, ends[-1] - count)))
-            for part, first in product(filters, range(0, self.in_channels, self.blocking.depth)):
-                panels = np.split(part[:, first : first + self.blocking.depth], ends[:-1], axis=2)
-                block = np.concatenate([each.reshape(len(each), -1) for each in panels], axis=1)
-                packed[at : at + block.size] = block.ravel()
-                at += block.size
-            channel += count
+            width = sum(map(width_of, group))
+            size = self.filtering.rounds * self.part_floats(width)
+            begin = 0
+            for panel in group:
+                count, lanes = sum(real for _, real in panel), width_of(panel)
+                # A panel at a time: what lies between is small enough to be in memory that was used before.
+                filters = self.filtering.transform_filters(weight[channel : channel + count])
+                for part, first in product(
+                    range(self.filtering.rounds), range(0, self.in_channels, self.blocking.depth)
+                ):
+                    depth = min(self.blocking.depth, self.in_channels - first)
+                    block = at + part * self.part_floats(width) + weights * first * width
+                    lines = packed[block : block + weights * depth * width].reshape(weights, depth * width)
+                    places = lines[:, depth * begin : depth * (begin + lanes)].reshape(weights, depth, lanes)
+                    places[:, :, :count] = filters[part, :, first : first + depth]
+                channel, begin = channel + count, begin + lanes
+            at += size
         return packed

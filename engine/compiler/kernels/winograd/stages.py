@@ -16,9 +16,6 @@ from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.transforms import Filtering
 
-# Channels multiplied in one turn of the innermost loop.
-UNROLL = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Scratch:

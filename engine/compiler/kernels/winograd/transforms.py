@@ -35,6 +35,8 @@ POINTS: dict[tuple[int, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
     (2, 4): ((1.0,), ()),
     (2, 5): ((2.0**0.5,), (0.5,)),
 }
+# Products of a matrix product that OpenBLAS, and others like it, do on the caller's thread.
+ALONE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +253,12 @@ class Filtering:
         both = np.kron(down.matrix, across.matrix)[order]
         out_channels, in_channels = weight.shape[:2]
         parts = [
-            (both @ part.transpose(2, 3, 1, 0).reshape(both.shape[1], -1)).reshape(len(both), in_channels, out_channels)
+            _product(both, part.transpose(2, 3, 1, 0).reshape(both.shape[1], -1)).reshape(
+                len(both), in_channels, out_channels
+            )
             for part in self._parts_of(weight.astype(np.float64))
         ]
-        return np.stack(parts)
+        return np.stack(parts) if len(parts) > 1 else parts[0][np.newaxis]
 
     def _parts_of(self, weight: Array) -> Iterator[Array]:
         """The parts of filters; a tap that two of them reach is the first one's."""
@@ -267,6 +271,18 @@ class Filtering:
                 taps = weight[:, :, row : row + 1, first : first + self.taps].copy()
                 taps[..., : part * self.taps - first] = 0
                 yield taps
+
+
+def _product(left: Array, right: Array) -> Array:
+    """A product of matrices, in pieces for which the library behind numpy begins no threads of its own.
+
+    They take longer to begin, and to wait for, than such products; on a busy machine many times as long.
+    """
+    step = max(1, ALONE // left.size)
+    result = np.empty((len(left), right.shape[1]))
+    for first in range(0, right.shape[1], step):
+        np.matmul(left, right[:, first : first + step], out=result[:, first : first + step])
+    return result
 
 
 def _transform_inputs(

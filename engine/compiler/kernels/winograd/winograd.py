@@ -24,12 +24,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_open, vector
-from engine.compiler.kernels.channels import width_of
+from engine.compiler.kernels.channels import terms_a_turn, width_of
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES
 from engine.compiler.kernels.winograd.layout import Layout
-from engine.compiler.kernels.winograd.stages import UNROLL, emit_input, emit_output, emit_product
+from engine.compiler.kernels.winograd.stages import emit_input, emit_output, emit_product
 from engine.compiler.kernels.winograd.transforms import Run
 
 _POINTER_BYTES = 8
@@ -102,7 +102,8 @@ class Winograd(Layout):
             module, f"{self.name}_input", s, self.within(self.source), self.extent, self.in_channels, self.host.lanes
         )
         counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
-        unroll = max(k for k in range(1, UNROLL + 1) if all(count % k == 0 for count in counts))
+        most = terms_a_turn(blocking.at_once * blocking.vectors)
+        unroll = max(k for k in range(1, most + 1) if all(count % k == 0 for count in counts))
         memory = self.host.memory
         # Weights that do not stay in the second-level cache are fetched ahead, if products leave the time for it.
         is_far = 4 * self.packed_floats > memory.second_bytes // 2

@@ -10,12 +10,12 @@ import numpy as np
 from engine.compiler.lowering.steps import Made
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.layer import Layer
-from engine.tensor import TensorSpec, dtype_name
+from engine.tensor import DType, TensorSpec, dtype_name
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.context import Context
 
-FLOAT32 = np.dtype(np.float32)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 Border = tuple[int, int, int, int]
 NO_BORDER: Border = (0, 0, 0, 0)
 
@@ -41,14 +41,19 @@ WIDENING: dict[type[Layer], Widening] = {}
 """Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
 ROW_LAYERS: set[type[Layer]] = set()
 """Layers that read their operand row by row, however far its rows lie apart."""
+DOUBLES: set[KernelRule] = set()
+"""Rules that are asked for float64, too, all whose tensors are of the dtype of the result."""
 
 
-def kernels_for(*layers: type[Layer], image: bool = False, rows: bool = False) -> Callable[[KernelRule], KernelRule]:
+def kernels_for(
+    *layers: type[Layer], image: bool = False, rows: bool = False, doubles: bool = False
+) -> Callable[[KernelRule], KernelRule]:
     """Decorator: the rule of these very classes, not of those derived from them.
 
     Args:
         image: they want channels-last operands.
         rows: they read their operand row by row, however far its rows lie apart.
+        doubles: the rule makes kernels of float64, too.
     """
 
     def add(rule: KernelRule) -> KernelRule:
@@ -57,20 +62,25 @@ def kernels_for(*layers: type[Layer], image: bool = False, rows: bool = False) -
             IMAGE_LAYERS.update(layers)
         if rows:
             ROW_LAYERS.update(layers)
+        if doubles:
+            DOUBLES.add(rule)
         return rule
 
     return add
 
 
-def computable(spec: TensorSpec | None) -> TensorSpec:
+def computable(spec: TensorSpec | None, *dtypes: DType) -> TensorSpec:
     """The spec of a tensor kernels can compute with.
 
+    Args:
+        dtypes: it may be of; float32 if none is named.
+
     Raises:
-        NotLoweredError: it is none of float32 and static shape, or has no elements.
+        NotLoweredError: it is none of those and static shape, or has no elements.
     """
     if spec is None:
         raise NotLoweredError("its shape is known only in a run")
-    if spec.dtype != FLOAT32:
+    if spec.dtype not in (dtypes or (FLOAT32,)):
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
     if spec.size == 0:
         raise NotLoweredError("it has no elements")

@@ -23,7 +23,7 @@ def batch_norm_arguments(
     # Folded in float64: the shift is a difference of what may be large.
     scale = _wide(weight.array, 1.0) / np.sqrt(_wide(var.array, 1.0) + layer.eps)
     shift = _wide(bias.array, 0.0) - _wide(mean.array, 0.0) * scale
-    parts = [per_channel(Argument(each.astype(np.float32)), len(x.shape)) for each in (scale, shift)]
+    parts = [per_channel(Argument(each.astype(x.dtype)), len(x.shape)) for each in (scale, shift)]
     return None if parts[0] is None or parts[1] is None else (x, parts[0], parts[1])
 
 

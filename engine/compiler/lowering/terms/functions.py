@@ -17,8 +17,9 @@ _SAME = (
     "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod",
     "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
+    "erfc", "erfinv", "lgamma", "digamma", "i0",
 )  # fmt: skip
-KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min"}
+KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min", "special_ndtr": "ndtr"}
 """Functions of engine.expression and engine.layers -> what kernels call them."""
 
 LARGEST_POWER = 8
@@ -164,7 +165,13 @@ def sgn(layer: complex_numbers.Direction, x: Expr) -> Expr:
     return apply("sign", x)
 
 
-@expression_for(mathematics.NanToNum)
+@expression_for(complex_numbers.Angle)
+def angle(layer: complex_numbers.Angle, x: Expr) -> Expr:
+    """The angle of a real number: 0, or pi where it is negative."""
+    return apply("where", apply("isnan", x), x, apply("where", apply("lt", x, 0.0), math.pi, 0.0))
+
+
+@expression_for(mathematics.NanToNum, doubles=False)
 def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
     """x with NaN and the infinities replaced."""
     infinite = (

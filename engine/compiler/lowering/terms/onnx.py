@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Expr, Number, apply
 from engine.compiler.lowering.terms.activations import clamp
 from engine.compiler.lowering.terms.functions import power, quotient
 from engine.compiler.lowering.terms.registry import Argument, expression_for, prepares
 from engine.layers.elementwise.ternary import Clamp
-from engine.layers.onnx import activation, arithmetic
+from engine.layers.onnx.elementwise import activation, arithmetic
 
 
 @expression_for(activation.OnnxHardSigmoid)
@@ -86,4 +84,4 @@ def _exponent(layer: arithmetic.Pow, x: Argument, exponent: Argument) -> Sequenc
     value = exponent.array
     if value is None or value.dtype.kind not in "iu":
         return x, exponent
-    return x, Argument(value.item() if value.size == 1 and value.ndim == 0 else value.astype(np.float32))
+    return x, Argument(value.item() if value.size == 1 and value.ndim == 0 else value.astype(x.dtype))

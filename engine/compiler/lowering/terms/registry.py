@@ -2,7 +2,8 @@
 
 A rule gets the layer and the expressions of its arguments in the order of ``forward``, None where one is left out, and
 returns the expression of the result, or None where this layer with these parameters is no such map. It may take for
-granted that every tensor among the operands is float32, and so is the result.
+granted that every tensor among the operands is float32, and so is the result; or all of it float64, unless the rule is
+for float32 alone.
 
 A preparation comes before the rule and changes the arguments themselves: a weight for every channel is brought into
 the shape that broadcasts against the input.
@@ -18,7 +19,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr
 from engine.layers.definition.layer import Layer
-from engine.tensor import Array, Shape, TensorSpec, product
+from engine.tensor import Array, DType, Shape, TensorSpec, product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +40,11 @@ class Argument:
         return self.value.shape if isinstance(self.value, np.ndarray | TensorSpec) else ()
 
     @property
+    def dtype(self) -> DType:
+        """Of a tensor; float32 of what is none."""
+        return self.value.dtype if isinstance(self.value, np.ndarray | TensorSpec) else np.dtype(np.float32)
+
+    @property
     def array(self) -> Array | None:
         """Its elements, if they are known."""
         return self.value if isinstance(self.value, np.ndarray) else None
@@ -49,13 +55,21 @@ Preparation: TypeAlias = Callable[..., Sequence[Argument] | None]
 
 EXPRESSION_RULES: dict[type[Layer], ExpressionRule] = {}
 PREPARATIONS: dict[type[Layer], Preparation] = {}
+SINGLE: set[type[Layer]] = set()
+"""Layers whose rules count on float32."""
 
 
-def expression_for(*layers: type[Layer]) -> Callable[[ExpressionRule], ExpressionRule]:
-    """Decorator: the rule of these very classes, not of those derived from them."""
+def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[ExpressionRule], ExpressionRule]:
+    """Decorator: the rule of these very classes, not of those derived from them.
+
+    Args:
+        doubles: it is right for float64, too.
+    """
 
     def add(rule: ExpressionRule) -> ExpressionRule:
         EXPRESSION_RULES.update(dict.fromkeys(layers, rule))
+        if not doubles:
+            SINGLE.update(layers)
         return rule
 
     return add

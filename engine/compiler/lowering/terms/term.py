@@ -1,6 +1,7 @@
 """Element-wise operators as expressions: from a bound layer to the tree a kernel can carry.
 
-Only float32 maps: every tensor among the operands is float32, numbers are Python's and real, the result is float32.
+Only maps of one dtype: every tensor among the operands is float32, or float64, numbers are Python's and real, and so
+is the result.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, Argument
+from engine.compiler.kernels.functions.typed import DOUBLES
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, SINGLE, Argument
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce
 from engine.promotion import cast
-from engine.tensor import Array, TensorSpec, is_known, known_value
+from engine.tensor import Array, DType, TensorSpec, is_known, known_value
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +30,7 @@ class Term:
 
     Args:
         tree: its operand k stands for ``inputs[k]``.
-        inputs: each the index of an operand of the operator, or a float32 constant; all broadcast as in numpy. Those
+        inputs: each the index of an operand of the operator, or a constant; all broadcast as in numpy. Those
             the result does not depend on are left out.
     """
 
@@ -37,7 +39,7 @@ class Term:
 
 
 def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
-    """The expression an operator stands for; None when it is no float32 map or reads no tensor.
+    """The expression an operator stands for; None when it is no map of one dtype or reads no tensor.
 
     Args:
         inputs: what is known of each operand of the operator: a TensorSpec, a Python value, UNKNOWN, or the array
@@ -47,18 +49,29 @@ def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
         EngineError: the operands do not fit the layer.
     """
     layer = settled(bound, inputs)
-    if layer is None or type(layer) not in EXPRESSION_RULES or bound.keywords or not _is_float32(bound.infer(inputs)):
+    if layer is None or type(layer) not in EXPRESSION_RULES or bound.keywords:
         return None
-    given = [_given(source.value(inputs), source.index) for source in bound.positional]
+    result = bound.infer(inputs)
+    dtype = result.dtype if isinstance(result, TensorSpec) else None
+    if dtype is None or dtype not in (_FLOAT32, *(() if type(layer) in SINGLE else (_FLOAT64,))):
+        return None
+    given = [_given(source.value(inputs), source.index, dtype) for source in bound.positional]
     prepare = PREPARATIONS.get(type(layer))
     arguments = given if prepare is None else prepare(layer, *given)
-    return None if arguments is None else _term(layer, arguments)
+    term = None if arguments is None else _term(layer, arguments, dtype)
+    return None if term is None or (dtype == _FLOAT64 and not _names(term.tree) <= DOUBLES.keys()) else term
 
 
-def _given(value: object, index: int | None) -> Argument:
+def _names(tree: Expr) -> set[str]:
+    if not isinstance(tree, Apply):
+        return set()
+    return {tree.name}.union(*(_names(each) for each in tree.arguments))
+
+
+def _given(value: object, index: int | None, dtype: DType) -> Argument:
     """An argument; truths that are known are 1.0 and 0.0."""
     if isinstance(value, np.ndarray) and value.dtype == np.bool_:
-        return Argument(value.astype(_FLOAT32))
+        return Argument(value.astype(dtype))
     return Argument(value, index)
 
 
@@ -81,7 +94,7 @@ def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     return dataclasses.replace(bound.layer, **fields)
 
 
-def _term(layer: Layer, arguments: Sequence[Argument]) -> Term | None:
+def _term(layer: Layer, arguments: Sequence[Argument], dtype: DType) -> Term | None:
     inputs: dict[int, int | Array] = {}  # by operand of the tree
     numbers: dict[int, int] = {}  # operand of the operator -> of the tree
     terms: list[Expr | None] = []
@@ -91,11 +104,11 @@ def _term(layer: Layer, arguments: Sequence[Argument]) -> Term | None:
             terms.append(Number(value))
         elif value is None:
             terms.append(None)
-        elif _is_float32(value) and argument.index is not None:
+        elif _is_of(value, dtype) and argument.index is not None:
             number = numbers.setdefault(argument.index, len(inputs))
             inputs[number] = argument.index
             terms.append(Operand(number))
-        elif _is_float32(value) and isinstance(value, np.ndarray):
+        elif _is_of(value, dtype) and isinstance(value, np.ndarray):
             inputs[len(inputs)] = value
             terms.append(Operand(len(inputs) - 1))
         else:
@@ -105,17 +118,17 @@ def _term(layer: Layer, arguments: Sequence[Argument]) -> Term | None:
     if tree is None or not used:
         return None
     renumbered = [Operand(used.index(number)) if number in used else Number(0.0) for number in inputs]
-    return Term(_rounded(substitute(tree, renumbered)), tuple(inputs[number] for number in used))
+    return Term(_rounded(substitute(tree, renumbered), dtype), tuple(inputs[number] for number in used))
 
 
-def _is_float32(value: object) -> bool:
-    return isinstance(value, TensorSpec | np.ndarray) and value.dtype == _FLOAT32
+def _is_of(value: object, dtype: DType) -> bool:
+    return isinstance(value, TensorSpec | np.ndarray) and value.dtype == dtype
 
 
-def _rounded(tree: Expr) -> Expr:
-    """The tree with its numbers rounded to float32, as they are where they meet a tensor."""
+def _rounded(tree: Expr, dtype: DType) -> Expr:
+    """The tree with its numbers rounded to a dtype, as they are where they meet a tensor."""
     if isinstance(tree, Number):
-        return Number(float(cast(tree.value, _FLOAT32)))
+        return Number(float(cast(tree.value, dtype)))
     if isinstance(tree, Apply):
-        return Apply(tree.name, tuple(_rounded(each) for each in tree.arguments))
+        return Apply(tree.name, tuple(_rounded(each, dtype) for each in tree.arguments))
     return tree

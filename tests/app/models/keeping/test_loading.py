@@ -35,7 +35,7 @@ def chain(length: int) -> list[str]:
             f"pnnx.Attribute weight{n} 0 1 w{n} @data=(1,4)f32 #w{n}=(1,4)f32",
             f"pnnx.Expression folded{n} 1 1 w{n} f{n} expr=mul(@0,2)",
             f"pnnx.Expression sum{n} 2 1 v{n} f{n} s{n} expr=add(@0,@1)",
-            f"torch.digamma psi{n} 1 1 s{n} v{n + 1}",
+            f"aten::exponential drawn{n} 1 1 s{n} v{n + 1}",
         ]
     return [*lines, f"pnnx.Output out 1 0 v{length}"]
 
@@ -54,7 +54,8 @@ def test_a_no_at_any_time_ends_loading(tmp_path: Path) -> None:
     found, patient = files(tmp_path, 6), Impatient()
     load(found, patient)
     assert patient.times > 100
-    for until in {*range(4), *range(0, patient.times, patient.times // 15)}:
+    # Not to its very end: a load may ask a few times less, where what is timed meanwhile comes out otherwise.
+    for until in {*range(4), *range(0, 9 * patient.times // 10, patient.times // 15)}:
         stop = Impatient(until)
         with pytest.raises(LoadFailedError):
             load(found, stop)

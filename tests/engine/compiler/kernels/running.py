@@ -32,9 +32,9 @@ def run(
 
     ``skipped`` are the bytes between the beginning of an argument's array and where the kernel is told it begins.
     """
-    host = describe(level)
+    host = kernel.host if kernel.host.name == level else describe(level)
     module = Module()
-    kernel.emit(module)
+    kernel.write(module)
     offsets = [*skipped, *[0] * (len(arguments) - len(skipped))]
     table = [each.ctypes.data + offset for each, offset in zip(arguments, offsets, strict=True)]
     chunks = range(kernel.chunks)[:: -1 if is_reversed else 1]

@@ -162,6 +162,31 @@ def test_transposed_convolutions_of_signals(stride: int, padding: int, groups: i
 
 
 @pytest.mark.parametrize(
+    ("stride", "dilation", "kernel", "padding", "expected"),
+    [
+        ((1, 1), (2, 3), (3, 3), (2, 0), "conv"),
+        ((2, 3), (3, 2), (3, 4), (1, 4), "conv"),
+        ((4, 1), (6, 5), (4, 2), (0, 1), "reference"),  # rows that meet no tap
+        ((2, 2), (2, 4), (1, 2), (0, 0), "reference"),
+        ((3, 2), (4, 1), (5, 2), (0, 1), "conv"),
+    ],
+    ids=str,
+)
+def test_dilated_transposed_convolutions(
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    kernel: tuple[int, int],
+    padding: tuple[int, int],
+    expected: str,
+) -> None:
+    weight = RANDOM.standard_normal((6, 2, *kernel)).astype(F32)
+    given = {"in_channels": 6, "out_channels": 4, "kernel_size": kernel, "groups": 2, "bias": False}
+    places = {"stride": stride, "dilation": dilation, "padding": padding, "output_padding": (0, 0)}
+    layer = op("nn.ConvTranspose2d", "up", "0", "1", weight=weight, **given, **places)
+    assert one(layer, RANDOM.standard_normal((2, 6, 5, 4)).astype(F32)) == expected
+
+
+@pytest.mark.parametrize(
     ("shape", "stride", "padding", "more"),
     [((1, 1), 1, 0, 0), ((1, 1), 2, 1, 1), ((1, 1), 3, 2, 2), ((1, 5), 1, 1, 0), ((5, 1), 2, 0, 1), ((1, 1), 5, 0, 4)],
     ids=str,

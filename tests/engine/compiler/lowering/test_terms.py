@@ -27,7 +27,7 @@ from engine.layers.definition.registry import registry
 from engine.layers.elementwise.arithmetic import RSub
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.indexing.masking import MaskedFill, Where
-from engine.layers.onnx.arithmetic import Mod, Pow
+from engine.layers.onnx.elementwise.arithmetic import Mod, Pow
 from engine.tensor import UNKNOWN, Array, TensorSpec
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.layers.samples import Sample, all_samples
@@ -141,6 +141,7 @@ TREES = {
     "number input": (bound("pnnx.Expression", 2, expr="add(@1,div(@0,@1))"), (5, SPEC),
                      apply("add", X, apply("div", 5.0, X))),
     "overflow": (bound("torch.add", 1, other=1e300), (SPEC,), apply("add", X, float("inf"))),
+    "float64": (bound("nn.ReLU"), (TensorSpec(SPEC.shape, np.dtype(np.float64)),), apply("relu", X)),
 }  # fmt: skip
 
 
@@ -150,9 +151,8 @@ def test_trees_are(case: str) -> None:
     assert tree_of(layer, *inputs) == expected
 
 
-DOUBLE, INTEGER = TensorSpec(SPEC.shape, np.dtype(np.float64)), TensorSpec(SPEC.shape, np.dtype(np.int64))
+INTEGER = TensorSpec(SPEC.shape, np.dtype(np.int64))
 REFUSED = {
-    "float64": (bound("nn.ReLU"), (DOUBLE,)),
     "integers": (bound("nn.ReLU"), (INTEGER,)),
     "integers become float32": (bound("torch.sqrt"), (INTEGER,)),
     "mixed": (bound("torch.mul", 2), (SPEC, INTEGER)),
@@ -173,7 +173,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_float32_map_is_refused(case: str) -> None:
+def test_what_is_no_map_of_floats_is_refused(case: str) -> None:
     layer, inputs = REFUSED[case]
     assert term_of(layer, inputs) is None
 

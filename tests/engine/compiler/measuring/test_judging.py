@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 from engine.compiler.codegen.host import Host, describe
+from engine.compiler.codegen.ir import Module
+from engine.compiler.codegen.object_code import assembly
 from engine.compiler.kernels.convolution.conv import choose_tile
 from engine.compiler.kernels.winograd.blocking import choose, choose_blocking
+from engine.compiler.kernels.winograd.stages import Scratch, emit_product
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring.caches import Caches
 from engine.compiler.measuring.judging import judge
@@ -82,3 +86,13 @@ def test_whatever_is_chosen_fits_the_registers(host: Host) -> None:
         assert tile.rows * tile.columns * tile.vectors + tile.vectors < host.registers
         blocking = choose_blocking(host, Filtering(4, 1), size, size, channels, results, 1)
         assert blocking.at_once * blocking.vectors + blocking.vectors < host.registers
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
+@pytest.mark.parametrize("vectors", [1, 2, 4])
+def test_sums_stay_in_registers_while_they_are_added_to(level: str, vectors: int) -> None:
+    host, module = describe(level), Module()
+    scratch = Scratch(Filtering(4, 1), 272, 272, 64 * 272, 64 * 272)
+    emit_product(module, "f", scratch, [host.lanes] * vectors, host.most_rows(vectors), unroll=4, ahead=0, adds=False)
+    found = re.search(r"\n(\.LBB0_\d+):(.*)\1\n", assembly(str(module), host), re.DOTALL)
+    assert found and found[2].count("sp)") + found[2].count("[sp") < 8  # less than two for each of four terms

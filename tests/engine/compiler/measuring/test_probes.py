@@ -12,6 +12,7 @@ import engine
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.measuring import probes
+from engine.compiler.measuring.rates import measure
 from engine.compiler.measuring.timing import Probe
 
 LEVELS = [describe(name) for name in ("avx512", "avx2", "sse")]
@@ -24,13 +25,21 @@ def called(name: str, text: str, host: Host, values: Any, turns: int) -> None:
 
 
 @pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
-def test_every_sum_is_multiplied_and_added_to(host: Host) -> None:
+def test_a_product_is_added_to_every_sum(host: Host) -> None:
     count = probes.chains(host)
     values = np.repeat(np.arange(count + 2, dtype=np.float32), host.lanes)
-    values[: 2 * host.lanes] = np.repeat(np.float32([2, 1]), host.lanes)
+    values[: 2 * host.lanes] = np.repeat(np.float32([2, 5]), host.lanes)
     called("peak", probes.peak(host, count), host, values, 3)
     start = np.repeat(np.arange(2, count + 2, dtype=np.float32), host.lanes)
-    np.testing.assert_array_equal(values[2 * host.lanes :], ((start * 2 + 1) * 2 + 1) * 2 + 1)
+    np.testing.assert_array_equal(values[2 * host.lanes :], start + 3 * 10)
+
+
+def test_a_product_is_added_where_the_sum_is() -> None:
+    """On Arm a product is added to a register in place: with a sum elsewhere there would be a copy for each."""
+    host = describe("neon")
+    for text in (probes.peak(host, probes.chains(host)), probes.chain(host)):
+        loop = object_code.assembly(text, host).partition(".LBB0_2:")[2].partition("b.lt")[0]
+        assert "fmla" in loop and "mov\tv" not in loop
 
 
 @pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
@@ -71,3 +80,8 @@ def test_a_probe_is_called_until_the_clock_can_tell() -> None:
     host = detect()
     probe = Probe("chain", probes.chain(host), host)
     assert 1e3 < probe.turns_a_second(np.full(3 * host.lanes, 0.5, np.float32), 0) < 1e10
+
+
+def test_all_cores_together_have_no_less_of_memory_than_one_alone() -> None:
+    found = measure(RUNNABLE[0], seconds=1e-4)
+    assert found.memory / found.threads <= found.memory_shared <= found.memory

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from engine import ParameterError, RuntimeGraph, Session
 from engine.graph.planning.order import ORDERS
+from engine.options import Backend
 from engine.pnnx import Operator
-from engine.session import Backend
 from tests.engine.graph.build import F32, built, graph, op
 
 

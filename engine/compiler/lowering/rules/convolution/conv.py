@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from engine.compiler.kernels.convolution.conv import PANEL_SIZES
+import numpy as np
+
+from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result, as_image
@@ -20,8 +22,10 @@ from engine.compiler.lowering.rules.convolution.conv_parameters import (
     settled_conv,
     spans_of,
 )
+from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.convolution.taps import Span
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
+from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.movement.padding import surrounded
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -30,6 +34,11 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
+
+Parts = Sequence[tuple[Span, Span]]
+"""Rows and columns of the output that are summed over the same taps."""
+Filters = tuple[Array, Array | None]
+"""Weight (O, I, KD, KH, KW) and bias."""
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
@@ -52,10 +61,10 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[conv.Conv] = BORDERS[conv.StridedSameConv] = _wanted_border
 
 
-@kernels_for(conv.Conv, conv.StridedSameConv, image=True)
+@kernels_for(conv.Conv, conv.StridedSameConv, image=True, doubles=True)
 def lower_conv(context: Context) -> Made:
     """A convolution of signals, images or volumes with the element-wise operators after it."""
-    given, weight, bias = context.layer(Layer), context.weight(1), context.optional_weight(2)
+    given, (weight, bias) = context.layer(Layer), weights_of(context)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
     kernel = weight.shape[2:]
     x, sizes = batched(context, len(kernel))
@@ -73,9 +82,20 @@ def lower_conv(context: Context) -> Made:
     parts = [*product(rows, columns)]
     if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
         raise NotLoweredError("there is no kernel in parts without a batch dimension")
-    compute = _whole if len(parts) == 1 else _in_parts
-    steps = compute(context, image, result, parameters, parts, (_as_filters(weight), bias))
+    if isinstance(weight, View):
+        filters = derived(weight, as_filters(weight.phantom)), bias if isinstance(bias, View) else None
+        return result.made(*edges, *copies, *_with_computed(context, image, result, parameters, parts, filters))
+    known = bias if isinstance(bias, np.ndarray) else None
+    steps = computed(context, image, result, parameters, parts, (as_filters(weight), known))
     return result.made(*edges, *copies, *steps)
+
+
+def computed(
+    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
+) -> Iterator[KernelStep]:
+    """The kernels of a convolution, from an image that has its border."""
+    compute = _whole if len(parts) == 1 else _in_parts
+    return compute(context, x, result, parameters, parts, filters)
 
 
 def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Made:
@@ -85,18 +105,12 @@ def convolved(context: Context, image: View, weight: Array, bias: Array | None, 
     sizes = image.shape[2:]
     rows, columns = spans_of(parameters, sizes, sizes)
     parts = [*product(rows, columns)]
-    return result.made(*_whole(context, image, result, parameters, parts, (_as_filters(weight), bias)))
+    return result.made(*_whole(context, image, result, parameters, parts, (as_filters(weight), bias)))
 
 
-def _as_filters(weight: Array) -> Array:
+def as_filters(weight: Array) -> Array:
     """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
     return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
-
-
-Parts = Sequence[tuple[Span, Span]]
-"""Rows and columns of the output that are summed over the same taps."""
-Filters = tuple[Array, Array | None]
-"""Weight (O, I, KD, KH, KW) and bias."""
 
 
 def _whole(
@@ -111,15 +125,48 @@ def _whole(
 
     def step_of(kernel: Convolution) -> KernelStep:
         packed = context.lowering.packed(kernel.packing, (weight, bias), lambda: kernel.pack(flat, bias))
-        return result.step(kernel, [x, packed], origin=_origin(source, row, column))
+        return result.step(kernel, [x, packed], origin=_origin(x, source, row, column))
 
     yield step_of(context.choose(kernels_of(context, result, parameters, weight, source), step_of))
+
+
+def _with_computed(
+    context: Context,
+    x: View,
+    result: Result,
+    parameters: ConvParameters,
+    parts: Parts,
+    filters: tuple[View, View | None],
+) -> Iterator[KernelStep]:
+    """The same with weights that the run computes, and packs before."""
+
+    def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
+        return packed_in_run(context, kernel, *filters)
+
+    return _in_parts_of(context, x, result, parameters, parts, filters[0].phantom, pack)
 
 
 def _in_parts(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
     """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
+
+    def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
+        flat = partial(kernel.pack, flat_filters(filters[0]), filters[1])
+        return context.lowering.packed(kernel.packing, filters, flat), ()
+
+    return _in_parts_of(context, x, result, parameters, parts, filters[0], pack)
+
+
+def _in_parts_of(
+    context: Context,
+    x: View,
+    result: Result,
+    parameters: ConvParameters,
+    parts: Parts,
+    weight: Array,
+    pack: Callable[[Conv], tuple[View, Sequence[KernelStep]]],
+) -> Iterator[KernelStep]:
     source = raw_strides(x)
     packed: View | None = None
     sizes: Sequence[int] = PANEL_SIZES
@@ -129,23 +176,22 @@ def _in_parts(
             context,
             part,
             replace(parameters, kernel=(row.taps, column.taps)),
-            filters[0],
+            weight,
             source,
             raw_strides(part.image),
             first_tap=(row.first, column.first),
             panel_sizes=sizes,
         )
         if packed is None:  # all parts read the same weights
-            packed = context.lowering.packed(
-                kernel.packing, filters, partial(kernel.pack, flat_filters(filters[0]), filters[1])
-            )
+            packed, steps = pack(kernel)
+            yield from steps
             sizes = (kernel.tile.vectors,)
-        yield part.step(kernel, [x, packed], origin=_origin(source, row, column))
+        yield part.step(kernel, [x, packed], origin=_origin(x, source, row, column))
 
 
-def _origin(source: Strides, row: Span, column: Span) -> int:
+def _origin(x: View, source: Strides, row: Span, column: Span) -> int:
     """Where the first pixel of a part reads first, in bytes from the first pixel of the image."""
-    return 4 * (row.origin * source.h + column.origin * source.w)
+    return x.dtype.itemsize * (row.origin * source.h + column.origin * source.w)
 
 
 def _pixels(array: Array, row: Span, column: Span) -> Array:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile, rank_tiles
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
+from engine.compiler.kernels.convolution.integers import DOTS, ways
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
 from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
@@ -18,6 +20,7 @@ from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
+from engine.compiler.lowering.rules.registry import FLOAT32
 from engine.compiler.storage import View
 from engine.layers.elementwise.cast import To
 from engine.tensor import Array
@@ -35,7 +38,8 @@ def kernels_of(
     n, channels, rows, columns = shape = result.image.shape
     is_open = context.lowering.is_open
     target, epilogue = raw_strides(result.image), result.epilogue
-    if len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1:
+    is_depthwise = len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1
+    if is_depthwise and not parameters.integers:
         yield from _depthwise(context, result, parameters, source, target)
         return
     size = None
@@ -101,8 +105,10 @@ def _filterings(
     context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
     """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
-    is_plain = parameters.groups == 1 and parameters.depth is None
+    is_plain = parameters.groups == 1 and parameters.depth is None and not parameters.integers
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
+        return [None]
+    if context.dtype != FLOAT32:  # who computes in float64 wants its digits
         return [None]
     (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
     if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):
@@ -150,8 +156,15 @@ def tiled(
     yield first
     of = (first.rows, first.columns, first.out_channels, first.taps)
     is_open = context.lowering.is_open
-    for tile in rank_tiles(context.host, *of, may_vary=not is_open, is_open=is_open, count=CANDIDATES)[1:]:
+    host = _tiled_for(context, parameters)
+    for tile in rank_tiles(host, *of, may_vary=not is_open, is_open=is_open, count=CANDIDATES)[1:]:
         yield replace(first, tile=tile)
+
+
+def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
+    """The host, as tiles are chosen for it: products of integers may take a register of their own."""
+    host = context.host
+    return replace(host, repeats_from_memory=False) if parameters.integers and ways(host) != DOTS else host
 
 
 def direct(
@@ -193,13 +206,22 @@ def direct(
         source=source,
         target=target,
         tile=choose_tile(
-            context.host, rows, columns, out_channels, taps, panel_sizes, may_vary=not is_open, is_open=is_open
+            _tiled_for(context, parameters),
+            rows,
+            columns,
+            out_channels,
+            taps,
+            panel_sizes,
+            may_vary=not is_open,
+            is_open=is_open,
         ),
         host=context.host,
         epilogue=result.epilogue,
         packed_kernel=(weight.shape[3], weight.shape[4]),
         first_tap=first_tap,
         depth=parameters.depth,
+        integers=parameters.integers,
+        has_shift=parameters.has_shift,
     )
 
 

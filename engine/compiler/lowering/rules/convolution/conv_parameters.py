@@ -21,6 +21,8 @@ class ConvParameters:
 
     Args:
         depth: the windows along the planes of a volume; None where every plane is an image by itself.
+        integers: how many a value is; 0 for a float.
+        has_shift: whether the first operand of the epilogue is 32-bit integers, to be added to the sums.
     """
 
     kernel: tuple[int, int]
@@ -29,6 +31,8 @@ class ConvParameters:
     border: Border = NO_BORDER
     groups: int = 1
     depth: WindowAxis | None = None
+    integers: int = 0
+    has_shift: bool = False
 
     @property
     def planes(self) -> int:

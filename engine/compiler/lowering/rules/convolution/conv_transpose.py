@@ -1,11 +1,13 @@
 """Transposed convolutions: for each phase of the stride an ordinary convolution that writes every stride-th pixel.
 
-Output y gets x[i] * w[k] where y = i * stride - padding + k. Outputs of one phase, y = phase + stride * j, meet only
-every stride-th tap, k = first + stride * t, and x[i] with i = shift + j - t: a convolution with the taps in reverse.
+Output y gets x[i] * w[k] where y = i * stride - padding + k * dilation. Outputs of one phase, y = phase + stride * j,
+meet only every (stride / g)-th tap, g the greatest divisor of stride and dilation, and from one of them to the next
+every (dilation / g)-th element: a convolution with the taps in reverse.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
+from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
@@ -39,19 +42,29 @@ class Phase:
         taps: which of the kernel's, in reverse.
         count: how many outputs.
         begin: index of the input element under the first tap of output j = 0.
+        dilation: elements from tap to tap.
     """
 
     phase: int
     taps: tuple[int, ...]
     count: int
     begin: int
+    dilation: int = 1
+
+    @property
+    def chosen(self) -> slice:
+        """The taps, of the kernel's."""
+        first, *others = self.taps
+        step = others[0] - first if others else -1
+        end = self.taps[-1] + step
+        return slice(first, end if end >= 0 else None, step)
 
     def margins(self, size: int) -> tuple[int, int]:
         """Zeros needed before and after an axis of ``size``."""
-        return max(0, -self.begin), max(0, self.begin + self.count + len(self.taps) - 1 - size)
+        return max(0, -self.begin), max(0, self.begin + self.count + (len(self.taps) - 1) * self.dilation - size)
 
 
-def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
+def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1) -> list[Phase]:
     """The phases of one axis with ``count`` outputs.
 
     Raises:
@@ -61,12 +74,18 @@ def phases(kernel: int, stride: int, padding: int, count: int) -> list[Phase]:
         raise NotLoweredError("there is no kernel for so large a stride")
     found = []
     for phase in range(min(stride, count)):
-        shift, first = divmod(phase + padding, stride)
-        taps = tuple(range(first, kernel, stride))
+        at = phase + padding
+        taps = tuple(k for k in reversed(range(kernel)) if (at - k * dilation) % stride == 0)
         if not taps:
             raise NotLoweredError("its stride is larger than its kernel")
         found.append(
-            Phase(phase=phase, taps=taps[::-1], count=-(-(count - phase) // stride), begin=shift - len(taps) + 1)
+            Phase(
+                phase=phase,
+                taps=taps,
+                count=-(-(count - phase) // stride),
+                begin=(at - taps[0] * dilation) // stride,
+                dilation=dilation // math.gcd(dilation, stride),
+            )
         )
     return found
 
@@ -76,10 +95,8 @@ def _axes(
 ) -> list[list[Phase]]:
     """The phases of planes, rows and columns."""
     rank = layer.spatial_rank
-    if set(spread(layer.dilation, rank, "dilation")) != {1}:
-        raise NotLoweredError("there is no kernel for a dilated one")
-    paddings = spread(layer.padding, rank, "padding", 0)
-    found = [phases(*each) for each in zip(kernel, strides, paddings, out, strict=True)]
+    paddings, dilations = spread(layer.padding, rank, "padding", 0), spread(layer.dilation, rank, "dilation")
+    found = [phases(*each) for each in zip(kernel, strides, paddings, out, dilations, strict=True)]
     return [phases(1, 1, 0, 1)] * (3 - rank) + found
 
 
@@ -113,10 +130,11 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
 BORDERS[ConvTranspose] = _wanted_border
 
 
-@kernels_for(ConvTranspose, image=True)
+@kernels_for(ConvTranspose, image=True, doubles=True)
 def lower_conv_transpose(context: Context) -> Made:
     """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
-    layer, weight, bias = context.layer(ConvTranspose), context.weight(1), context.optional_weight(2)
+    layer, (given, bias) = context.layer(ConvTranspose), weights_of(context)
+    weight = given.phantom if isinstance(given, View) else given
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
@@ -131,19 +149,34 @@ def lower_conv_transpose(context: Context) -> Made:
     steps = []
     for phase in product(*axes):
         depth, row, column = phase
-        bank = _bank(weight, layer.groups, phase)
-        windows = WindowAxis(size=planes, count=depth.count, kernel=len(depth.taps), padding=-depth.begin)
+        taps = _taps(weight, layer.groups, phase)
+        bank = _bank(taps, is_known=not isinstance(given, View))
+        windows = WindowAxis(
+            size=planes,
+            count=depth.count,
+            kernel=len(depth.taps),
+            dilation=depth.dilation,
+            padding=-depth.begin,
+        )
         parameters = ConvParameters(
-            kernel=bank.shape[3:], groups=layer.groups, depth=windows if len(x.shape) == 5 else None
+            kernel=bank.shape[3:],
+            dilation=(row.dilation, column.dilation),
+            groups=layer.groups,
+            depth=windows if len(x.shape) == 5 else None,
         )
         packed: View | None = None
         for first, samples in _samples(x.shape[0], sizes, stride):
             part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
             kernel = direct(context, part, parameters, bank, source, _strides(part.image))
-            packed = packed or context.lowering.packed(
-                kernel.packing, (bank, bias), partial(kernel.pack, flat_filters(bank), bias)
-            )
-            origin = 4 * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
+            if packed is None and isinstance(given, View):
+                packed, copied = packed_in_run(context, kernel, given, bias if isinstance(bias, View) else None, taps)
+                steps.extend(copied)
+            elif packed is None:
+                known = bias if isinstance(bias, np.ndarray) else None
+                packed = context.lowering.packed(
+                    kernel.packing, (bank, known), partial(kernel.pack, flat_filters(bank), known)
+                )
+            origin = x.dtype.itemsize * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
             steps.append(part.step(kernel, [image, packed], origin=origin))
     return result.made(*copies, *steps)
 
@@ -161,13 +194,18 @@ def _pixels(array: Array, phase: Sequence[Phase], stride: tuple[int, ...], sampl
     return as_image(planes)[:, :, phase[1].phase :: stride[1], phase[2].phase :: stride[2]]
 
 
-def _bank(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
-    """The taps of a phase, (C, O/groups, KD, KH, KW) turned to (O, C/groups, S, T, U)."""
-    depth, row, column = (list(each.taps) for each in phase)
-    chosen = weight[:, :, depth][:, :, :, row][..., column]
+def _bank(taps: Array, *, is_known: bool) -> Array:
+    """The taps of a phase as (O, C/groups, S, T, U); no more than that shape where the run computes them."""
+    shape = (taps.shape[0] * taps.shape[1], *taps.shape[2:])
+    return np.ascontiguousarray(taps.reshape(shape)) if is_known else np.broadcast_to(taps.flat[0], shape)
+
+
+def _taps(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
+    """The taps of a phase, (C, O/groups, KD, KH, KW) as (groups, O/groups, C/groups, S, T, U), where they lie."""
+    depth, row, column = (each.chosen for each in phase)
+    chosen = weight[:, :, depth, row, column]
     c, o, *taps = chosen.shape
-    grouped = chosen.reshape(groups, c // groups, o, *taps).transpose(0, 2, 1, 3, 4, 5)
-    return np.ascontiguousarray(grouped.reshape(groups * o, c // groups, *taps))
+    return chosen.reshape(groups, c // groups, o, *taps).transpose(0, 2, 1, 3, 4, 5)
 
 
 def _strides(image: View) -> Strides:

@@ -30,7 +30,7 @@ def fused(context: Context, spatial_rank: int) -> Result:
     if len(context.result_spec.sizes) == spatial_rank + 2:
         return context.fuse(as_image, is_image=True)
     found = absorb(context.lowering, alone(context.op), _as_batch_of_one)
-    whole = channels_last((1, *context.result_spec.sizes))
+    whole = channels_last((1, *context.result_spec.sizes), dtype=context.dtype)
     return Result.seen(found, derived(whole, whole.phantom[0]), _as_batch_of_one, context.lowering.alarm)
 
 

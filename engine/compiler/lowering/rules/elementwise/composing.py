@@ -14,7 +14,7 @@ from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused
 from engine.compiler.lowering.rules.elementwise.map import finished
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.tensor import Array
@@ -34,7 +34,7 @@ class Composition:
     def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
         """An expression of broadcast operands, in new memory unless a place is given."""
         sizes = np.broadcast_shapes(*(each.shape for each in operands))
-        target = row_major(sizes, FLOAT32) if target is None else target
+        target = row_major(sizes, self.context.dtype) if target is None else target
         wide = [derived(each, np.broadcast_to(each.phantom, sizes)) for each in operands]
         kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
         self.steps.append(self.context.step(kernel, target, *wide))
@@ -43,7 +43,7 @@ class Composition:
     def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
         """A number for all elements along some axes, which stay as ones."""
         rows = self.rows(x, axes)
-        target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], FLOAT32)
+        target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
         flat = derived(target, target.phantom.reshape(-1))
         kernel = RowReduction(
             mode=mode,

@@ -19,13 +19,12 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, ke
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS
 from engine.compiler.lowering.terms.pnnx_expression import expression as expression_of
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS
-from engine.compiler.storage import View, row_major
+from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, SINGLE
+from engine.compiler.storage import View, like, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import comparison, functions, logical
+from engine.layers.elementwise import comparison, functions, logical, mathematics
 from engine.layers.elementwise.cast import To, TypeAs
-from engine.layers.elementwise.mathematics import NanToNum
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.promotion import cast, is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
@@ -64,6 +63,28 @@ def lower_logic(context: Context) -> Made:
     kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
     domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
     return made_of(context, apply(_WORDS[type(context.layer(Layer)).__name__], *_places(operands)), operands, domain)
+
+
+@kernels_for(comparison.IsClose)
+def lower_is_close(context: Context) -> Made:
+    """Whether the distance of two numbers is within what a share of the second allows, and something beside."""
+    layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
+    dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
+    x, y = Operand(0), Operand(1)
+    apart = apply("sub", x, y)
+    allowed = apply("add", layer.atol, apply("abs", apply("mul", layer.rtol, y)))
+    is_near = apply("logical_and", apply("isfinite", apart), apply("le", apply("abs", apart), allowed))
+    tree = apply("logical_or", apply("eq", x, y), is_near)
+    if layer.equal_nan:
+        tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))
+    return made_of(context, tree, operands, domain_of(dtype))
+
+
+@kernels_for(mathematics.FloatPower)
+def lower_float_power(context: Context) -> Made:
+    """A power in float64."""
+    operands = operands_of(context, 2)
+    return made_of(context, apply("pow", *_places(operands, _result(context).dtype)), operands, "double")
 
 
 @kernels_for(logical.BitwiseNot)
@@ -162,7 +183,8 @@ def lower_typed(context: Context) -> Made:
     if _is_map(context):
         return lower_map(context)
     layer, dtype = context.layer(Layer), _result(context).dtype
-    if type(layer) not in EXPRESSION_RULES or type(layer) in (*PREPARATIONS, NanToNum) or context.bound.keywords:
+    unsuited = {*PREPARATIONS, *SINGLE}
+    if type(layer) not in EXPRESSION_RULES or type(layer) in unsuited or context.bound.keywords:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
     operands = operands_of(context, len(context.bound.positional))
     tree = EXPRESSION_RULES[type(layer)](layer, *_places(operands, dtype))
@@ -277,12 +299,22 @@ def made_of(
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
     if not is_cast:
         _check_domain(domain, views, spec.dtype, tree)
-    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    target = _target(context, spec, views[0])
     wide = [each.derive(np.broadcast_to(each.phantom, spec.sizes)) for each in views]
     seen = [target, *(each for each in wide if each is not None)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(spec.sizes, [each.strides for each in seen], dtypes, tree, domain, context.host)
     return context.made(target, context.step(kernel, *seen))
+
+
+def _target(context: Context, spec: TensorSpec, x: View) -> View:
+    """Memory for a result; bytes lie as those images do that they are made of, and floats as the bytes."""
+    if spec.sizes == x.shape and x.is_channels_last and not x.is_row_major:
+        if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
+            return like(x, spec.dtype)
+        if spec.dtype == FLOAT32 and x.dtype.itemsize == 1 and x.dtype.kind in "iu":
+            return context.place(is_image=True)
+    return context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
 
 
 def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
@@ -16,7 +18,9 @@ from engine.tensor import Array
 
 @kernels_for(Layer)
 def lower_map(context: Context) -> Made:
-    """An element-wise operator and those after it."""
+    """An element-wise operator and those after it, in the dtype of its result."""
+    spec = context.lowering.spec(context.op.outputs[0])
+    context = context if spec is None else replace(context, dtype=spec.dtype)
     return finished(context, _alone(context))
 
 
@@ -40,7 +44,7 @@ def _alone(context: Context) -> Fused:
     known: dict[str, Expr] = {}
     views: list[View] = []
     if not extend(context.lowering, context.op, known, views):
-        raise NotLoweredError("an operand is no float32 tensor in memory, or its expression too large")
+        raise NotLoweredError("an operand is no tensor of its dtype in memory, or its expression too large")
     (operand,) = context.op.outputs
     return Fused(operand, known[operand.name], tuple(views), (context.op.name,))
 

@@ -9,8 +9,8 @@ from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.activation import IsInf, IsNaN
-from engine.layers.onnx.arithmetic import BitShift, CastLike, OnnxCast
+from engine.layers.onnx.elementwise.activation import IsInf, IsNaN
+from engine.layers.onnx.elementwise.arithmetic import BitShift, CastLike, OnnxCast
 
 _IS_INFINITE = {(True, True): "isinf", (False, True): "isposinf", (True, False): "isneginf"}
 

@@ -15,9 +15,9 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, like, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.quantise import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
+from engine.layers.onnx.products.quantise import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
 from engine.tensor import DType, TensorSpec
@@ -41,7 +41,7 @@ def lower_dynamic(context: Context) -> Made:
     assert isinstance(layer, DynamicQuantizeLinear)
     for index in layer.results(TensorSpec(x.shape, x.dtype)):
         tree, operands = trees[index]
-        target = row_major(x.shape if index == 0 else (), FLOAT32 if index == 1 else _BYTES[0])
+        target = like(x, _BYTES[0]) if index == 0 else row_major((), FLOAT32 if index == 1 else _BYTES[0])
         steps.append(_map(context, target, tree, operands))
         views.append(target)
     names = [each.name for each in context.op.outputs]
@@ -50,6 +50,8 @@ def lower_dynamic(context: Context) -> Made:
 
 def extremes_of(made: Composition, x: View) -> tuple[View, View, View]:
     """What a tensor's bytes reach down to, and their scale and zero point, as float32."""
+    # In whatever order: as the elements lie.
+    x = derived(x, x.phantom.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
     axes = range(len(x.shape))
     low, high = (made.map(apply(name, Operand(0), 0.0), made.reduce(x, axes, name)) for name in _ENDS)
     scale = made.map(scale_of(Operand(0), Operand(1)), low, high)
@@ -67,7 +69,7 @@ def lower_quantise(context: Context) -> Made:
     moved = [] if zero is None else [zero]
     low, high = map(float, extremes(spec.dtype))
     tree = code_of(apply("div", Operand(0), Operand(1)), Operand(2) if moved else 0.0, low, high)
-    target = row_major(spec.sizes, spec.dtype)
+    target = like(x, spec.dtype)
     return context.made(target, _map(context, target, tree, [x, _needed(scale), *moved]))
 
 
@@ -78,7 +80,7 @@ def lower_dequantise(context: Context) -> Made:
     if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")
     scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
-    target = context.place()
+    target = context.place(is_image=True if x.is_channels_last and not x.is_row_major else None)
     if zero is None:
         step = _map(context, target, apply("mul", Operand(0), Operand(1)), [x, _needed(scale)])
     else:

@@ -15,7 +15,7 @@ from engine.tensor import Array
 _BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
 
 
-@kernels_for(Embedding)
+@kernels_for(Embedding, doubles=True)
 def lower_embedding(context: Context) -> Made:
     """weight[input] with what follows; an index outside of the table is for the reference to name."""
     indices, table = context.argument(0), as_rows(context.tensor(1))

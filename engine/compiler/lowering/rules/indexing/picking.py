@@ -20,7 +20,7 @@ from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.indexing import Index, constant_slots
 from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
-from engine.layers.onnx.gather import GatherElements, GatherND, OnnxGather
+from engine.layers.onnx.indexing.gather import GatherElements, GatherND, OnnxGather
 from engine.layers.operands.axes import checked_axis
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

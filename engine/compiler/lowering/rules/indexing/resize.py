@@ -12,15 +12,15 @@ from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, constant
-from engine.layers.vision.interpolate import Antialiased, Interpolate
+from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate
 from engine.layers.vision.taps import Taps
-from engine.tensor import Array
+from engine.tensor import Array, DType
 
 # Elements that a new pixel is made of; all are written out.
 MOST_TAPS = 64
 
 
-@kernels_for(Interpolate, Antialiased, image=True)
+@kernels_for(Interpolate, Antialiased, AntialiasedBicubic, image=True, doubles=True)
 def lower_resample(context: Context) -> Made:
     """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
@@ -51,7 +51,7 @@ def lower_resample(context: Context) -> Made:
         host=context.host,
         epilogue=result.epilogue,
     )
-    table = kernel.pack(*((each.indices, _weights(each) if is_weighted else None) for each in taps))
+    table = kernel.pack(*((each.indices, _weights(each, context.dtype) if is_weighted else None) for each in taps))
     return result.made(*copies, result.step(kernel, [image, constant(table)]))
 
 
@@ -88,6 +88,6 @@ def _evened(taps: Taps) -> Taps:
     return Taps(indices=np.take_along_axis(taps.indices, places, 0), weights=weights)
 
 
-def _weights(taps: Taps) -> Array:
+def _weights(taps: Taps, dtype: DType) -> Array:
     weights = np.ones(taps.indices.shape) if taps.weights is None else taps.weights
-    return weights.astype(np.float32)
+    return weights.astype(dtype)

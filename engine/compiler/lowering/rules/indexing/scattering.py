@@ -32,7 +32,7 @@ from engine.layers.indexing.scatter import (
     ScatterAdd,
     ScatterReduce,
 )
-from engine.layers.onnx.scatter import ScatterElements, ScatterND
+from engine.layers.onnx.indexing.scatter import ScatterElements, ScatterND
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.fitting import ADDED_RANK
 from engine.layers.pooling.unpool import MaxUnpool

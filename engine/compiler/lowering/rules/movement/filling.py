@@ -16,7 +16,7 @@ from engine.layers.creation import creation
 from engine.layers.creation.matrices import OneHot
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.masking import Copy, Fill, Zero
-from engine.layers.onnx.creation import EyeLike
+from engine.layers.onnx.creation.creation import EyeLike
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec

@@ -20,8 +20,10 @@ from engine.layers.convolution.fold import Unfold
 from engine.layers.convolution.pad import Pad
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
-from engine.layers.onnx import gather, image, pad, reverse_sequence
-from engine.layers.onnx import shape as onnx_shape
+from engine.layers.onnx.indexing import gather, reverse_sequence
+from engine.layers.onnx.shape import pad
+from engine.layers.onnx.shape import shape as onnx_shape
+from engine.layers.onnx.vision import image
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
 from engine.layers.vision import shuffle

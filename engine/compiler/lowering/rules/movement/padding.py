@@ -186,5 +186,5 @@ def surrounded(context: Context, x: View, pairs: Pairs, mode: str) -> tuple[View
     """An image with its spatial axes padded, for an operator that pads for itself, and the steps that make it."""
     amounts = [(0, 0)] * (len(x.shape) - len(pairs)) + list(pairs)
     sizes = [size + before + after for size, (before, after) in zip(x.shape, amounts, strict=True)]
-    target = channels_last(sizes)
+    target = channels_last(sizes, dtype=x.dtype)
     return target, padded(context, x, target, amounts, mode)

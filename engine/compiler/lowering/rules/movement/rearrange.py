@@ -20,7 +20,7 @@ from engine.layers.creation.matrices import MeshGrid
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
-from engine.layers.onnx import shape as onnx_shape
+from engine.layers.onnx.shape import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, shape, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS

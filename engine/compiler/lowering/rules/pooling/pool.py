@@ -29,7 +29,7 @@ from engine.tensor import Array
 Mode = Literal["max", "average"]
 
 
-@kernels_for(MaxPool, AvgPool, image=True)
+@kernels_for(MaxPool, AvgPool, image=True, doubles=True)
 def lower_pool(context: Context) -> Made:
     """The largest or the mean element of every window."""
     layer = context.layer(Pool)
@@ -47,7 +47,7 @@ def lower_pool(context: Context) -> Made:
     return _pooled(context, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
 
 
-@kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True)
+@kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, doubles=True)
 def lower_adaptive(context: Context) -> Made:
     """The mean or the largest element of windows that cover an image evenly."""
     layer = context.layer(AdaptivePool)
@@ -60,13 +60,15 @@ def lower_adaptive(context: Context) -> Made:
     return _pooled(context, x, "average" if is_mean else "max", even_windows(x, sizes))
 
 
-@kernels_for(LPPool, image=True)
+@kernels_for(LPPool, image=True, doubles=True)
 def lower_lp_pool(context: Context) -> Made:
     """(taps * mean(x^p))^(1/p) of every window."""
     layer, composition = context.layer(LPPool), Composition(context)
     x = _operand(context, layer.spatial_rank)
-    powers = composition.map(power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape))
-    means = channels_last(context.result_spec.sizes)
+    powers = composition.map(
+        power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape, dtype=x.dtype)
+    )
+    means = channels_last(context.result_spec.sizes, dtype=x.dtype)
     image, target = (derived(view, as_image(view.phantom)) for view in (powers, means))
     depth, down, across = three(windows_of(layer, x, means.shape[2:]))
     kernel = PoolKernel(
@@ -148,7 +150,7 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
     steps: Sequence[KernelStep] = ()
     is_piece = depth == 1 or x.phantom.strides[2] == height * x.phantom.strides[3]
     if x.strides[1] > 1 or not is_piece:
-        dense = channels_last(x.shape)
+        dense = channels_last(x.shape, dtype=x.dtype)
         x, steps = dense, [context.copy(x, dense)]
     return derived(x, x.phantom.reshape(n, c, depth * height, width)), steps
 

@@ -13,7 +13,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool_axes import three
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import Made, dense_strides
 from engine.compiler.storage import View, channels_last, row_major
 from engine.layers.operands.precision import INT64
@@ -34,7 +34,7 @@ def with_places(
         raise NotLoweredError("there is no kernel for so many places")
     counts = spec.sizes[-spatial_rank:]
     image, copies = context.image(x)
-    values = channels_last((*x.shape[:2], *counts))
+    values = channels_last((*x.shape[:2], *counts), dtype=x.dtype)
     places = row_major((x.shape[0], *counts, x.shape[1]), INT64)
     places = derived(places, np.moveaxis(places.phantom, -1, 1))
     target, numbers = (derived(each, as_image(each.phantom)) for each in (values, places))
@@ -54,6 +54,6 @@ def with_places(
     if len(spec.sizes) == spatial_rank + 1:
         views = [derived(each, each.phantom[0]) for each in views]
     if len(outputs) == 1:
-        views = [views[0 if spec.dtype == FLOAT32 else 1]]
+        views = [views[0 if spec.dtype == x.dtype else 1]]
     made = {each.name: view for each, view in zip(outputs, views, strict=True)}
     return Made(views=made, steps=[*copies, context.step(kernel, image, target, numbers)])

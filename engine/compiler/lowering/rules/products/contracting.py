@@ -20,7 +20,7 @@ X, Y = Operand(0), Operand(1)
 _PRODUCT = apply("mul", X, Y)
 
 
-@kernels_for(Dot, Vdot, Vecdot)
+@kernels_for(Dot, Vdot, Vecdot, doubles=True)
 def lower_dot(context: Context) -> Made:
     """The sum of products along a dimension."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
@@ -33,14 +33,14 @@ def lower_dot(context: Context) -> Made:
     return composition.finish(X, derived(found, found.phantom.reshape(context.result_spec.sizes)))
 
 
-@kernels_for(Outer)
+@kernels_for(Outer, doubles=True)
 def lower_outer(context: Context) -> Made:
     """Every element of one with every element of the other."""
     a, b = context.tensor(0), context.tensor(1)
     return Composition(context).finish(_PRODUCT, derived(a, a.phantom[:, None]), b)
 
 
-@kernels_for(AddOuter)
+@kernels_for(AddOuter, doubles=True)
 def lower_add_outer(context: Context) -> Made:
     """beta * input + alpha * outer."""
     layer, a, b = context.layer(AddOuter), context.tensor(1), context.tensor(2)
@@ -52,7 +52,7 @@ def lower_add_outer(context: Context) -> Made:
     return Composition(context).finish(apply("add", tree, term), column, b, context.tensor(0))
 
 
-@kernels_for(Kron)
+@kernels_for(Kron, doubles=True)
 def lower_kron(context: Context) -> Made:
     """Every element of one times the whole of the other, laid side by side."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
@@ -66,7 +66,7 @@ def lower_kron(context: Context) -> Made:
     return context.made(target, *composition.steps)
 
 
-@kernels_for(Inner, Tensordot)
+@kernels_for(Inner, Tensordot, doubles=True)
 def lower_contraction(context: Context) -> Made:
     """The sum of products over pairs of dimensions: an einsum in other words."""
     a, b = context.tensor(0), context.tensor(1)

@@ -19,7 +19,7 @@ from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
 
 
-@kernels_for(Einsum)
+@kernels_for(Einsum, doubles=True)
 def lower_einsum(context: Context) -> Made:
     """What both operands have and the result too makes the stack; what the result has not is summed over.
 

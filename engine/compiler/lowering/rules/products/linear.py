@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.compiler.kernels.convolution.conv import Conv
@@ -11,19 +13,46 @@ from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, tiled
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View
+from engine.compiler.storage import View, is_aliasing, spaced_rows
 from engine.tensor import Array
+
+# From so many rows and columns on a copy pays.
+SPACED_ROWS, SPACED_COLUMNS = 8, 64
 
 
 def linear(context: Context, x: View, weight: Array, bias: Array | None, index: int = 0) -> Made:
     """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number."""
     rows, copies = context.rows(x)
+    rows, spacing = spaced(context, rows, len(weight))
     result = context.fuse(rows_as_image, is_image=False, index=index)
-    return result.made(*copies, linear_step(context, result, rows, weight, bias))
+    return result.made(*copies, *spacing, linear_step(context, result, rows, weight, bias))
 
 
-def linear_step(context: Context, result: Result, rows: View, weight: Array, bias: Array | None) -> KernelStep:
-    """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image()."""
+def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[KernelStep]]:
+    """Rows that many columns meet, copied where those of a tile would push each other out of the nearest cache."""
+    is_worth = rows.shape[-2] >= SPACED_ROWS and columns >= SPACED_COLUMNS and rows.shape[-1] > 1
+    if not is_worth or rows.strides[-1] != 1 or not is_aliasing(rows):
+        return rows, ()
+    apart = spaced_rows(rows.shape, rows.dtype)
+    return apart, [context.copy(rows, apart)]
+
+
+def linear_step(
+    context: Context,
+    result: Result,
+    rows: View,
+    weight: Array,
+    bias: Array | None,
+    *,
+    integers: int = 0,
+    has_shift: bool = False,
+) -> KernelStep:
+    """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image().
+
+    Args:
+        integers: how many a value is; 0 for a float.
+        has_shift: whether the first operand of the epilogue is integers, to be added to the sums.
+    """
     filters = weight[:, :, None, None, None]
     source = Strides(0, 0, rows.strides[0])
 
@@ -33,7 +62,10 @@ def linear_step(context: Context, result: Result, rows: View, weight: Array, bia
         )
         return result.step(kernel, [rows, packed])
 
-    parameters, target = ConvParameters(kernel=(1, 1)), dense_strides(result.image)
+    parameters, target = (
+        ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift),
+        dense_strides(result.image),
+    )
     return step_of(context.choose(tiled(context, result, parameters, filters, source, target), step_of))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting, rank_product_tiles
 from engine.compiler.lowering.choosing import CANDIDATES
@@ -16,33 +17,69 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
 from engine.compiler.lowering.heads import place_in_order
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.products.linear import linear
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
+from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
+from engine.compiler.lowering.rules.convolution.run_time import packed_in_run
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.products.linear import linear, spaced
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
-from engine.layers.linear.linear import Linear
-from engine.layers.linear.matmul import AddMatmul, Matmul
-from engine.layers.onnx.matmul import Gemm
+from engine.layers.linear.linear import Bilinear, Linear
+from engine.layers.linear.matmul import AddBatchSum, AddMatmul, Matmul
+from engine.layers.onnx.products.matmul import Gemm
 from engine.tensor import Array
 
+# From so many rows of the left factor, and elements of the right one.
+PACKED_ROWS, PACKED_ELEMENTS = 64, 65_536
+# Elements that a bilinear layer may have of pairs.
+MOST_PAIRS = 1 << 24
 
-@kernels_for(Matmul, rows=True)
+
+@kernels_for(Matmul, rows=True, doubles=True)
 def lower_matmul(context: Context) -> Made:
     """input @ other, of any rank."""
-    weight = _weight(context.argument(1))
+    weight = _weight(context, context.argument(1))
     if weight is not None and context.tensor(0).shape:
         return linear(context, context.tensor(0), weight.T, None)
     return product(context, context.tensor(0), context.tensor(1), alone(context.op))
 
 
-@kernels_for(AddMatmul)
+@kernels_for(AddMatmul, doubles=True)
 def lower_add_matmul(context: Context) -> Made:
     """beta * input + alpha * (first @ second)."""
     layer = context.layer(AddMatmul)
     return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
 
 
-@kernels_for(Gemm)
+@kernels_for(AddBatchSum, doubles=True)
+def lower_add_batch_sum(context: Context) -> Made:
+    """The same with the products of a batch added up: one product of what lies side by side."""
+    layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
+    batch, rows, terms = first.shape
+    composition = Composition(context)
+    left = composition.shaped(derived(first, first.phantom.transpose(1, 0, 2)), (rows, batch * terms))
+    right = composition.shaped(second, (batch * terms, second.shape[2]))
+    made = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
+    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+
+
+@kernels_for(Bilinear, doubles=True)
+def lower_bilinear(context: Context) -> Made:
+    """Every element of one row times every one of the other, and a linear layer of these."""
+    a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
+    left, right = derived(a, a.phantom[..., :, None]), derived(b, b.phantom[..., None, :])
+    sizes = np.broadcast_shapes(left.shape, right.shape)
+    if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
+        raise NotLoweredError("there is no kernel for so many pairs")
+    composition = Composition(context)
+    pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
+    rows = derived(pairs, pairs.phantom.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
+    made = linear(context, rows, weight.reshape(len(weight), -1), bias)
+    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+
+
+@kernels_for(Gemm, doubles=True)
 def lower_gemm(context: Context) -> Made:
     """alpha * a @ b + beta * c, each factor transposed first if asked for."""
     layer = context.layer(Gemm)
@@ -55,15 +92,18 @@ def lower_gemm(context: Context) -> Made:
     return _added(context, term, (left, right), known, layer.alpha)
 
 
-@kernels_for(Linear, rows=True)
+@kernels_for(Linear, rows=True, doubles=True)
 def lower_linear(context: Context) -> Made:
     """x @ weight.T + bias, also where the run computes the weight."""
     weight = context.argument(1)
     if isinstance(weight, View):
         return _computed_linear(context)
-    known, bias = context.weight(1), context.optional_weight(2)
-    if known.ndim != 2 or (bias is not None and bias.shape != (len(known),)):
-        raise NotLoweredError("its weight or bias has an unusual shape")
+    known, bias = context.weight(1), context.argument(2)
+    if known.ndim == 2 and (isinstance(bias, View) or (isinstance(bias, np.ndarray) and bias.shape != (len(known),))):
+        return _computed_linear(context)
+    bias = context.optional_weight(2)
+    if known.ndim != 2:
+        raise NotLoweredError("its weight has an unusual shape")
     return linear(context, context.tensor(0), known, bias)
 
 
@@ -100,8 +140,12 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     b = form.stacked(context, right, steps, is_left=False)
     if form.is_swapped:
         a, b = _turned(b), _turned(a)
+    if _is_packed_once(a, b):
+        return result.made(*steps, *_by_rows(context, result, a, b))
     if not is_fitting(context.host, b.shape[-2:], b.strides[-2:], vectors):
         b = _copied(context, b, steps)
+    a, spacing = spaced(context, a, columns)
+    steps.extend(spacing)
     made = Product(
         stack=(n, h),
         rows=rows,
@@ -117,6 +161,22 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     )
     kernel = context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))
     return result.made(*steps, result.step(kernel, [a, b]))
+
+
+def _is_packed_once(left: View, right: View) -> bool:
+    """Whether the right factor is better brought into order by itself: tiles of many rows would each do it again."""
+    is_alone = left.shape[:2] == (1, 1) and left.strides[3] == 1
+    return is_alone and left.shape[2] >= PACKED_ROWS and right.phantom.size >= PACKED_ELEMENTS
+
+
+def _by_rows(context: Context, result: Result, left: View, right: View) -> list[KernelStep]:
+    """A product as a linear layer whose weights are packed in the run: how they are, and the layer."""
+    left, spacing = spaced(context, left, right.shape[3])
+    weight = derived(right, right.phantom[0, 0].T[:, :, None, None, None])
+    source, target = Strides(0, 0, left.strides[2]), dense_strides(result.image)
+    kernel = next(tiled(context, result, ConvParameters(kernel=(1, 1)), weight.phantom, source, target))
+    packed, packing = packed_in_run(context, kernel, weight, None)
+    return [*spacing, *packing, result.step(kernel, [left, packed])]
 
 
 def _tiled(first: Product, right: View) -> Iterator[Product]:
@@ -193,10 +253,10 @@ def _result(context: Context, fused: Fused, as_image: ImageOf) -> Result:
 def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:
     """beta * input + alpha * (left @ right); ``term`` is the number of the input's argument, and beta."""
     (index, beta), (left, right) = term, factors
-    weight, bias = _weight(known), _bias(context.argument(index)) if beta else None
+    weight, bias = _weight(context, known), _bias(context, context.argument(index)) if beta else None
     if weight is not None and (not beta or (bias is not None and bias.size in (1, weight.shape[1]))):
-        shift = None if bias is None else np.broadcast_to(bias * np.float32(beta), weight.shape[1:])
-        return linear(context, left, weight.T * np.float32(alpha), shift)
+        shift = None if bias is None else np.broadcast_to(bias * context.dtype.type(beta), weight.shape[1:])
+        return linear(context, left, weight.T * context.dtype.type(alpha), shift)
     tree: Expr = Operand(0)
     if alpha != 1:
         tree = apply("mul", tree, float(alpha))
@@ -209,16 +269,16 @@ def _added(context: Context, term: tuple[int, float], factors: tuple[View, View]
     return product(context, left, right, first)
 
 
-def _weight(value: object) -> Array | None:
+def _weight(context: Context, value: object) -> Array | None:
     """A matrix of weights (terms, columns), if an argument is one."""
-    if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.ndim < 2 or value.size == 0:
+    if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.ndim < 2 or value.size == 0:
         return None
     return value.reshape(value.shape[-2:]) if math.prod(value.shape[:-2]) == 1 else None
 
 
-def _bias(value: object) -> Array | None:
+def _bias(context: Context, value: object) -> Array | None:
     """A number for every column, or one for all, if an argument is that."""
-    if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.size != math.prod(value.shape[-1:]):
+    if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.size != math.prod(value.shape[-1:]):
         return None
     return value.reshape(-1)
 
@@ -231,7 +291,7 @@ def _turned(view: View) -> View:
 
 
 def _copied(context: Context, view: View, steps: list[KernelStep]) -> View:
-    copied = row_major(view.shape, FLOAT32)
+    copied = row_major(view.shape, view.dtype)
     steps.append(context.copy(view, copied))
     return copied
 

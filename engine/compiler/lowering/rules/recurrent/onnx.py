@@ -23,8 +23,8 @@ from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
-from engine.layers.onnx.rounded_recurrent import DynamicQuantizeLSTM
+from engine.layers.onnx.recurrent.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
+from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
 from engine.tensor import Array, spec_of
 
 # Of our gates, which of ONNX's each is: it has i, o, f, c and z, r, h.

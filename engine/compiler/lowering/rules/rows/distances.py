@@ -48,7 +48,7 @@ def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] 
     return composition.finish(after, _shaped(composition, found))
 
 
-@kernels_for(PairwiseDistance)
+@kernels_for(PairwiseDistance, doubles=True)
 def lower_pairwise(context: Context) -> Made:
     """The norm of x1 - x2 + eps along the last axis."""
     layer, a, b = context.layer(PairwiseDistance), context.tensor(0), context.tensor(1)
@@ -57,7 +57,7 @@ def lower_pairwise(context: Context) -> Made:
     return _length(Composition(context), float(layer.p), tree, [last], a, b)
 
 
-@kernels_for(Distance)
+@kernels_for(Distance, doubles=True)
 def lower_distance(context: Context) -> Made:
     """The norm of a difference, of all of it."""
     tree = apply("sub", X, Y)
@@ -65,7 +65,7 @@ def lower_distance(context: Context) -> Made:
     return _length(Composition(context), p, tree, None, context.tensor(0), context.tensor(1))
 
 
-@kernels_for(NormExceptDim)
+@kernels_for(NormExceptDim, doubles=True)
 def lower_norm_except_dim(context: Context) -> Made:
     """The norm of every slice along a dimension."""
     layer, x = context.layer(NormExceptDim), context.tensor(0)
@@ -75,7 +75,7 @@ def lower_norm_except_dim(context: Context) -> Made:
     return _length(Composition(context), float(layer.pow), X, axes, x)
 
 
-@kernels_for(LinalgNorm)
+@kernels_for(LinalgNorm, doubles=True)
 def lower_linalg_norm(context: Context) -> Made:
     """The norm of vectors, or of matrices by the sums of their rows or columns."""
     layer, x, composition = context.layer(LinalgNorm), context.tensor(0), Composition(context)
@@ -93,7 +93,7 @@ def lower_linalg_norm(context: Context) -> Made:
     return composition.finish(X, _shaped(composition, found))
 
 
-@kernels_for(CosineSimilarity)
+@kernels_for(CosineSimilarity, doubles=True)
 def lower_cosine_similarity(context: Context) -> Made:
     """The sum of products of two directions."""
     layer, composition = context.layer(CosineSimilarity), Composition(context)
@@ -112,7 +112,7 @@ def lower_cosine_similarity(context: Context) -> Made:
     return composition.finish(X, _shaped(composition, found))
 
 
-@kernels_for(Cdist)
+@kernels_for(Cdist, doubles=True)
 def lower_cdist(context: Context) -> Made:
     """Every row of one with every row of the other: by a product where the reference takes one, too."""
     layer, composition = context.layer(Cdist), Composition(context)
@@ -135,7 +135,7 @@ def lower_cdist(context: Context) -> Made:
     return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
 
 
-@kernels_for(Softmin)
+@kernels_for(Softmin, doubles=True)
 def lower_softmin(context: Context) -> Made:
     """exp(min - x), divided by their sum."""
     x, composition = context.tensor(0), Composition(context)
@@ -157,7 +157,7 @@ def _reduced(context: Context) -> tuple[View, list[int], Composition]:
     return x, axes, Composition(context)
 
 
-@kernels_for(NanSum, NanMean)
+@kernels_for(NanSum, NanMean, doubles=True)
 def lower_of_numbers(context: Context) -> Made:
     """The sum or mean of what is no NaN."""
     x, axes, composition = _reduced(context)
@@ -169,7 +169,7 @@ def lower_of_numbers(context: Context) -> Made:
     return composition.finish(apply("div", X, Y), _shaped(composition, total), _shaped(composition, numbers))
 
 
-@kernels_for(VarianceMean, DeviationMean)
+@kernels_for(VarianceMean, DeviationMean, doubles=True)
 def lower_spread_and_mean(context: Context) -> Made:
     """The spread and the mean."""
     x, composition = context.tensor(0), Composition(context)
@@ -186,7 +186,7 @@ def lower_spread_and_mean(context: Context) -> Made:
     return _pair(composition, composition.map(tree, composition.reduce(squares, axes, "sum")), mean)
 
 
-@kernels_for(AMinMax)
+@kernels_for(AMinMax, doubles=True)
 def lower_extremes(context: Context) -> Made:
     """The smallest and the largest."""
     x, layer, composition = context.tensor(0), context.layer(AMinMax), Composition(context)
@@ -204,7 +204,7 @@ def _pair(composition: Composition, *results: View) -> Made:
     return Made(views=views, steps=composition.steps)
 
 
-@kernels_for(Trace)
+@kernels_for(Trace, doubles=True)
 def lower_trace(context: Context) -> Made:
     """The sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
@@ -212,7 +212,7 @@ def lower_trace(context: Context) -> Made:
     return composition.finish(X, _shaped(composition, found))
 
 
-@kernels_for(Diff)
+@kernels_for(Diff, doubles=True)
 def lower_diff(context: Context) -> Made:
     """Every element from the next, again and again."""
     x, layer, composition = context.tensor(0), context.layer(Diff), Composition(context)

@@ -17,7 +17,7 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, ke
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.arithmetic import OnnxCumProd, OnnxCumSum
+from engine.layers.onnx.elementwise.arithmetic import OnnxCumProd, OnnxCumSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
@@ -148,7 +148,7 @@ def _typed_scan(
     return TypedScan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
 
 
-@kernels_for(CumMax, CumMin)
+@kernels_for(CumMax, CumMin, doubles=True)
 def lower_running_extreme(context: Context) -> Made:
     """The most extreme element so far, and its place."""
     layer: Any = context.layer(Layer)
@@ -157,10 +157,10 @@ def lower_running_extreme(context: Context) -> Made:
         raise NotLoweredError("its operand is a single number, or its results come as a list")
     axis = checked_axis(layer.dim, len(x.shape))
     if not x.is_row_major:
-        copied = row_major(x.shape, FLOAT32)
+        copied = row_major(x.shape, x.dtype)
         composition.steps.append(context.copy(x, copied))
         x = copied
-    elements, places = row_major(x.shape, FLOAT32), row_major(x.shape, INT64)
+    elements, places = row_major(x.shape, x.dtype), row_major(x.shape, INT64)
     kernel = RunningExtreme(
         is_largest=isinstance(layer, CumMax),
         outer=math.prod(x.shape[:axis]),

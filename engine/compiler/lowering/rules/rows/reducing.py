@@ -8,12 +8,12 @@ from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.reduce import AbsSum, Length, LogSum, SquareSum
+from engine.layers.onnx.rows.reduce import AbsSum, Length, LogSum, SquareSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
 from engine.layers.reduction.distance import Normalize
@@ -46,7 +46,7 @@ def _result(composition: Composition, tree: Expr, *reduced: View) -> Made:
     return composition.finish(tree, *(derived(each, each.phantom.reshape(sizes)) for each in reduced))
 
 
-@kernels_for(LogSumExp)
+@kernels_for(LogSumExp, doubles=True)
 def lower_log_sum_exp(context: Context) -> Made:
     """log(sum(exp(x - shift))) + shift, where the shift is the maximum, or 0 where that is not finite."""
     (x, axes), composition = _operand(context), Composition(context)
@@ -56,7 +56,7 @@ def lower_log_sum_exp(context: Context) -> Made:
     return _result(composition, apply("add", apply("log", X), Y), total, shift)
 
 
-@kernels_for(Variance, Deviation)
+@kernels_for(Variance, Deviation, doubles=True)
 def lower_spread(context: Context) -> Made:
     """The mean squared distance from the mean, in two passes, or its root."""
     (x, axes), composition = _operand(context), Composition(context)
@@ -72,7 +72,7 @@ def lower_spread(context: Context) -> Made:
     return _result(composition, tree, composition.reduce(squares, axes, "sum"))
 
 
-@kernels_for(Norm)
+@kernels_for(Norm, doubles=True)
 def lower_norm(context: Context) -> Made:
     """The length of vectors, of any order."""
     (x, axes), composition = _operand(context), Composition(context)
@@ -81,18 +81,18 @@ def lower_norm(context: Context) -> Made:
     return _result(composition, after, composition.reduce(composition.map(before, x), axes, mode))
 
 
-@kernels_for(AbsSum, SquareSum, Length, LogSum)
+@kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
 def lower_onnx_norm(context: Context) -> Made:
     """Sums of something of every element, and something of them."""
     (x, axes), composition = _operand(context), Composition(context)
-    if context.result_spec.dtype != FLOAT32:
+    if context.result_spec.dtype != context.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
     before, after = _OF_ONNX[type(context.layer(Layer))]
     inside = x if before == X else composition.map(before, x)
     return _result(composition, after, composition.reduce(inside, axes, "sum"))
 
 
-@kernels_for(Normalize)
+@kernels_for(Normalize, doubles=True)
 def lower_normalize(context: Context) -> Made:
     """x / max(norm(x), eps) along one axis."""
     x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)

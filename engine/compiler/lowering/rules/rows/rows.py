@@ -30,7 +30,7 @@ TYPED_MODES: dict[type[Reduction], TypedMode] = {
 MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min"}
 
 
-@kernels_for(softmax.Softmax, softmax.LogSoftmax)
+@kernels_for(softmax.Softmax, softmax.LogSoftmax, doubles=True)
 def lower_softmax(context: Context) -> Made:
     """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
     layer: Any = context.layer(Layer)
@@ -95,10 +95,10 @@ def _rows(x: View, axis: int) -> View | None:
     return x.derive(lines.reshape(-1, moved.shape[-1]))
 
 
-@kernels_for(*MODES)
+@kernels_for(*MODES, doubles=True)
 def lower_reduction(context: Context) -> Made:
     """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
-    if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != FLOAT32:
+    if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != context.dtype:
         return lower_typed_reduction(context)
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))

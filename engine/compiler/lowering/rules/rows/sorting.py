@@ -14,8 +14,8 @@ from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.adapter import present
-from engine.layers.onnx.search import OnnxTopK
+from engine.layers.onnx.indexing.search import OnnxTopK
+from engine.layers.onnx.operands.adapter import present
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.order.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll

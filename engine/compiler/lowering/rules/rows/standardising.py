@@ -11,7 +11,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.movement.padding import padded
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, row_major
@@ -22,7 +22,7 @@ X = Operand(0)
 MOST_NEIGHBOURS = 32
 
 
-@kernels_for(GroupNorm)
+@kernels_for(GroupNorm, doubles=True)
 def lower_group_norm(context: Context) -> Made:
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels."""
     x, layer, composition = context.tensor(0), context.layer(GroupNorm), Composition(context)
@@ -31,7 +31,7 @@ def lower_group_norm(context: Context) -> Made:
     return _with_affine(composition, y, 1)
 
 
-@kernels_for(InstanceNorm)
+@kernels_for(InstanceNorm, doubles=True)
 def lower_instance_norm(context: Context) -> Made:
     """The same, every channel by itself; or with statistics that were given."""
     x, layer, composition = context.tensor(0), context.layer(InstanceNorm), Composition(context)
@@ -44,7 +44,7 @@ def lower_instance_norm(context: Context) -> Made:
     return _with_affine(composition, y, channel, (3, 4))
 
 
-@kernels_for(BatchNorm)
+@kernels_for(BatchNorm, doubles=True)
 def lower_batch_norm(context: Context) -> Made:
     """The statistics of the batch, or those that only a run can tell; known ones are a map like any other."""
     if context.lowering.term(context.op) is not None:
@@ -81,10 +81,10 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
     """(x - mean) / sqrt(var + eps) of the elements that so many rows have, in logical order."""
     lines = composition.shaped(x, (rows, math.prod(x.shape) // rows))
     if lines.shape[1] > 1 and lines.strides[1] != 1:
-        copied = row_major(lines.shape, FLOAT32)
+        copied = row_major(lines.shape, lines.dtype)
         composition.steps.append(composition.context.copy(lines, copied))
         lines = copied
-    target = row_major(lines.shape, FLOAT32)
+    target = row_major(lines.shape, lines.dtype)
     kernel = Kernel(
         rows=rows,
         columns=lines.shape[1],
@@ -112,7 +112,7 @@ def _with_affine(composition: Composition, y: View, channel: int, places: Sequen
     return composition.finish(tree, *views)
 
 
-@kernels_for(LocalResponseNorm)
+@kernels_for(LocalResponseNorm, doubles=True)
 def lower_local_response_norm(context: Context) -> Made:
     """x / (k + alpha * mean(x²))**beta, with the mean over neighbouring channels."""
     x, layer, composition = context.tensor(0), context.layer(LocalResponseNorm), Composition(context)
@@ -121,7 +121,7 @@ def lower_local_response_norm(context: Context) -> Made:
     if before + after >= MOST_NEIGHBOURS:
         raise NotLoweredError("there is no kernel for so many neighbouring channels")
     pairs = [(before, after) if axis == 1 else (0, 0) for axis in range(len(x.shape))]
-    around = row_major([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], FLOAT32)
+    around = row_major([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.dtype)
     composition.steps.extend(padded(context, x, around, pairs, "constant"))
     neighbours = [derived(around, around.phantom[:, first : first + channels]) for first in range(before + after + 1)]
     total: Expr = apply("square", Operand(1))

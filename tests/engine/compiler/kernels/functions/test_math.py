@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from engine import special
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
@@ -100,6 +101,12 @@ APPROXIMATED = (
     Row("pow", np.power, operands=2),
     Row("atan2", np.arctan2, operands=2),
     Row("hypot", np.hypot, operands=2),
+    Row("erfc", special.erfc),
+    Row("erfinv", special.erfinv),
+    Row("lgamma", special.lgamma),
+    Row("digamma", special.digamma),
+    Row("i0", np.i0, low=-90, high=90),
+    Row("ndtr", lambda x: special.erfc(-x * np.sqrt(0.5)) / 2),
 )
 
 

@@ -1,0 +1,78 @@
+"""Sums of products of small integers, two or four of them in the place of a float.
+
+What is loaded, repeated and packed are words of four bytes, as it is for floats; only the products differ.
+"""
+
+from __future__ import annotations
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
+
+# Of so many words x86 multiplies and adds the pairs in one instruction.
+_X86 = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+# And of so many it adds them to others at once, if it has these instructions.
+_DOTS = {4: "128", 8: "256", 16: "512"}
+DOTS = "dots"
+
+
+def ways(host: Host) -> str:
+    """How a host multiplies and adds pairs: in one instruction, in two, or (nothing) by shifts and products."""
+    if host.triple.startswith("x86_64"):
+        return DOTS if host.has_dots else "x86"
+    return ""
+
+
+def as_integers(f: Function, words: Value) -> Value:
+    """Words as 32-bit integers."""
+    return f.convert("bitcast", words, vector(lanes_of(words.type), "i32"))
+
+
+def as_floats(f: Function, sums: Value) -> Value:
+    """32-bit integers as the floats next to them."""
+    return f.convert("sitofp", sums, vector(lanes_of(sums.type)))
+
+
+def add_pairs(f: Function, a: Value, b: Value, total: Value, how: str) -> Value:
+    """total + the two products of the halves of each word.
+
+    Args:
+        how: as ways() has it.
+    """
+    lanes = lanes_of(a.type)
+    if how == DOTS and lanes in _DOTS:
+        words = [total, as_integers(f, a), as_integers(f, b)]
+        return f.call(f"llvm.x86.avx512.vpdpwssd.{_DOTS[lanes]}", words, total.type)
+    name = _X86.get(lanes) if how else None
+    if name is None:
+        a, b = as_integers(f, a), as_integers(f, b)
+        low, high = (f.binary("mul", half(f, a), half(f, b)) for half in (_low, _high))
+        return f.binary("add", total, f.binary("add", low, high))
+    type_ = vector(2 * lanes, "i16")
+    halves = [f.convert("bitcast", each, type_) for each in (a, b)]
+    return f.binary("add", total, f.call(f"llvm.x86.{name}", halves, total.type))
+
+
+def add_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
+    """total + the four products of the bytes of each word, those of ``a`` without sign; for hosts that have DOTS."""
+    lanes = lanes_of(a.type)
+    if lanes in _DOTS:
+        words = [total, as_integers(f, a), as_integers(f, b)]
+        return f.call(f"llvm.x86.avx512.vpdpbusd.{_DOTS[lanes]}", words, total.type)
+    first, second = as_integers(f, a), as_integers(f, b)
+    for place in range(4):
+        total = f.binary("add", total, f.binary("mul", _byte(f, first, place, "lshr"), _byte(f, second, place, "ashr")))
+    return total
+
+
+def _byte(f: Function, words: Value, place: int, shift: str) -> Value:
+    """A byte of each word, with or without sign."""
+    highest = f.binary("shl", words, constant(24 - 8 * place, words.type))
+    return f.binary(shift, highest, constant(24, words.type))
+
+
+def _low(f: Function, words: Value) -> Value:
+    return f.binary("ashr", f.binary("shl", words, constant(16, words.type)), constant(16, words.type))
+
+
+def _high(f: Function, words: Value) -> Value:
+    return f.binary("ashr", words, constant(16, words.type))

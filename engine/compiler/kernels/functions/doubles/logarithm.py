@@ -1,0 +1,122 @@
+"""Logarithms: x = 2**k (1 + f) with f from sqrt(1/2) - 1 to sqrt(2) - 1; log(1 + f) in s = f / (2 + f).
+
+Source: the coefficients of FreeBSD's e_log.c (Sun Microsystems 1993, freely granted).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions.arithmetic import (
+    absolute,
+    integer,
+    like,
+    maximum,
+    minimum,
+    negative,
+    polynomial,
+)
+from engine.compiler.kernels.functions.doubles.exponential import LN2_HEAD, LN2_TAIL, exp
+from engine.compiler.kernels.functions.wide import wide_bits
+
+_SQRT_HALF_BITS: Final = 0x3FE6A09E667F3BCD
+_LEAST_NORMAL: Final = 2.0**-1022
+# (log(1 + f) - 2 s) / s - f**2 / 2 and the like, in s**2.
+_SERIES: Final = (
+    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01, 0.0,
+)  # fmt: skip
+
+
+def log(f: Function, x: Value) -> Value:
+    """log(x) within 1.5 ulp; -inf at 0, NaN below."""
+    k, fraction = parts(f, x)
+    return _with_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
+
+
+def log2(f: Function, x: Value) -> Value:
+    """log(x) / log(2) within 3 ulp; exact for powers of two."""
+    k, fraction = parts(f, x)
+    part = _combined(f, like(x, 0.0), fraction, like(x, 0.0))
+    return _with_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
+
+
+def log10(f: Function, x: Value) -> Value:
+    """log(x) / log(10) within 3 ulp."""
+    return f.fmul(log(f, x), like(x, 1 / math.log(10)))
+
+
+def log1p(f: Function, x: Value) -> Value:
+    """log(1 + x) within 2 ulp; -inf at -1, NaN below."""
+    one = like(x, 1.0)
+    sum_ = f.fadd(x, one)
+    k, fraction = parts(f, sum_)
+    is_small = f.compare("olt", absolute(f, x), one)
+    lost = f.select(is_small, f.fsub(x, f.fsub(sum_, one)), f.fsub(one, f.fsub(sum_, x)))
+    lost = f.select(f.compare("olt", absolute(f, sum_), like(x, 2.0**60)), f.fdiv(lost, sum_), like(x, 0.0))
+    result = _with_edges(f, sum_, _combined(f, k, fraction, lost))
+    return f.select(f.compare("olt", absolute(f, x), like(x, 2.0**-54)), x, result)
+
+
+def log1p_exp_minus(f: Function, x: Value) -> Value:
+    """log(1 + e**-x) for x >= 0 within 2 ulp."""
+    return log1p(f, exp(f, negative(f, x)))
+
+
+def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
+    """log(1 + e**(beta x)) / beta; x itself where beta * x > threshold."""
+    scaled = f.fmul(x, beta)
+    result = f.fadd(maximum(f, scaled, like(x, 0.0)), log1p_exp_minus(f, absolute(f, scaled)))
+    return f.select(f.compare("ogt", scaled, threshold), x, f.fdiv(result, beta))
+
+
+def logsigmoid(f: Function, x: Value) -> Value:
+    """log(1 / (1 + e**-x)) = min(x, 0) - log(1 + e**-|x|) within 2 ulp."""
+    return f.fsub(minimum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))
+
+
+def logaddexp(f: Function, a: Value, b: Value) -> Value:
+    """log(e**a + e**b) without overflow."""
+    # Equal infinities have no difference.
+    gap = f.select(f.compare("oeq", a, b), like(a, 0.0), absolute(f, f.fsub(a, b)))
+    return f.fadd(maximum(f, a, b), log1p_exp_minus(f, gap))
+
+
+def xlogy(f: Function, x: Value, y: Value) -> Value:
+    """x log(y); 0 where x is 0 and y is a number."""
+    zero = like(x, 0.0)
+    is_zero = f.binary("and", f.compare("oeq", x, zero), f.compare("ord", y, y))
+    return f.select(is_zero, zero, f.fmul(x, log(f, y)))
+
+
+def parts(f: Function, x: Value) -> tuple[Value, Value]:
+    """k and f of x = 2**k (1 + f), for x > 0."""
+    is_small = f.compare("olt", x, like(x, _LEAST_NORMAL))
+    normal = f.select(is_small, f.fmul(x, like(x, 2.0**54)), x)
+    code = wide_bits(f, normal)
+    k = integer(f, "ashr", integer(f, "sub", code, _SQRT_HALF_BITS), 52)
+    rest = f.convert("bitcast", f.binary("sub", code, integer(f, "shl", k, 52)), x.type)
+    # Beside 2**52 an integer is the low bits; that takes no conversion of 64 bits, which not every processor has.
+    held = f.binary("xor", integer(f, "add", k, 1 << 51), constant(0x4330000000000000, k.type))
+    number = f.fsub(f.convert("bitcast", held, x.type), like(x, 2.0**52 + 2.0**51))
+    number = f.fadd(number, f.select(is_small, like(x, -54.0), like(x, 0.0)))
+    return number, f.fsub(rest, like(x, 1.0))
+
+
+def _combined(f: Function, k: Value, fraction: Value, lost: Value) -> Value:
+    """log(2**k (1 + fraction)) + lost, the small terms first."""
+    s = f.fdiv(fraction, f.fadd(fraction, like(k, 2.0)))
+    half = f.fmul(f.fmul(fraction, fraction), like(k, 0.5))
+    series = f.fadd(half, polynomial(f, f.fmul(s, s), _SERIES))
+    small = f.fma(s, series, f.fma(k, like(k, LN2_TAIL), lost))
+    return f.fsub(f.fmul(k, like(k, LN2_HEAD)), f.fsub(f.fsub(half, small), fraction))
+
+
+def _with_edges(f: Function, x: Value, result: Value) -> Value:
+    """The logarithm of x where that is NaN or infinite, else the result."""
+    zero, infinity = like(x, 0.0), like(x, math.inf)
+    result = f.select(f.compare("olt", x, infinity), result, x)
+    result = f.select(f.compare("oeq", x, zero), like(x, -math.inf), result)
+    return f.select(f.compare("olt", x, zero), like(x, math.nan), result)

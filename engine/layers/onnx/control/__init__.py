@@ -1,0 +1,1 @@
+"""Branches, loops, lists and texts."""

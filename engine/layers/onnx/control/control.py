@@ -1,0 +1,358 @@
+"""Branches and loops, whose bodies are graphs of their own.
+
+A body takes first what the operator hands it (a count, a condition, states, slices), then what it uses of the graph
+around it: those values are the last operands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.operands.constants import needed, whole_number
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.precision import INT64
+from engine.limits import MAX_STEPS, Held, check_size
+from engine.stopping import check_wanted
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
+
+_NO_LIMIT: Final = 2**63 - 1
+
+
+class Bodied(Layer):
+    """Base of operators that run graphs of their own."""
+
+    takes_unknown = True
+    loops = True
+    has_bodies = True
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def body(self, name: str) -> Any:
+        """A body by its name.
+
+        Raises:
+            ParameterError: there is none, for a pair holds none.
+        """
+        for each, body in self.annotations.bodies:
+            if each == name:
+                return body
+        raise ParameterError(f"the body '{name}' is missing", expected="an ONNX file: a pair has no bodies")
+
+    @property
+    def count(self) -> int:
+        """How many results there are."""
+        return len(self.annotations.outputs)
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        """Each body with what is known of the values that it is handed, whatever the turn.
+
+        Args:
+            operands: what is known of the operator's own.
+        """
+        return []
+
+    def results(self, values: Sequence[Any]) -> Any:
+        """One result by itself, several as a tuple.
+
+        Raises:
+            ShapeError: the body has another number of them.
+        """
+        if len(values) != self.count:
+            raise ShapeError("the body has another number of results", found=len(values), expected=self.count)
+        return values[0] if self.count == 1 else tuple(values)
+
+
+@register("onnx.If")
+class If(Bodied):
+    """One of two bodies, by a condition.
+
+    Parameters:
+        then_branch_refused, else_branch_refused: why there is no such body: it does not fit this graph's shapes.
+    """
+
+    then_branch_refused: str = ""
+    else_branch_refused: str = ""
+
+    def infer(self, condition: Any, *captured: Any) -> Any:
+        known = known_value(condition)
+        if is_known(known):
+            return self.results(self.branch(known).infer(self.captured(known, captured)))
+        found = [each for value in (True, False) if (each := self._foreseen(value, captured)) is not None]
+        if not found:
+            return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
+        return self.results([alike(a, b) for a, b in zip(found[0], found[-1], strict=False)])
+
+    def _foreseen(self, value: bool, captured: Sequence[Any]) -> Sequence[Any] | None:
+        """What a branch would give; None where it does not take these operands: who takes it gets an error."""
+        try:
+            known: Sequence[Any] = self.branch(value).infer(self.captured(value, captured))
+        except ShapeError:
+            return None
+        return known
+
+    def forward(self, condition: Any, *captured: Any) -> Any:
+        return self.results(self.branch(condition).run(self.captured(condition, captured)))
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        known = [_blurred(each) for each in operands[1:]]
+        names = [name for name, _ in self.annotations.bodies]
+        return [(self.body(name), self.captured(name == "then_branch", known)) for name in names]
+
+    def branch(self, condition: Any) -> Any:
+        """The body that a condition chooses.
+
+        Raises:
+            ShapeError: it does not fit this graph's shapes, or the condition is not one value.
+        """
+        return self.body(_branch(condition))
+
+    def body(self, name: str) -> Any:
+        refused = self.then_branch_refused if name == "then_branch" else self.else_branch_refused
+        if refused:
+            raise ShapeError(f"the {name} does not fit: {refused}")
+        return super().body(name)
+
+    def captured(self, condition: Any, captured: Sequence[Any]) -> Sequence[Any]:
+        """What a branch uses of the graph around: that of the first comes first."""
+        bodies = dict(self.annotations.bodies)
+        first = bodies["then_branch"].count if "then_branch" in bodies else 0
+        return captured[:first] if _holds(condition) else captured[first:]
+
+
+def _branch(condition: Any) -> str:
+    return "then_branch" if _holds(condition) else "else_branch"
+
+
+@register("onnx.Loop")
+class Loop(Bodied):
+    """A body run so often, or until its condition fails: states go from turn to turn, other results are stacked.
+
+    Parameters:
+        states: how many values go from turn to turn.
+    """
+
+    states: int
+    has_count: bool = True
+    has_condition: bool = True
+
+    def infer(self, *operands: Any) -> Any:
+        states, captured = self._parts(operands)[2:]
+        found = self._settled(states, captured)
+        if found is None:
+            return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
+        after, others = found
+        stacked = [TensorSpec((None, *each.shape), each.dtype) if isinstance(each, TensorSpec) else UNKNOWN
+                   for each in others]  # fmt: skip
+        return self.results([*after, *stacked])
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        states, captured = self._parts(operands)[2:]
+        found = self._settled(states, captured)
+        turn = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_))]
+        return [] if found is None else [(self.body("body"), [*turn, *found[0], *map(_blurred, captured)])]
+
+    def _settled(self, states: Sequence[Any], captured: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+        """What holds of the states after any number of turns, and of what each turn gives besides."""
+        known = [_blurred(each) for each in states]
+        for _ in range(4):
+            _, *results = self.body("body").infer([TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_)), *known,
+                                                   *captured])  # fmt: skip
+            if len(results) < self.states:
+                raise ShapeError("the body has too few results", found=len(results), expected=self.states)
+            after = [alike(a, _blurred(b)) for a, b in zip(known, results, strict=False)]
+            if after == known:
+                return after, results[self.states :]
+            known = after
+        return None
+
+    def forward(self, *operands: Any) -> Any:
+        count, condition, states, captured = self._parts(operands)
+        most = _NO_LIMIT if count is None else needed(whole_number(count, "the number of turns"), "count")
+        goes_on, turn, body = condition is None or _holds(condition), 0, self.body("body")
+        stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
+        states, held, grown = list(states), Held(), [0] * self.states
+        while goes_on and turn < most:
+            _check_turn(turn)
+            still, *results = body.run([np.array(turn, INT64), np.array(True), *states, *captured])
+            states, given = results[: self.states], results[self.states :]
+            for stack, value in zip(stacks, given, strict=True):
+                stack.append(value)
+                held.add(np.asarray(value).nbytes)
+            _check_sequences(states, grown)
+            goes_on, turn = _holds(still), turn + 1
+        return self.results([*states, *(self._stacked(k, stack) for k, stack in enumerate(stacks))])
+
+    def _stacked(self, index: int, stack: list[Any]) -> Array:
+        if stack:
+            check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
+            return np.stack([np.asarray(each) for each in stack])
+        note = self.annotations.outputs[self.states + index]
+        shape = (0,) if note is None else (0, *(size or 0 for size in note.shape[1:]))
+        return np.zeros(shape, np.float32 if note is None else note.dtype)
+
+    def _parts(self, operands: Sequence[Any]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:
+        rest = list(operands)
+        count = rest.pop(0) if self.has_count else None
+        condition = rest.pop(0) if self.has_condition else None
+        return count, condition, rest[: self.states], rest[self.states :]
+
+
+@register("onnx.Scan")
+class Scan(Bodied):
+    """A body run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
+
+    Parameters:
+        states: how many values go from turn to turn.
+        inputs: how many operands are cut in slices.
+        input_axes, output_axes: along which axes; the first ones by default.
+        input_directions, output_directions: 1 for backwards.
+    """
+
+    states: int
+    inputs: int
+    input_axes: tuple[int, ...] = ()
+    output_axes: tuple[int, ...] = ()
+    input_directions: tuple[int, ...] = ()
+    output_directions: tuple[int, ...] = ()
+
+    def infer(self, *operands: Any) -> Any:
+        states, scanned, captured = self._parts(operands)
+        if not all(isinstance(each, TensorSpec) for each in scanned):
+            return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
+        axes = self._axes(self.input_axes, scanned)
+        lengths = [each.shape[axis] for each, axis in zip(scanned, axes, strict=True)]
+        slices = self._slices(scanned, axes)
+        known = [_blurred(each) for each in states]
+        results = self.body("body").infer([*known, *slices, *captured])
+        after = [alike(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
+        length = next((each for each in lengths if each is not None), None)
+        return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
+
+    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        states, scanned, captured = self._parts(operands)
+        if not all(isinstance(each, TensorSpec) for each in scanned):
+            return []
+        slices = self._slices(scanned, self._axes(self.input_axes, scanned))
+        return [(self.body("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
+
+    def _slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
+        return [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
+                for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
+
+    def _whole(self, index: int, item: Any, length: int | None) -> Any:
+        if not isinstance(item, TensorSpec):
+            return UNKNOWN
+        axis = checked_axis(_at(self.output_axes, index), item.rank + 1)
+        return TensorSpec((*item.shape[:axis], length, *item.shape[axis:]), item.dtype)
+
+    def forward(self, *operands: Any) -> Any:
+        states, scanned, captured = self._parts(operands)
+        axes = self._axes(self.input_axes, scanned)
+        lengths = {each.shape[axis] for each, axis in zip(scanned, axes, strict=True)}
+        if len(lengths) != 1:
+            raise ShapeError("inputs to scan differ in length", found=sorted(lengths), expected="one length")
+        (length,) = lengths
+        stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
+        held = Held()
+        for turn in range(length):
+            _check_turn(turn)
+            places = [length - 1 - turn if _at(self.input_directions, k) else turn for k in range(len(scanned))]
+            slices = [each.take(place, axis) for each, place, axis in zip(scanned, places, axes, strict=True)]
+            results = self.body("body").run([*states, *slices, *captured])
+            states = results[: self.states]
+            for stack, value in zip(stacks, results[self.states :], strict=True):
+                stack.append(value)
+                held.add(np.asarray(value).nbytes)
+        return self.results([*states, *(self._joined(k, stack) for k, stack in enumerate(stacks))])
+
+    def _joined(self, index: int, stack: list[Any]) -> Array:
+        if not stack:
+            note = self.annotations.outputs[self.states + index]
+            shape = (0,) if note is None else tuple(size or 0 for size in note.shape)
+            return np.zeros(shape, np.float32 if note is None else note.dtype)
+        check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
+        stack = stack[::-1] if _at(self.output_directions, index) else stack
+        return np.stack(stack, checked_axis(_at(self.output_axes, index), np.ndim(stack[0]) + 1))
+
+    def _axes(self, given: tuple[int, ...], values: Sequence[Any]) -> list[int]:
+        return [checked_axis(_at(given, k), len(each.shape)) for k, each in enumerate(values)]
+
+    def _parts(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        end = self.states + self.inputs
+        return list(operands[: self.states]), list(operands[self.states : end]), list(operands[end:])
+
+
+@register("onnx.SequenceMap")
+class SequenceMap(Bodied):
+    """A body run for every item of a sequence; its results are sequences.
+
+    Parameters:
+        inputs: how many operands come before those of the graph around: the sequence, then others, which are
+            sequences too or go into each turn as they are.
+    """
+
+    inputs: int
+
+    def forward(self, *operands: Any) -> Any:
+        (sequence, *others), captured = operands[: self.inputs], operands[self.inputs :]
+        if not isinstance(sequence, (list, tuple)):
+            raise ShapeError("not a sequence", found=type(sequence).__name__)
+        columns: list[list[Any]] = [[] for _ in range(self.count)]
+        held = Held()
+        for turn, item in enumerate(sequence):
+            _check_turn(turn)
+            given = [each[turn] if isinstance(each, (list, tuple)) else each for each in others]
+            for column, value in zip(columns, self.body("body").run([item, *given, *captured]), strict=True):
+                column.append(value)
+                held.add(np.asarray(value).nbytes)
+        return self.results(columns)
+
+
+def _at(given: tuple[int, ...], index: int) -> int:
+    return given[index] if index < len(given) else 0
+
+
+def _check_turn(turn: int) -> None:
+    check_wanted()
+    if turn >= MAX_STEPS:
+        raise ShapeError("too many turns", found="more", expected=f"at most {MAX_STEPS:,}")
+
+
+def _check_sequences(states: Sequence[Any], grown: list[int]) -> None:
+    """Look at what sequences hold together, each time that one has twice as many items.
+
+    Args:
+        grown: how many items each had when it was last looked at; changed.
+    """
+    for k, state in enumerate(states):
+        if isinstance(state, (list, tuple)) and len(state) > 2 * grown[k] + 16:
+            grown[k] = len(state)
+            arrays = {id(each): each for each in state if isinstance(each, np.ndarray)}
+            check_size((sum(each.nbytes for each in arrays.values()),), np.dtype(np.uint8), "a sequence")
+
+
+def _holds(condition: Any) -> bool:
+    found = np.asarray(condition)
+    if found.size != 1:
+        raise ShapeError("a condition is not one value", found=list(found.shape))
+    return bool(found.reshape(())[()])
+
+
+def _blurred(value: Any) -> Any:
+    """What is known of a value, without its elements."""
+    if isinstance(value, TensorSpec):
+        return TensorSpec(value.shape, value.dtype)
+    return TensorSpec((), np.asarray(value).dtype) if isinstance(value, (bool, int, float)) else UNKNOWN
+
+
+def alike(a: Any, b: Any) -> Any:
+    """What holds of either of two values."""
+    if not isinstance(a, TensorSpec) or not isinstance(b, TensorSpec) or (a.rank, a.dtype) != (b.rank, b.dtype):
+        return UNKNOWN
+    return TensorSpec(tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)), a.dtype)

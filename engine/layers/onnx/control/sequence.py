@@ -1,0 +1,222 @@
+"""Sequences, lists of tensors, and values that may be absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.creation.container import Arrangement
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.operands.adapter import shape_of
+from engine.layers.onnx.operands.constants import whole_number, whole_numbers
+from engine.layers.operands.axes import checked_axis, replaced
+from engine.layers.operands.precision import INT64
+from engine.layers.shape.join import Cat, Stack
+from engine.tensor import UNKNOWN, Array, TensorSpec
+
+_BOOL = np.dtype(np.bool_)
+
+
+def as_list(value: Any) -> list[Any]:
+    """The items of a sequence.
+
+    Raises:
+        ShapeError: for anything else.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise ShapeError("not a sequence", found=type(value).__name__)
+    return list(value)
+
+
+def place(position: Any, length: int, last: int) -> int | None:
+    """A position counted from 0; None where only a run can tell it.
+
+    Raises:
+        ShapeError: for one outside.
+    """
+    index = whole_number(position, "position")
+    if index is None:
+        return None
+    if not -length <= index <= last:
+        raise ShapeError("position is out of range", found=index, expected=f"{-length} to {last}")
+    return index + length if index < 0 else index
+
+
+@register("SequenceEmpty", ignored=("dtype",))
+class SequenceEmpty(Arrangement):
+    """A sequence of nothing."""
+
+    def forward(self) -> list[object]:
+        return []
+
+
+@register("SequenceAt", positional=("sequence", "position"))
+class SequenceAt(Arrangement):
+    """The item at a position; negative ones count from the end."""
+
+    def infer(self, sequence: Any, position: Any) -> Any:  # type: ignore[override]
+        return self._item(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
+
+    def forward(self, sequence: Any, position: Any) -> Any:
+        return self._item(sequence, position)
+
+    def _item(self, sequence: Any, position: Any) -> Any:
+        items = as_list(sequence)
+        index = place(position, len(items), len(items) - 1)
+        return UNKNOWN if index is None else items[index]
+
+
+@register("SequenceInsert", positional=("sequence", "item", "position"))
+class SequenceInsert(Arrangement):
+    """The sequence with one item more, before a position or at the end."""
+
+    def infer(self, sequence: Any, item: Any, position: Any = None) -> Any:  # type: ignore[override]
+        return self.forward(sequence, item, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
+
+    def forward(self, sequence: Any, item: Any, position: Any = None) -> Any:
+        items = as_list(sequence)
+        index = len(items) if position is None else place(position, len(items), len(items))
+        if index is None:
+            return UNKNOWN
+        return [*items[:index], item, *items[index:]]
+
+
+@register("SequenceErase", positional=("sequence", "position"))
+class SequenceErase(Arrangement):
+    """The sequence without the item at a position, or the last one."""
+
+    def infer(self, sequence: Any, position: Any = None) -> Any:  # type: ignore[override]
+        return self.forward(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
+
+    def forward(self, sequence: Any, position: Any = None) -> Any:
+        items = as_list(sequence)
+        index = place(-1 if position is None else position, len(items), len(items) - 1)
+        return UNKNOWN if index is None else [*items[:index], *items[index + 1 :]]
+
+
+@register("SequenceLength")
+class SequenceLength(Layer):
+    """How many items a sequence has."""
+
+    takes_unknown = True
+
+    def infer(self, sequence: Any) -> Any:
+        return TensorSpec((), INT64)
+
+    def forward(self, sequence: Any) -> Array:
+        return np.asarray(len(as_list(sequence)), INT64)
+
+
+@register("ConcatFromSequence")
+class ConcatFromSequence(Layer):
+    """All items one after the other along an axis, or side by side along a new one."""
+
+    takes_unknown = True
+
+    axis: int
+    new_axis: bool = False
+
+    def infer(self, sequence: Any) -> Any:
+        return self._join.infer(sequence) if isinstance(sequence, (list, tuple)) and sequence else UNKNOWN
+
+    def forward(self, sequence: Any) -> Any:
+        return self._join.forward(as_list(sequence))
+
+    @property
+    def _join(self) -> Layer:
+        return Stack(dim=self.axis) if self.new_axis else Cat(dim=self.axis)
+
+
+@register("SplitToSequence", positional=("input", "split"))
+class SplitToSequence(Layer):
+    """Pieces along an axis as a sequence.
+
+    Parameters:
+        split: the length of all pieces but the last, or of each; without it slices of length 1.
+        keepdims: whether those slices, or pieces of a length of 1 for all, keep the axis.
+    """
+
+    axis: int = 0
+    keepdims: bool = True
+
+    def infer(self, input: TensorSpec, split: Any = None) -> Any:
+        axis = checked_axis(self.axis, input.rank)
+        length = input.shape[axis]
+        if length is None or isinstance(split, TensorSpec) or split is UNKNOWN:
+            return UNKNOWN
+        lengths = self._lengths(length, split)
+        if self._drops(split):
+            return [TensorSpec(replaced(input.shape, axis), input.dtype)] * length
+        return [TensorSpec(replaced(input.shape, axis, size), input.dtype) for size in lengths]
+
+    def forward(self, input: Array, split: Any = None) -> list[Array]:
+        axis = checked_axis(self.axis, input.ndim)
+        if not input.ndim:
+            raise ShapeError("a 0-dim tensor has no axis to cut")
+        lengths = self._lengths(input.shape[axis], split)
+        if not lengths:
+            return []
+        pieces = np.split(input, np.cumsum(lengths)[:-1], axis)
+        return [piece.squeeze(axis) for piece in pieces] if self._drops(split) else pieces
+
+    def _drops(self, split: Any) -> bool:
+        """Whether the axis goes: PyTorch's exporter says unbind as pieces of length 1, and onnxruntime takes it so."""
+        if split is None or self.keepdims:
+            return not self.keepdims
+        is_scalar = shape_of(split) == () and not isinstance(split, (tuple, list))
+        return is_scalar and whole_numbers(split, "split") == (1,)
+
+    def _lengths(self, length: int, split: Any) -> list[int]:
+        if split is None:
+            return [1] * length
+        sizes = whole_numbers(split, "split") or ()
+        if shape_of(split) == () and not isinstance(split, (tuple, list)):
+            if len(sizes) != 1 or sizes[0] < 1:
+                raise ShapeError("split must be positive", found=list(sizes))
+            return [min(sizes[0], length - start) for start in range(0, length, sizes[0])]
+        if sum(sizes) != length or min(sizes, default=0) < 0:
+            raise ShapeError("split does not add up", found=list(sizes)[:8], expected=f"a sum of {length}")
+        return list(sizes)
+
+
+@register("Optional")
+class OptionalValue(Arrangement):
+    """The value itself; nothing where there is no operand."""
+
+    type: Any = None
+
+    def forward(self, value: Any = None) -> Any:
+        return value
+
+
+@register("OptionalGetElement")
+class OptionalGetElement(Arrangement):
+    """The value that is there.
+
+    Raises:
+        ShapeError: when there is none.
+    """
+
+    def infer(self, value: Any) -> Any:  # type: ignore[override]
+        return UNKNOWN if value is None else value
+
+    def forward(self, value: Any) -> Any:
+        if value is None:
+            raise ShapeError("the optional value is absent")
+        return value
+
+
+@register("OptionalHasElement")
+class OptionalHasElement(Layer):
+    """Whether there is a value."""
+
+    takes_unknown = True
+
+    def infer(self, value: Any = None) -> Any:
+        return TensorSpec((), _BOOL)
+
+    def forward(self, value: Any = None) -> Array:
+        return np.asarray(value is not None, _BOOL)

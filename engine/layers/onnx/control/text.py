@@ -1,0 +1,238 @@
+"""Texts: joined, split, made alike, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.operands.dtypes import STRING, onnx_dtype
+from engine.layers.operands.precision import INT64
+from engine.limits import check_size
+from engine.promotion import broadcast_shapes
+from engine.stopping import wanted
+from engine.tensor import Array, DType, TensorSpec, format_shape
+
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+
+
+def _texts(value: Any, name: str) -> Array:
+    """An operand of texts.
+
+    Raises:
+        ShapeError: it holds numbers.
+    """
+    array = np.asarray(value)
+    if array.dtype != STRING:
+        raise ShapeError(f"{name} is no text", found=str(array.dtype))
+    return array
+
+
+def _filled(shape: Sequence[int], items: Sequence[Any]) -> Array:
+    array = np.empty(tuple(shape), STRING)
+    array.reshape(-1)[:] = list(items)
+    return array
+
+
+@register("StringConcat")
+class StringConcat(Layer):
+    """Two texts as one, each with each, broadcast."""
+
+    def infer(self, a: TensorSpec, b: TensorSpec) -> TensorSpec:
+        return TensorSpec(broadcast_shapes(a.shape, b.shape), STRING)
+
+    def forward(self, a: Array, b: Array) -> Array:
+        left, right = np.broadcast_arrays(_texts(a, "a"), _texts(b, "b"))
+        check_size((sum(len(m) + len(n) for m, n in zip(left.flat, right.flat, strict=True)),), np.dtype(np.uint8))
+        return _filled(left.shape, [str(m) + str(n) for m, n in zip(left.flat, right.flat, strict=True)])
+
+
+@register("StringSplit")
+class StringSplit(Layer):
+    """The parts of each text between delimiters (runs of blanks, where there is none), and how many there are.
+
+    Shapes:
+        input (*S)  ->  (*S, most), (*S)
+    """
+
+    delimiter: str = ""
+    maxsplit: int | None = None
+
+    def infer(self, input: TensorSpec) -> Any:
+        return TensorSpec((*input.shape, None), STRING), TensorSpec(input.shape, INT64)
+
+    def forward(self, input: Array) -> Any:
+        most = -1 if self.maxsplit is None else self.maxsplit
+        parts = [str(each).split(self.delimiter or None, most) for each in _texts(input, "input").flat]
+        width = max(map(len, parts), default=0)
+        check_size((*input.shape, width), STRING)
+        padded = [item for each in parts for item in (*each, *[""] * (width - len(each)))]
+        return _filled((*input.shape, width), padded), np.array([len(each) for each in parts], INT64).reshape(
+            input.shape
+        )
+
+
+@register("StringNormalizer")
+class StringNormalizer(Layer):
+    """A list of texts in one case, without some words; one empty text where nothing is left.
+
+    Shapes:
+        input (C,) or (1, C)
+    """
+
+    case_change_action: str = "NONE"
+    is_case_sensitive: bool = False
+    locale: str = ""
+    stopwords: tuple[str, ...] = ()
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.rank not in (1, 2) or (input.rank == 2 and input.shape[0] not in (1, None)):
+            raise ShapeError("no list of texts", found=format_shape(input.shape), expected="[C] or [1, C]")
+        return TensorSpec((*input.shape[:-1], None), STRING)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        words = [str(each) for each in _texts(input, "input").flat]
+        if self.is_case_sensitive:
+            kept = [each for each in words if each not in self.stopwords]
+        else:
+            stopped = {each.lower() for each in self.stopwords}
+            kept = [each for each in words if each.lower() not in stopped]
+        change = {"LOWER": str.lower, "UPPER": str.upper}.get(self.case_change_action)
+        kept = [change(each) for each in kept] if change else kept
+        kept = kept or [""]
+        return _filled((*input.shape[:-1], len(kept)), kept)
+
+
+@register("TfIdfVectorizer")
+class TfIdfVectorizer(Layer):
+    """How often each n-gram of a pool is in a row, by count or weighed.
+
+    Parameters:
+        pool: the n-grams, one after the other: all of one item, all of two, ...
+        ngram_counts: where in the pool those of each length begin.
+        ngram_indexes: where the count of each n-gram goes.
+        max_skip_count: how many items may lie between two of an n-gram, at most.
+    """
+
+    loops = True
+
+    max_gram_length: int
+    max_skip_count: int
+    min_gram_length: int
+    mode: str
+    ngram_counts: tuple[int, ...]
+    ngram_indexes: tuple[int, ...]
+    pool_int64s: tuple[int, ...] = ()
+    pool_strings: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("TF", "IDF", "TFIDF"):
+            raise ParameterError("no such mode", found=self.mode, expected="TF, IDF or TFIDF")
+        limit = len(self.pool_int64s or self.pool_strings)
+        if any(not 0 <= each <= limit for each in self.ngram_counts) or min(self.ngram_indexes, default=0) < 0:
+            raise ParameterError("ngram_counts or ngram_indexes do not fit the pool", found=limit)
+
+    @property
+    def _size(self) -> int:
+        return max(self.ngram_indexes, default=-1) + 1
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec((*input.shape[:-1], self._size), _FLOAT32)
+
+    def forward(self, input: Array) -> Array:
+        rows = input.reshape(-1, input.shape[-1]) if input.ndim else input.reshape(1, 1)
+        check_size((len(rows), self._size), _FLOAT32)
+        grams = self._grams()
+        found = np.zeros((len(rows), self._size), np.float32)
+        for row, items in enumerate(rows.tolist()):
+            self._count(found[row], items, grams)
+        if self.mode != "TF":
+            scale = np.ones(self._size, np.float32)
+            for place, weight in zip(self.ngram_indexes, self.weights, strict=False):
+                scale[place] = weight
+            found = ((found > 0) if self.mode == "IDF" else found) * scale
+        return found.reshape(*input.shape[:-1], self._size).astype(np.float32)
+
+    def _count(self, found: Array, items: list[Any], grams: dict[tuple[Any, ...], int]) -> None:
+        longest = min(self.max_gram_length, len(self.ngram_counts), len(items))
+        for length in wanted(range(max(self.min_gram_length, 1), longest + 1)):
+            # Items further apart than a row is long are in none.
+            widest = (len(items) - 1) // (length - 1) if length > 1 else 1
+            for skip in wanted(range(1, min(self.max_skip_count + 1 if length > 1 else 1, widest) + 1)):
+                for start in range(len(items) - (length - 1) * skip):
+                    place = grams.get(tuple(items[start : start + (length - 1) * skip + 1 : skip]))
+                    if place is not None:
+                        found[place] += 1
+
+    def _grams(self) -> dict[tuple[Any, ...], int]:
+        pool: tuple[Any, ...] = self.pool_int64s or self.pool_strings
+        ends = (*self.ngram_counts[1:], len(pool))
+        grams, number = {}, 0
+        for length, (begin, end) in enumerate(zip(self.ngram_counts, ends, strict=True), start=1):
+            for start in range(begin, end - length + 1, length):
+                if number < len(self.ngram_indexes):
+                    grams[tuple(pool[start : start + length])] = self.ngram_indexes[number]
+                number += 1
+        return grams
+
+
+@register("LabelEncoder")
+class LabelEncoder(Layer):
+    """Each element replaced by what a table has for it, or by a default."""
+
+    keys: Any
+    values: Any
+    default: Any
+    dtype: int = 0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(input.shape, self._dtype)
+
+    def forward(self, input: Array) -> Array:
+        table = dict(zip(self.keys, self.values, strict=False))
+        items = [table.get(each, self.default) for each in input.reshape(-1).tolist()]
+        if self._dtype == STRING:
+            return _filled(input.shape, items)
+        return np.array(items, self._dtype).reshape(input.shape)
+
+    @property
+    def _dtype(self) -> DType:
+        first = self.default
+        if self.dtype:
+            return onnx_dtype(self.dtype)
+        return STRING if isinstance(first, str) else _FLOAT32 if isinstance(first, float) else INT64
+
+
+@register("ArrayFeatureExtractor")
+class ArrayFeatureExtractor(Layer):
+    """Columns of the last axis by their places."""
+
+    def infer(self, input: TensorSpec, places: TensorSpec) -> TensorSpec:
+        shape = input.shape if input.rank > 1 else (1, *input.shape)
+        return TensorSpec((*shape[:-1], places.size), input.dtype)
+
+    def forward(self, input: Array, places: Array) -> Array:
+        table = input if input.ndim > 1 else input.reshape(1, -1)
+        index = places.reshape(-1)
+        if index.size and not (index.min() >= 0 and index.max() < table.shape[-1]):
+            raise ShapeError("no such column", found=int(index.max()), expected=f"0 to {table.shape[-1] - 1}")
+        return table.take(index, -1)
+
+
+@register("Binarizer")
+class Binarizer(Layer):
+    """1 where an element is above the threshold, else 0."""
+
+    threshold: float = 0.0
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array) -> Array:
+        return (input > self.threshold).astype(input.dtype)

@@ -1,0 +1,252 @@
+"""Arithmetic that PyTorch spells differently: remainders, shifts, conversions, running sums, sums of many."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.elementwise.base import Elementwise
+from engine.layers.elementwise.cast import To
+from engine.layers.onnx.operands.adapter import Adapter, dtype_of, shape_of
+from engine.layers.onnx.operands.constants import needed, whole_number
+from engine.layers.onnx.operands.dtypes import converted, onnx_dtype
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.precision import widened, working_dtype
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, format_shape
+
+
+class _Pair(Layer):
+    """Base of functions of every pair of elements, the operands broadcast; both have one dtype."""
+
+    def infer(self, input: Any, other: Any) -> TensorSpec:
+        dtype = dtype_of(input, dtype_of(other, np.dtype(np.int64)))
+        for each in (input, other):
+            if dtype_of(each, dtype) != dtype:
+                raise ShapeError("operands have different dtypes", found=f"{input} and {other}")
+        return TensorSpec(broadcast_shapes(shape_of(input), shape_of(other)), dtype)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> Array:
+        spec = self.infer(*(_spec(each) for each in (input, other)))
+        a, b = (cast(each, spec.dtype) for each in (input, other))
+        with np.errstate(all="ignore"):
+            return cast(np.asarray(self.combine(a, b)), spec.dtype)
+
+    def combine(self, a: Array, b: Array) -> Any:
+        """The function."""
+        raise NotImplementedError
+
+
+def _spec(value: Any) -> Any:
+    return TensorSpec(value.shape, value.dtype) if isinstance(value, np.ndarray) else value
+
+
+@register("Mod")
+class Mod(_Pair):
+    """The remainder, with the divisor's sign; with fmod that of the dividend."""
+
+    fmod: bool = False
+
+    def combine(self, a: Array, b: Array) -> Any:
+        return np.fmod(widened(a), widened(b)) if self.fmod and a.dtype.kind not in "iu" else self._whole(a, b)
+
+    def _whole(self, a: Array, b: Array) -> Any:
+        return np.fmod(a, b) if self.fmod else np.mod(a, b)
+
+
+@register("Pow")
+class Pow(Layer):
+    """The first operand to the power of the second one, in the dtype of the first."""
+
+    def infer(self, input: Any, other: Any) -> TensorSpec:
+        dtype = dtype_of(input, dtype_of(other, np.dtype(np.float32)))
+        return TensorSpec(broadcast_shapes(shape_of(input), shape_of(other)), dtype)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> Array:
+        dtype = self.infer(_spec(input), _spec(other)).dtype
+        base, exponent = np.asarray(input, dtype), np.asarray(other)
+        is_whole = dtype.kind in "iu" and exponent.dtype.kind in "iu" and bool((exponent >= 0).all())
+        with np.errstate(all="ignore"):
+            if is_whole:
+                return np.asarray(np.power(base, cast(exponent, dtype)))
+            wide = working_dtype(dtype) if dtype.kind not in "iu" else np.dtype(np.float64)
+            return cast(np.asarray(np.power(cast(base, wide), cast(exponent, wide))), dtype)
+
+
+@register("BitShift")
+class BitShift(_Pair):
+    """Bits moved to the left or right; after as many as there are, the sign is left (right), or nothing (left)."""
+
+    direction: Literal["LEFT", "RIGHT"]
+
+    def combine(self, a: Array, b: Array) -> Any:
+        if a.dtype.kind not in "iu":
+            raise ShapeError("only integers have bits", found=dtype_name(a.dtype))
+        is_left = self.direction == "LEFT"
+        rest = np.where((a < 0) & (not is_left), -1, 0)
+        return np.where((b >= 0) & (b < 8 * a.dtype.itemsize), a << b if is_left else a >> b, rest)
+
+
+@register("Mean")
+class OnnxMean(Layer):
+    """The mean of any number of tensors, which broadcast."""
+
+    def infer(self, *tensors: TensorSpec) -> TensorSpec:
+        if not tensors:
+            raise ShapeError("there is nothing to average", found="no tensor")
+        return TensorSpec(broadcast_shapes(*(shape_of(each) for each in tensors)), tensors[0].dtype)
+
+    def forward(self, *tensors: Array) -> Array:
+        spec = self.infer(*(TensorSpec(each.shape, each.dtype) for each in tensors))
+        with np.errstate(all="ignore"):
+            total = reduce(np.add, [cast(each, working_dtype(spec.dtype)) for each in tensors])
+            return cast(np.asarray(total / total.dtype.type(len(tensors))), spec.dtype)
+
+
+@register("Cast")
+class OnnxCast(Adapter):
+    """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
+
+    does_arithmetic = False
+    settles = False
+    means = (To,)
+
+    to: int
+    saturate: bool = True
+    round_mode: Literal["up", "down", "nearest"] = "up"
+
+    def __post_init__(self) -> None:
+        _ = onnx_dtype(self.to)
+
+    def infer(self, input: Any) -> TensorSpec:
+        return TensorSpec(shape_of(input), onnx_dtype(self.to))
+
+    def meaning(self, *operands: Any) -> Layer:
+        dtypes = [onnx_dtype(self.to), *(each.dtype for each in operands if isinstance(each, TensorSpec))]
+        if len(dtypes) != 2 or any(each.kind not in "biuf" and each != BFLOAT16 for each in dtypes):
+            raise NotImplementedError
+        return To(dtype=dtypes[0])
+
+    def forward(self, input: Array | Number) -> Array:
+        return converted(input, onnx_dtype(self.to), self.saturate, self.round_mode)
+
+
+@register("CastLike", positional=("input", "target"))
+class CastLike(Layer):
+    """The input in the dtype of another tensor."""
+
+    does_arithmetic = False
+
+    saturate: bool = True
+    round_mode: Literal["up", "down", "nearest"] = "up"
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: Any, target: Any) -> TensorSpec:
+        return TensorSpec(shape_of(input), self._dtype(target))
+
+    def forward(self, input: Array | Number, target: Any) -> Array:
+        return converted(input, self._dtype(target), self.saturate, self.round_mode)
+
+    def _dtype(self, target: Any) -> DType:
+        noted = self.annotations.outputs[0]
+        return dtype_of(target, noted.dtype if noted is not None else np.dtype(np.float32))
+
+
+@register("BitCast")
+class BitCast(Layer):
+    """The bits of the input read as another dtype of the same width."""
+
+    to: int
+
+    def __post_init__(self) -> None:
+        _ = onnx_dtype(self.to)
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        dtype = onnx_dtype(self.to)
+        if dtype.itemsize != input.dtype.itemsize:
+            raise ShapeError("the widths differ", found=dtype_name(input.dtype), expected=dtype_name(dtype))
+        return TensorSpec(input.shape, dtype)
+
+    def forward(self, input: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype))
+        return np.ascontiguousarray(input).view(spec.dtype).reshape(input.shape)
+
+
+class _Running(Elementwise):
+    """Base of running sums and products.
+
+    Parameters:
+        exclusive: without the element itself.
+        reverse: from the end.
+    """
+
+    exclusive: bool = False
+    reverse: bool = False
+
+    def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
+        axis = whole_number(others[0], "axis") if others else None
+        if axis is not None:
+            checked_axis(axis, input.rank)
+        return input
+
+    def forward(self, input: Array, axis: Any) -> Array:
+        place = checked_axis(needed(whole_number(axis, "axis"), "axis"), input.ndim)
+        row = np.atleast_1d(cast(input, working_dtype(input.dtype)))
+        row = np.flip(row, place) if self.reverse else row
+        with np.errstate(all="ignore"):
+            total = self.accumulate(row, place)
+        if self.exclusive:
+            first = np.full_like(total.take([0] if total.shape[place] else [], place), self.start())
+            total = np.concatenate([first, total.take(np.arange(max(total.shape[place] - 1, 0)), place)], place)
+        total = np.flip(total, place) if self.reverse else total
+        return cast(total, input.dtype).reshape(input.shape)
+
+    def accumulate(self, row: Array, axis: int) -> Array:
+        """What has come together at each element."""
+        raise NotImplementedError
+
+    def start(self) -> int:
+        """What there is before the first element."""
+        raise NotImplementedError
+
+
+@register("CumSum", positional=("input", "axis"))
+class OnnxCumSum(_Running):
+    """The sum of all elements along an axis up to each."""
+
+    def accumulate(self, row: Array, axis: int) -> Array:
+        return row.cumsum(axis, dtype=row.dtype)
+
+    def start(self) -> int:
+        return 0
+
+
+@register("CumProd", positional=("input", "axis"))
+class OnnxCumProd(_Running):
+    """The product of all elements along an axis up to each."""
+
+    def accumulate(self, row: Array, axis: int) -> Array:
+        return row.cumprod(axis, dtype=row.dtype)
+
+    def start(self) -> int:
+        return 1
+
+
+@register("Det")
+class Det(Layer):
+    """The determinants of square matrices: input (..., M, M) -> (...)."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.rank < 2 or None not in input.shape[-2:] and input.shape[-1] != input.shape[-2]:
+            raise ShapeError("not square matrices", found=format_shape(input.shape), expected="[..., M, M]")
+        return TensorSpec(input.shape[:-2], input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        return cast(np.asarray(np.linalg.det(widened(input))), input.dtype)

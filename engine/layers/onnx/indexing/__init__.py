@@ -1,0 +1,1 @@
+"""Elements by their places, and places by their elements."""

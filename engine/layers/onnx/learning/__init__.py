@@ -1,0 +1,1 @@
+"""Trees, vectors and features of the machine learning domain."""

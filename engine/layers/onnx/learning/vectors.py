@@ -1,0 +1,163 @@
+"""Support vector machines: how near a row is to each vector, and what pairs of classes make of it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.learning.trees import as_table, table_shape
+from engine.limits import check_scratch, check_size
+from engine.stopping import wanted
+from engine.tensor import Array, DType, TensorSpec, format_shape
+
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+_ROUNDS: Final = 100
+_LEAST: Final = 1e-7
+
+
+@register("onnx.VectorKernel")
+class VectorKernel(Layer):
+    """A kernel of each row and each vector.
+
+    LINEAR: x·v; POLY: (gamma x·v + coef0) ** degree; RBF: exp(-gamma |x - v|²); SIGMOID: tanh(gamma x·v + coef0)
+
+    Shapes:
+        input (N, F) or (F); vectors (S, F)  ->  (N, S)
+    """
+
+    kernel: Literal["LINEAR", "POLY", "RBF", "SIGMOID"] = "LINEAR"
+    gamma: float = 0.0
+    coef0: float = 0.0
+    degree: float = 0.0
+
+    def infer(self, input: TensorSpec, vectors: TensorSpec) -> TensorSpec:
+        rows, columns = table_shape(input.shape)
+        if len(vectors.shape) != 2 or columns not in (None, vectors.shape[1]):
+            found = f"{format_shape(input.shape)} and {format_shape(vectors.shape)}"
+            raise ShapeError("vectors have other features than the input", found=found, expected="[N, F] and [S, F]")
+        return TensorSpec((rows, vectors.shape[0]), _FLOAT32)
+
+    def forward(self, input: Array, vectors: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(vectors.shape, vectors.dtype))
+        x, known = as_table(input).astype(np.float32), vectors.astype(np.float32)
+        check_size((len(x), len(known)), _FLOAT32)
+        with np.errstate(all="ignore"):
+            if self.kernel == "RBF":
+                return self._near(x, known)
+            product = x @ known.T
+            if self.kernel == "LINEAR":
+                return product
+            product = product * np.float32(self.gamma) + np.float32(self.coef0)
+            return np.tanh(product) if self.kernel == "SIGMOID" else product ** np.float32(self.degree)
+
+    def _near(self, x: Array, known: Array) -> Array:
+        found = np.empty((len(x), len(known)), np.float32)
+        for row in wanted(range(len(x))):  # by differences: |x|² - 2 x·v + |v|² forgets what is near
+            apart = known - x[row]
+            found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", apart, apart))
+        return found
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        vectors = operands[1] if len(operands) > 1 else None
+        return 2 * (output.size or 0) * ((vectors.shape[-1] or 1) if isinstance(vectors, TensorSpec) else 1)
+
+
+@register("onnx.PairVotes")
+class PairVotes(Layer):
+    """How many pairs each class wins: that of classes i and j, i < j, is won by i if it is above nought.
+
+    Shapes:
+        decisions (N, K(K - 1)/2)  ->  (N, K)
+    """
+
+    classes: int
+
+    def infer(self, decisions: TensorSpec) -> TensorSpec:
+        _check_pairs(decisions.shape, self.classes)
+        return TensorSpec((decisions.shape[0], self.classes), _FLOAT32)
+
+    def forward(self, decisions: Array) -> Array:
+        _check_pairs(decisions.shape, self.classes)
+        votes = np.zeros((len(decisions), self.classes), np.float32)
+        for pair, (i, j) in enumerate(wanted(pairs(self.classes))):
+            is_first = decisions[:, pair] > 0
+            votes[:, i] += is_first
+            votes[:, j] += ~is_first
+        return votes
+
+
+@register("onnx.PairProbabilities")
+class PairProbabilities(Layer):
+    """Probabilities of classes that agree best with those of pairs (Wu, Lin and Weng, 2004).
+
+    Shapes:
+        decisions (N, K(K - 1)/2); a, b (K(K - 1)/2)  ->  (N, K)
+    """
+
+    loops = True
+
+    classes: int
+
+    def infer(self, decisions: TensorSpec, a: TensorSpec, b: TensorSpec) -> TensorSpec:
+        _check_pairs(decisions.shape, self.classes)
+        return TensorSpec((decisions.shape[0], self.classes), _FLOAT32)
+
+    def forward(self, decisions: Array, a: Array, b: Array) -> Array:
+        _check_pairs(decisions.shape, self.classes)
+        if a.shape != b.shape or a.shape != decisions.shape[1:]:
+            raise ParameterError("probabilities of pairs do not fit", found=len(a), expected=decisions.shape[1])
+        shape = (len(decisions), self.classes, self.classes)
+        check_scratch(shape, np.dtype(np.float64), decisions.nbytes, "the table of pairs")
+        with np.errstate(all="ignore"):
+            first = 1 / (1 + np.exp(decisions.astype(np.float64) * a + b))
+            first = np.clip(first, _LEAST, 1 - _LEAST)
+            table = np.zeros(shape)
+            for pair, (i, j) in enumerate(pairs(self.classes)):
+                table[:, i, j], table[:, j, i] = first[:, pair], 1 - first[:, pair]
+            return _agreed(table).astype(np.float32)
+
+
+def _agreed(table: Array) -> Array:
+    """Probabilities by the fixed point of that paper's second method, until each row is near enough."""
+    rows, count = len(table), table.shape[1]
+    product = -table.transpose(0, 2, 1) * table
+    diagonal = (table**2).sum(axis=1)
+    product[:, np.arange(count), np.arange(count)] = diagonal
+    found, going = np.full((rows, count), 1 / count), np.arange(rows)
+    for _ in wanted(range(_ROUNDS)):
+        p, q = found[going], product[going]
+        force = np.einsum("nij,nj->ni", q, p)
+        total = (p * force).sum(axis=1)
+        wrong = np.abs(force - total[:, None]).max(axis=1, initial=0) >= 0.005 / count
+        going = going[wrong]
+        if not going.size:
+            break
+        found[going] = _round(p[wrong], q[wrong], force[wrong], total[wrong])
+    return found
+
+
+def _round(p: Array, q: Array, force: Array, total: Array) -> Array:
+    for k in range(p.shape[1]):
+        own = q[:, k, k]
+        step = (total - force[:, k]) / own
+        p[:, k] += step
+        total = (total + step * (step * own + 2 * force[:, k])) / (1 + step) ** 2
+        force = (force + step[:, None] * q[:, k, :]) / (1 + step)[:, None]
+        p = p / (1 + step)[:, None]
+    return p
+
+
+def pairs(classes: int) -> list[tuple[int, int]]:
+    """Each class with each that comes after it."""
+    return [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+
+
+def _check_pairs(shape: tuple[int | None, ...], classes: int) -> None:
+    wanted_pairs = classes * (classes - 1) // 2
+    if len(shape) != 2 or classes < 1 or shape[1] not in (None, wanted_pairs):
+        expected = f"[N, {wanted_pairs}] for {classes} classes"
+        raise ShapeError("no decision for each pair", found=format_shape(shape), expected=expected)

@@ -1,0 +1,1 @@
+"""What ONNX's layers ask of their operands, and its dtypes."""

@@ -1,0 +1,1 @@
+"""Windows pooled, and their inverse."""

@@ -1,0 +1,122 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.linear.matmul import Matmul
+from engine.layers.onnx.operands.adapter import as_tensor
+from engine.layers.operands.precision import INT64, working_dtype
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import Array, DType, Number, TensorSpec, format_shape
+
+_INT32: DType = np.dtype(np.int32)
+_FLOAT32: DType = np.dtype(np.float32)
+
+register("MatMul")(Matmul)
+
+
+@register("Gemm", positional=("a", "b", "c"))
+class Gemm(Layer):
+    """alpha * a @ b + beta * c, with a and b transposed first if asked for.
+
+    Shapes:
+        a (M, K), b (K, N), c broadcast to (M, N)  ->  (M, N)
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: bool = False
+    transB: bool = False
+
+    def infer(self, a: TensorSpec, b: TensorSpec, c: Any = None) -> TensorSpec:
+        if a.rank != 2 or b.rank != 2:
+            found = f"{format_shape(a.shape)} by {format_shape(b.shape)}"
+            raise ShapeError("not matrices", found=found, expected="[M, K] by [K, N]")
+        left = a.shape[::-1] if self.transA else a.shape
+        right = b.shape[::-1] if self.transB else b.shape
+        result = Matmul(ranks=(2, 2)).infer(TensorSpec(left, a.dtype), TensorSpec(right, b.dtype))
+        if isinstance(c, TensorSpec) and len(broadcast_shapes(c.shape, result.shape)) != 2:
+            raise ShapeError("c does not fit", found=format_shape(c.shape), expected=format_shape(result.shape))
+        return TensorSpec(result.shape, a.dtype)
+
+    def forward(self, a: Array, b: Array, c: Array | Number | None = None) -> Array:
+        third = TensorSpec(c.shape, c.dtype) if isinstance(c, np.ndarray) else c
+        spec = self.infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, b.dtype), third)
+        dtype = working_dtype(a.dtype)
+        left, right = (cast(each, dtype) for each in (a, b))
+        with np.errstate(all="ignore"):
+            y = (left.T if self.transA else left) @ (right.T if self.transB else right)
+            y = y if self.alpha == 1 else self._scaled(y, self.alpha)
+            if c is not None:
+                y = y + self._scaled(as_tensor(c, dtype, "c").astype(dtype, copy=False), self.beta)
+        if y.shape != spec.shape:
+            raise ShapeError("c does not fit", found=format_shape(y.shape), expected=format_shape(spec.shape))
+        return cast(y, a.dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        a = operands[0]
+        inner = a.shape[0 if self.transA else -1] if isinstance(a, TensorSpec) else None
+        return 2 * (output.size or 0) * (inner or 0)
+
+    def _scaled(self, x: Array, factor: float) -> Array:
+        return cast(x * factor, x.dtype) if x.dtype.kind in "iu" else np.asarray(x * x.dtype.type(factor))
+
+
+@register("MatMulInteger", positional=("a", "b", "a_zero_point", "b_zero_point"))
+class MatMulInteger(Layer):
+    """The product of matrices of 8-bit integers with their zero points subtracted, in int32 or the nearest float32.
+
+    Shapes:
+        a (..., M, K), b (..., K, N); zero points one number, or a_zero_point (..., M[, 1]) and b_zero_point (..., N)
+    """
+
+    as_float: bool = False
+
+    def infer(self, a: TensorSpec, b: TensorSpec, *zero_points: object) -> TensorSpec:
+        spec = Matmul().infer(a, TensorSpec(b.shape, a.dtype))
+        return TensorSpec(spec.shape, _FLOAT32 if self.as_float else _INT32)
+
+    def forward(
+        self,
+        a: Array,
+        b: Array,
+        a_zero_point: Array | Number | None = 0,
+        b_zero_point: Array | Number | None = 0,
+    ) -> Array:
+        self.infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, b.dtype))
+        left = centred_rows(a, a_zero_point, "a_zero_point")
+        right = centred_columns(b, b_zero_point, "b_zero_point")
+        sums = cast(exact_product(left, right), _INT32)
+        return cast(sums, _FLOAT32) if self.as_float else sums
+
+
+def exact_product(left: Array, right: Array) -> Array:
+    """The product of matrices of small integers in int64; of float64, which holds all its sums, it is made faster."""
+    wide = np.dtype(np.float64)
+    return np.asarray(np.matmul(left.astype(wide), right.astype(wide)).astype(np.int64))
+
+
+def centred_rows(a: Array, zero_point: Any, name: str) -> Array:
+    """a - zero_point in int64; a vector has one number a row."""
+    zero = cast(as_tensor(zero_point, INT64, name), INT64)
+    if zero.ndim == 1 and zero.size > 1:
+        zero = zero[:, None]
+    return _centred(a, zero.reshape(()) if zero.size == 1 else zero, name)
+
+
+def centred_columns(b: Array, zero_point: Any, name: str) -> Array:
+    """b - zero_point in int64; a vector has one number a column."""
+    zero = cast(as_tensor(zero_point, INT64, name), INT64)
+    return _centred(b, zero.reshape(()) if zero.size == 1 else zero, name)
+
+
+def _centred(x: Array, zero: Array, name: str) -> Array:
+    if broadcast_shapes(x.shape, zero.shape) != x.shape:
+        raise ShapeError(f"{name} does not fit", found=format_shape(zero.shape), expected=format_shape(x.shape))
+    return np.asarray(x.astype(np.int64) - zero)

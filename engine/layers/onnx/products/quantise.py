@@ -1,0 +1,271 @@
+"""Tensors of small integers q that stand for (q - zero_point) * scale, with scales and zero points as operands.
+
+The converter keeps no single constant of 8 or 16 bits: a model quantised with one zero point for a whole tensor comes
+with None in its place, and is refused in a run; one with a zero point a channel is complete.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.registry import register
+from engine.layers.linear.matmul import Matmul
+from engine.layers.onnx.operands.adapter import as_tensor, check_given, dtype_of, present, selected
+from engine.layers.onnx.operands.constants import single
+from engine.layers.onnx.operands.dtypes import DTYPES, SATURATING, SMALL_INTEGERS, converted, onnx_dtype
+from engine.layers.onnx.products.conv import Windowed, convolution, distances
+from engine.layers.onnx.products.matmul import centred_columns, centred_rows, exact_product
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.bounds import extremes
+from engine.layers.operands.precision import check_ordered, widened
+from engine.promotion import broadcast_shapes, cast
+from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
+
+_FLOAT32: Final[DType] = np.dtype(np.float32)
+_UINT8: Final[DType] = np.dtype(np.uint8)
+_INT32: Final[DType] = np.dtype(np.int32)
+FLOAT4: Final = DTYPES[23]
+
+
+def saturated(x: Array, dtype: DType) -> Array:
+    """The nearest integers of a dtype, halves to even.
+
+    Raises:
+        ShapeError: for a dtype that is not of integers.
+    """
+    if dtype in SMALL_INTEGERS:
+        limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+        low, high = float(limits.min), float(limits.max)
+    elif dtype.kind in "iu":
+        low, high = map(float, extremes(dtype))
+    else:
+        raise ShapeError("cannot quantise to this dtype", found=dtype_name(dtype), expected="integers")
+    whole = np.clip(np.nan_to_num(np.rint(x), nan=0.0), low, high)
+    return cast(np.asarray(whole), dtype) if dtype.kind in "iu" else np.asarray(whole.astype(np.int8).astype(dtype))
+
+
+class _Blocks(Layer):
+    """Base of operators whose scale is one number, one a slice of an axis, or one a block of an axis."""
+
+    axis: int = 1
+    block_size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.block_size < 0:
+            raise ParameterError("block_size must not be negative", found=self.block_size)
+
+    def spread(self, values: Array, x: Array, name: str) -> Array:
+        """Scales or zero points as they broadcast to x."""
+        if values.size == 1 and values.ndim < 2:
+            return values.reshape(())
+        axis = checked_axis(self.axis, x.ndim)
+        if values.ndim == 1 and len(values) == x.shape[axis]:
+            return values.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+        if self.block_size and values.ndim == x.ndim and values.shape[axis]:
+            places = np.arange(x.shape[axis]) // self.block_size
+            if places.size and places[-1] < values.shape[axis]:
+                spread = values.take(places, axis)
+                if spread.shape == x.shape:
+                    return spread
+        raise ShapeError(f"{name} does not fit", found=format_shape(values.shape), expected=format_shape(x.shape))
+
+
+@register("QuantizeLinear", positional=("input", "scale", "zero_point"), ignored=("precision",))
+class QuantizeLinear(_Blocks):
+    """round(x / scale) + zero_point, halves to even, kept within the integers; uint8 unless the file says otherwise."""
+
+    output_dtype: int = 0
+    saturate: bool = True
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec, scale: Any, zero_point: Any = 0) -> TensorSpec:
+        return TensorSpec(input.shape, self._dtype(zero_point))
+
+    def forward(self, input: Array, scale: Any, zero_point: Any = 0) -> Array:
+        dtype = self._dtype(zero_point)
+        x = widened(input)
+        step = self.spread(cast(as_tensor(scale, x.dtype, "scale"), x.dtype), x, "scale")
+        if dtype in SATURATING or dtype == FLOAT4:
+            with np.errstate(all="ignore"):
+                return converted(np.asarray(x / step), dtype, self.saturate)
+        shift = self.spread(as_tensor(zero_point, dtype, "zero_point"), x, "zero_point")
+        with np.errstate(all="ignore"):
+            return saturated(np.rint(x / step).astype(np.float64) + shift.astype(np.float64), dtype)
+
+    def _dtype(self, zero_point: Any) -> DType:
+        noted = self.annotations.outputs[0]
+        if self.output_dtype:
+            return onnx_dtype(self.output_dtype)
+        return dtype_of(zero_point, noted.dtype if noted is not None else _UINT8)
+
+
+@register("DequantizeLinear", positional=("input", "scale", "zero_point"))
+class DequantizeLinear(_Blocks):
+    """(q - zero_point) * scale, in the dtype of the scale."""
+
+    output_dtype: int = 0
+
+    def infer(self, input: TensorSpec, scale: Any, zero_point: Any = 0) -> TensorSpec:
+        return TensorSpec(input.shape, self._dtype(scale))
+
+    def forward(self, input: Array, scale: Any, zero_point: Any = 0) -> Array:
+        check_given(zero_point, "zero_point")
+        if input.dtype in SATURATING or input.dtype == FLOAT4:
+            step = self.spread(as_tensor(scale, _FLOAT32, "scale").astype(np.float32), input, "scale")
+            return cast(np.asarray(input.astype(np.float32) * step), self._dtype(scale))
+        if input.dtype.kind not in "iu" and input.dtype not in SMALL_INTEGERS:
+            raise ShapeError("input is not quantised", found=dtype_name(input.dtype), expected="integers")
+        step = self.spread(as_tensor(scale, _FLOAT32, "scale"), input, "scale")
+        shift = self.spread(as_tensor(zero_point, input.dtype, "zero_point"), input, "zero_point")
+        with np.errstate(all="ignore"):
+            exact = widened(cast(input.astype(np.int64) - shift.astype(np.int64), np.dtype(np.float64)))
+            dtype = self._dtype(scale)
+            wide = np.dtype(np.float64) if dtype == np.float64 else _FLOAT32
+            return cast(cast(exact, wide) * cast(step, wide), dtype)
+
+    def _dtype(self, scale: Any) -> DType:
+        return onnx_dtype(self.output_dtype) if self.output_dtype else dtype_of(scale, _FLOAT32)
+
+
+@register("DynamicQuantizeLinear")
+class DynamicQuantizeLinear(Layer):
+    """x as bytes between its extremes and zero, with the scale and the zero point that were chosen."""
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, input: TensorSpec) -> Any:
+        return selected(_of_bytes(input), self.results(input))
+
+    def forward(self, input: Array) -> Any:
+        results = bytes_between(cast(input, _FLOAT32))
+        return selected(results, self.results(TensorSpec(input.shape, input.dtype)))
+
+    def results(self, input: TensorSpec) -> tuple[int, ...]:
+        """Which of the results each output is."""
+        return present(_of_bytes(input), self.annotations)
+
+
+def _of_bytes(input: TensorSpec) -> tuple[TensorSpec, ...]:
+    return TensorSpec(input.shape, _UINT8), TensorSpec((), _FLOAT32), TensorSpec((), _UINT8)
+
+
+def bytes_between(x: Array) -> tuple[Array, Array, Array]:
+    """Floats as bytes between their extremes and zero; the scale and the zero point of these."""
+    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
+    with np.errstate(all="ignore"):
+        scale = np.asarray((high - low) / np.float32(255), _FLOAT32)
+        scale = np.where(scale == 0, np.float32(1), scale).astype(_FLOAT32)
+        zero = saturated(np.asarray(-low / scale), _UINT8)
+        return saturated(np.rint(x / scale).astype(np.float64) + zero, _UINT8), scale, zero
+
+
+def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dtype: DType) -> Array:
+    """Sums of products as integers of another scale: round(exact * (s0 * s1 / s2)) + zero_point, in float32."""
+    a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), _FLOAT32) for scale in scales)
+    zero = as_tensor(zero_point, dtype, "y_zero_point")
+    check_ordered(zero.dtype)
+    if broadcast_shapes(exact.shape, y.shape) != exact.shape:
+        raise ShapeError("y_scale does not fit", found=format_shape(y.shape), expected=format_shape(exact.shape))
+    with np.errstate(all="ignore"):
+        scaled = cast(exact, _FLOAT32) * (a * b / y)
+        return saturated(np.rint(scaled).astype(np.float64) + np.float64(single(zero, "y_zero_point")), dtype)
+
+
+_PRODUCT = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
+
+
+@register("QLinearMatMul", positional=_PRODUCT)
+class QLinearMatMul(Layer):
+    """The product of two quantised tensors, quantised."""
+
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def infer(self, *operands: Any) -> TensorSpec:
+        a, _, _, b, _, _, _, y_zero_point = operands
+        spec = Matmul().infer(a, TensorSpec(b.shape, a.dtype))
+        return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, a.dtype)))
+
+    def forward(
+        self,
+        a: Array,
+        a_scale: Any,
+        a_zero_point: Any,
+        b: Array,
+        b_scale: Any,
+        b_zero_point: Any,
+        y_scale: Any,
+        y_zero_point: Any,
+    ) -> Array:
+        dtype = dtype_of(y_zero_point, _noted(self.annotations, a.dtype))
+        Matmul().infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, a.dtype))
+        left = centred_rows(a, a_zero_point, "a_zero_point")
+        right = centred_columns(b, b_zero_point, "b_zero_point")
+        exact = exact_product(left, right)
+        rows = as_tensor(a_scale, _FLOAT32, "a_scale")
+        rows = rows[:, None] if rows.ndim == 1 and rows.size > 1 else rows
+        rows = rows.reshape(()) if rows.size == 1 else rows
+        columns = as_tensor(b_scale, _FLOAT32, "b_scale")
+        columns = columns.reshape(()) if columns.size == 1 else columns
+        if broadcast_shapes(exact.shape, rows.shape, columns.shape) != exact.shape:
+            raise ShapeError("scales do not fit", found=f"{format_shape(rows.shape)}, {format_shape(columns.shape)}")
+        return requantised(exact, (rows, columns, _single(y_scale)), y_zero_point, dtype)
+
+
+def _single(value: Any) -> Any:
+    return value.reshape(()) if isinstance(value, np.ndarray) and value.size == 1 else value
+
+
+def _noted(annotations: Annotations, default: DType) -> DType:
+    noted = annotations.outputs[0]
+    return noted.dtype if noted is not None else default
+
+
+_CONV = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "bias")
+
+
+@register("QLinearConv", positional=_CONV)
+class QLinearConv(Windowed):
+    """A convolution of quantised tensors, quantised.
+
+    Shapes:
+        x (N, C, *S), w (O, C/group, *K), bias (O,); scales and zero points one number, of w one or (O,)
+        ->  (N, O, *T)
+    """
+
+    settles = False
+
+    def infer(self, *operands: Any) -> TensorSpec:
+        x, _, _, w, _, _, _, y_zero_point, *_ = operands
+        spec = convolution(self, self.rank(w)).infer(x, TensorSpec(w.shape, x.dtype))
+        return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, x.dtype)))
+
+    def forward(
+        self,
+        x: Array,
+        x_scale: Any,
+        x_zero_point: Any,
+        w: Array,
+        w_scale: Any,
+        w_zero_point: Any,
+        y_scale: Any,
+        y_zero_point: Any,
+        bias: Any = None,
+    ) -> Array:
+        dtype = dtype_of(y_zero_point, _noted(self.annotations, x.dtype))
+        exact = convolution(self, self.rank(w)).forward(
+            distances(x, x_zero_point, "x_zero_point"), distances(w, w_zero_point, "w_zero_point", 0)
+        )
+        rank = self.rank(w)
+        if bias is not None:
+            exact = exact + np.atleast_1d(as_tensor(bias, _INT32, "bias")).reshape(-1, *(1,) * rank)
+        scale = as_tensor(w_scale, _FLOAT32, "w_scale")
+        scale = scale.reshape(()) if scale.size == 1 else scale.reshape(-1, *(1,) * rank)
+        return requantised(exact, (_single(x_scale), scale, _single(y_scale)), y_zero_point, dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return convolution(self, self.rank(operands[3])).flops(output, operands[0], operands[3])

@@ -1,0 +1,1 @@
+"""Rows reduced, normalised, compared."""

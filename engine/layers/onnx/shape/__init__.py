@@ -1,0 +1,1 @@
+"""Shapes, padding, spectra."""

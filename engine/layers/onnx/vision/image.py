@@ -1,0 +1,206 @@
+"""Images: resampled, sampled at grids, cut into blocks, patches and regions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.convolution.pad import extend, padded_shape
+from engine.layers.convolution.window import Window, counts, overlap_add
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.operands.adapter import Adapter, check_fits
+from engine.layers.onnx.operands.constants import needed, whole_numbers
+from engine.layers.onnx.operands.padding import pairs_of, per_axis
+from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.precision import working_dtype
+from engine.layers.shape.shape import Rearrangement
+from engine.layers.vision.grid import AffineGrid, GridSample
+from engine.layers.vision.shuffle import divided
+from engine.promotion import cast
+from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, product
+
+
+@register("GridSample")
+class OnnxGridSample(Adapter):
+    """The input's values at the positions of a grid.
+
+    Shapes:
+        input (N, C, H, W), grid (N, OH, OW, 2)  ->  (N, C, OH, OW), or with a depth each and 3 coordinates.
+    """
+
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    align_corners: bool = False
+
+    settles = False
+    means = (GridSample,)
+
+    def meaning(self, *operands: Any) -> Layer:
+        return GridSample(mode=self.mode, padding_mode=self.padding_mode, align_corners=self.align_corners)
+
+    def forward(self, input: Array, grid: Array) -> Any:
+        return self.run(input, grid)
+
+
+@register("AffineGrid", positional=("theta", "size"))
+class OnnxAffineGrid(Layer):
+    """The positions that an affine map gives to every element of an image.
+
+    Shapes:
+        theta (N, 2, 3), size (N, C, H, W)  ->  (N, H, W, 2), or with a depth
+    """
+
+    align_corners: bool = False
+
+    def infer(self, theta: TensorSpec, size: Any) -> Any:
+        sizes = whole_numbers(size, "size")
+        return UNKNOWN if sizes is None else self._grid(sizes).infer(theta)
+
+    def forward(self, theta: Array, size: Any) -> Array:
+        return self._grid(needed(whole_numbers(size, "size"), "size")).forward(theta)
+
+    def _grid(self, sizes: tuple[int, ...]) -> AffineGrid:
+        if min(sizes, default=0) < 0:
+            raise ShapeError("size does not fit", found=list(sizes), expected="sizes of 0 and more")
+        return AffineGrid(size=sizes, align_corners=self.align_corners)
+
+
+class _Blocks(Rearrangement):
+    """Base of moves between channels and space."""
+
+    blocksize: int
+
+    def __post_init__(self) -> None:
+        if self.blocksize < 1:
+            raise ParameterError("blocksize must be positive", found=self.blocksize)
+
+
+@register("DepthToSpace")
+class DepthToSpace(_Blocks):
+    """Every b*b channels become blocks of b x b pixels: neighbours in depth (DCR), or in a column's rows (CRD).
+
+    Shapes:
+        input (N, C*b*b, H, W)  ->  (N, C, H*b, W*b), b = blocksize
+    """
+
+    mode: Literal["DCR", "CRD"] = "DCR"
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_fits(input.rank == 4, "input", input.shape, "4 axes")
+        n, c, h, w = input.shape
+        b = self.blocksize
+        return TensorSpec((n, divided(c, b * b, "channels"), product((h, b)), product((w, b))), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype))
+        n, c, h, w = input.shape
+        b = self.blocksize
+        if self.mode == "DCR":
+            blocks = input.reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
+        else:
+            blocks = input.reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+        return blocks.reshape(spec.sizes)
+
+
+@register("SpaceToDepth")
+class SpaceToDepth(_Blocks):
+    """Every block of b x b pixels becomes b*b channels; the inverse of DepthToSpace.
+
+    Shapes:
+        input (N, C, H*b, W*b)  ->  (N, b*b*C, H, W), b = blocksize
+    """
+
+    mode: Literal["DCR", "CRD"] = "DCR"
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        check_fits(input.rank == 4, "input", input.shape, "4 axes")
+        n, c, h, w = input.shape
+        b = self.blocksize
+        return TensorSpec((n, product((c, b * b)), divided(h, b, "height"), divided(w, b, "width")), input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype))
+        n, c, h, w = input.shape
+        b = self.blocksize
+        order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+        return input.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(spec.sizes)
+
+
+@register("Col2Im", positional=("input", "image_shape", "block_shape"))
+class Col2Im(Layer):
+    """Every column laid down as a patch; where patches overlap they add up.
+
+    Shapes:
+        input (N, C*taps, L), image_shape (*S), block_shape (*K)  ->  (N, C, *S)
+    """
+
+    dilations: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    def infer(self, input: TensorSpec, image_shape: Any, block_shape: Any) -> Any:
+        sizes, block = whole_numbers(image_shape, "image_shape"), whole_numbers(block_shape, "block_shape")
+        if sizes is None or block is None:
+            return UNKNOWN
+        windows = self._windows(sizes, block)
+        taps, patches = product(block) or 1, product(counts(windows, sizes))
+        fits = input.rank == 3 and input.shape[2] in (None, patches)
+        check_fits(fits, "input", input.shape, f"[N, C*{taps}, {patches}]")
+        return TensorSpec((input.shape[0], divided(input.shape[1], taps, "rows"), *sizes), input.dtype)
+
+    def forward(self, input: Array, image_shape: Any, block_shape: Any) -> Array:
+        sizes = needed(whole_numbers(image_shape, "image_shape"), "image_shape")
+        block = needed(whole_numbers(block_shape, "block_shape"), "block_shape")
+        spec = self.infer(TensorSpec(input.shape, input.dtype), sizes, block)
+        windows = self._windows(sizes, block)
+        places = [window.count(size) or 0 for window, size in zip(windows, sizes, strict=True)]
+        n, channels = spec.shape[:2]
+        values = cast(input, working_dtype(input.dtype)).reshape(n, channels, *block, *places)
+        with np.errstate(all="ignore"):
+            return cast(overlap_add(values, windows, sizes), input.dtype)
+
+    def _windows(self, sizes: tuple[int, ...], block: tuple[int, ...]) -> tuple[Window, ...]:
+        rank = len(sizes)
+        if len(block) != rank or rank < 1 or min((*sizes, *block)) < 1:
+            found = f"{list(block)} on {list(sizes)}"
+            raise ShapeError("block_shape does not fit", found=found, expected="positive sizes, as many of each")
+        strides, dilations = per_axis(self.strides, rank, "strides"), per_axis(self.dilations, rank, "dilations")
+        rows = zip(block, strides, dilations, pairs_of(self.pads, rank), strict=True)
+        return tuple(
+            Window(kernel=k, stride=s, dilation=d, before=before, after=after) for k, s, d, (before, after) in rows
+        )
+
+
+@register("CenterCropPad", positional=("input", "shape"))
+class CenterCropPad(Layer):
+    """Axes cut, or filled up with zeros, to sizes, both sides alike; the odd element is at the end."""
+
+    axes: tuple[int, ...] | None = None
+
+    def infer(self, input: TensorSpec, shape: Any) -> TensorSpec:
+        sizes, axes = whole_numbers(shape, "shape"), self._axes(input.rank)
+        result: list[Dim] = list(input.shape)
+        for position, axis in enumerate(axes):
+            result[axis] = None if sizes is None else self._size(sizes, len(axes), position)
+        return TensorSpec(tuple(result), input.dtype)
+
+    def forward(self, input: Array, shape: Any) -> Array:
+        sizes, axes = needed(whole_numbers(shape, "shape"), "shape"), self._axes(input.ndim)
+        pairs = [(0, 0)] * input.ndim
+        for position, axis in enumerate(axes):
+            more = self._size(sizes, len(axes), position) - input.shape[axis]
+            before = more // 2 if more > 0 else -(-more // 2)
+            pairs[axis] = (before, more - before)
+        padded_shape(input.shape, pairs)
+        return extend(input, pairs)
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(range(rank)) if self.axes is None else checked_axes(self.axes, rank)
+
+    def _size(self, sizes: tuple[int, ...], count: int, position: int) -> int:
+        if len(sizes) != count or min(sizes) < 0:
+            raise ShapeError("shape does not fit", found=list(sizes), expected=f"{count} sizes")
+        return sizes[position]

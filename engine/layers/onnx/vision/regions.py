@@ -1,0 +1,242 @@
+"""Regions of images: cut out, pooled, and chosen among others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.onnx.operands.adapter import check_fits
+from engine.layers.onnx.operands.constants import real_number
+from engine.layers.onnx.operands.padding import Pair
+from engine.layers.operands.precision import INT64, check_ordered, widened
+from engine.layers.operands.spatial import FLOATING, tensor
+from engine.layers.vision.roi import MOST_SAMPLES
+from engine.limits import check_scratch
+from engine.promotion import cast
+from engine.stopping import check_wanted, wanted
+from engine.tensor import Array, TensorSpec, format_shape
+
+
+@register("RoiAlign", positional=("input", "rois", "batch_indices"))
+class OnnxRoiAlign(Layer):
+    """Each region divided into bins, each bin the mean or the maximum of bilinear samples on a grid inside it.
+
+    Shapes:
+        input (N, C, H, W), rois (R, 4) of (x1, y1, x2, y2), batch_indices (R,)  ->  (R, C, output_height, output_width)
+    Parameters:
+        coordinate_transformation_mode: half_pixel shifts by half an element; output_half_pixel, of older files, does
+            not, and makes no region smaller than an element.
+        sampling_ratio: samples a bin and axis; 0 for ceil(region size / output size) of each region.
+    """
+
+    mode: Literal["avg", "max"] = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+    coordinate_transformation_mode: Literal["half_pixel", "output_half_pixel"] = "half_pixel"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sampling_ratio <= MOST_SAMPLES or min(self.output_height, self.output_width) < 1:
+            found = f"{self.output_height} x {self.output_width}, {self.sampling_ratio} samples"
+            raise ParameterError(
+                "no such bins", found=found, expected=f"positive sizes, at most {MOST_SAMPLES} samples"
+            )
+
+    def infer(self, input: TensorSpec, rois: TensorSpec, batch_indices: Any) -> TensorSpec:
+        spec = tensor(input, "input", FLOATING)
+        check_fits(spec.rank == 4, "input", spec.shape, "4 axes")
+        check_fits(rois.rank == 2 and rois.shape[1] in (None, 4), "rois", rois.shape, "[?, 4]")
+        check_ordered(rois.dtype)
+        if 0 in spec.shape[1:]:
+            raise ShapeError("input is empty", found=format_shape(spec.shape))
+        return TensorSpec((rois.shape[0], spec.shape[1], self.output_height, self.output_width), spec.dtype)
+
+    def forward(self, input: Array, rois: Array, batch_indices: Any) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype), batch_indices)
+        images = np.asarray(batch_indices, np.int64)
+        check_fits(images.shape in ((), (len(rois),)), "batch_indices", images.shape, f"[{len(rois)}]")
+        images = np.broadcast_to(images, (len(rois),))
+        if images.size and not 0 <= images.min() <= images.max() < len(input):
+            raise ShapeError("a roi lies outside the batch", found=f"{images.min()} to {images.max()}")
+        x, regions = widened(input), widened(rois)
+        result = np.zeros(spec.sizes, x.dtype)
+        with np.errstate(all="ignore"):
+            for index, (image, roi) in enumerate(wanted(zip(images, regions, strict=True))):
+                result[index] = self._pooled(x[image], roi)
+        return cast(result, input.dtype)
+
+    def _pooled(self, image: Array, roi: Array) -> Array:
+        """The bins of one region: (C, OH, OW)."""
+        is_half = self.coordinate_transformation_mode == "half_pixel"
+        starts = roi * roi.dtype.type(self.spatial_scale) - roi.dtype.type(0.5 if is_half else 0)
+        extents = starts[2:] - starts[:2]
+        extents = extents if is_half else np.maximum(extents, 1)
+        rows = _taps(starts[1], extents[1], self.output_height, self.sampling_ratio, image.shape[1])
+        columns = _taps(starts[0], extents[0], self.output_width, self.sampling_ratio, image.shape[2])
+        c = len(image)
+        check_scratch((c, rows[0].shape[1], columns[0].shape[1]), image.dtype, image.nbytes, "the samples of a region")
+        samples = _weighted(image, rows, columns, self.mode)
+        if not samples.size:
+            return np.zeros((c, self.output_height, self.output_width), image.dtype)
+        blocks = samples.reshape(c, self.output_height, -1, self.output_width, len(columns[0][0]) // self.output_width)
+        if self.mode == "max":
+            return np.asarray(blocks.max(axis=(2, 4)))
+        return np.asarray(blocks.mean(axis=(2, 4)))
+
+
+def _taps(start: Any, extent: Any, bins: int, ratio: int, size: int) -> tuple[Array, Array]:
+    """Of all samples on an axis: the two elements each lies between (2, S), and their weights (2, S)."""
+    width = extent / bins
+    count = ratio or int(min(max(np.ceil(np.nan_to_num(width)), 0), 4 * size + 4))
+    offsets = (np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(max(count, 1))
+    position = (start + (np.arange(bins)[:, None] + offsets) * width).astype(np.float32).reshape(-1)
+    counts_ = (position >= -1) & (position <= size)
+    inside = np.clip(np.where(counts_, position, 0), 0, size - 1)
+    lower = np.floor(inside).astype(np.int64)
+    upper = np.minimum(lower + 1, size - 1)
+    fraction = inside - lower
+    weights = np.stack([1 - fraction, fraction]) * counts_
+    return np.stack([lower, upper]), weights.astype(np.float32)
+
+
+def _weighted(image: Array, rows: tuple[Array, Array], columns: tuple[Array, Array], mode: str) -> Array:
+    """Every sample; for the maximum the largest of its four weighted corners, as ONNX has it."""
+    corners = [
+        image[:, rows[0][i]][:, :, columns[0][j]] * (rows[1][i][:, None] * columns[1][j])
+        for i in range(2)
+        for j in range(2)
+    ]
+    return np.maximum.reduce(corners) if mode == "max" else np.asarray(sum(corners))
+
+
+@register(
+    "NonMaxSuppression",
+    positional=("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold"),
+)
+class NonMaxSuppression(Layer):
+    """Which boxes stay, best first, class by class: a box goes if a better one that stays overlaps it too much.
+
+    Shapes:
+        boxes (B, R, 4), scores (B, C, R)  ->  (K, 3) of (batch, class, box)
+    Parameters:
+        center_point_box: 0 for (y1, x1, y2, x2), any corners; 1 for (x, y, width, height).
+    """
+
+    center_point_box: int = 0
+
+    def infer(self, boxes: TensorSpec, scores: Any, *limits: Any) -> TensorSpec:
+        check_fits(boxes.rank == 3 and boxes.shape[2] in (None, 4), "boxes", boxes.shape, "[B, R, 4]")
+        if isinstance(scores, TensorSpec):
+            check_fits(scores.rank == 3, "scores", scores.shape, "[B, C, R]")
+        return TensorSpec((None, 3), INT64)
+
+    def forward(
+        self,
+        boxes: Array,
+        scores: Any,
+        max_output_boxes_per_class: Any = 0,
+        iou_threshold: Any = 0.0,
+        score_threshold: Any = None,
+    ) -> Array:
+        scores = scores if isinstance(scores, np.ndarray) else np.full((1, 1, 1), scores, boxes.dtype)
+        self.infer(TensorSpec(boxes.shape, boxes.dtype), TensorSpec(scores.shape, scores.dtype))
+        fits = boxes.shape[0] == scores.shape[0] and boxes.shape[1] == scores.shape[2]
+        check_fits(fits, "scores", scores.shape, f"[{boxes.shape[0]}, C, {boxes.shape[1]}]")
+        most = int(real_number(max_output_boxes_per_class, 0, "max_output_boxes_per_class"))
+        overlap = real_number(iou_threshold, 0.0, "iou_threshold")
+        least = real_number(score_threshold, -np.inf, "score_threshold")
+        found = [
+            (batch, label, box)
+            for batch in range(len(boxes))
+            for label in range(scores.shape[1])
+            for box in _kept(self._corners(boxes[batch]), widened(scores[batch, label]), most, overlap, least)
+        ]
+        return np.array(found, np.int64).reshape(-1, 3)
+
+    def _corners(self, boxes: Array) -> Array:
+        x = widened(boxes)
+        if self.center_point_box:
+            half = x[:, 2:] / 2
+            return np.concatenate([x[:, :2] - half, x[:, :2] + half], axis=1)
+        return np.concatenate([np.minimum(x[:, :2], x[:, 2:]), np.maximum(x[:, :2], x[:, 2:])], axis=1)
+
+
+def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
+    """The boxes of one class that stay, best first."""
+    areas = np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1)
+    rest = np.argsort(-scores, kind="stable")
+    rest = rest[scores[rest] > least]
+    kept: list[int] = []
+    with np.errstate(all="ignore"):
+        while len(rest) and len(kept) < most:
+            check_wanted()
+            best, rest = rest[0], rest[1:]
+            kept.append(int(best))
+            extents = np.minimum(boxes[best, 2:], boxes[rest, 2:]) - np.maximum(boxes[best, :2], boxes[rest, :2])
+            shared = np.maximum(extents, 0).prod(axis=1)
+            union = areas[best] + areas[rest] - shared
+            rest = rest[~((shared > 0) & (shared / union > overlap))]
+    return kept
+
+
+@register("MaxRoiPool")
+class MaxRoiPool(Layer):
+    """The largest element of each bin of each region; the bins' borders are rounded, empty bins are zero.
+
+    Shapes:
+        input (N, C, H, W), rois (R, 5) of (batch, x1, y1, x2, y2)  ->  (R, C, *pooled_shape)
+    """
+
+    pooled_shape: tuple[int, ...]
+    spatial_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(self.pooled_shape) != 2 or min(self.pooled_shape) < 1:
+            raise ParameterError("pooled_shape does not fit", found=list(self.pooled_shape), expected="two sizes")
+
+    def infer(self, input: TensorSpec, rois: TensorSpec) -> TensorSpec:
+        spec = tensor(input, "input", FLOATING)
+        check_fits(spec.rank == 4, "input", spec.shape, "4 axes")
+        check_fits(rois.rank == 2 and rois.shape[1] in (None, 5), "rois", rois.shape, "[?, 5]")
+        return TensorSpec((rois.shape[0], spec.shape[1], *self.pooled_shape), spec.dtype)
+
+    def forward(self, input: Array, rois: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype))
+        result = np.zeros(spec.sizes, input.dtype)
+        for region, roi in wanted(zip(result, rois, strict=True)):
+            batch, left, top, right, bottom = roi
+            if not math.isfinite(batch):
+                raise ShapeError("a roi lies outside the batch", found=f"image {batch}")
+            image = int(batch)
+            if not 0 <= image < len(input):
+                raise ShapeError("a roi lies outside the batch", found=f"image {image}", expected=f"below {len(input)}")
+            rows = self._bounds(top, bottom, self.pooled_shape[0], input.shape[2])
+            columns = self._bounds(left, right, self.pooled_shape[1], input.shape[3])
+            _fill(region, input[image], rows, columns)
+        return result
+
+    def _bounds(self, start: float, end: float, bins: int, size: int) -> list[Pair]:
+        scale = np.float32(self.spatial_scale)
+        first, last = (int(np.round(np.nan_to_num(np.float32(each) * scale))) for each in (start, end))
+        width = np.float32(max(last - first + 1, 1)) / np.float32(bins)
+        index = np.arange(bins, dtype=np.float32)
+        lows = np.clip(np.floor(index * width) + first, 0, size).astype(np.int64)
+        highs = np.clip(np.ceil((index + 1) * width) + first, 0, size).astype(np.int64)
+        return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def _fill(region: Array, image: Array, rows: list[Pair], columns: list[Pair]) -> None:
+    """The bins of one region (C, PH, PW), a row of them at once."""
+    bounds = np.array(columns)
+    is_empty = bounds[:, 1] <= bounds[:, 0]
+    for i, (top, bottom) in enumerate(wanted(rows)):
+        if bottom > top:
+            # One more column, for a bin may end at the last: its end is where another would begin.
+            line = np.pad(image[:, top:bottom].max(axis=1), ((0, 0), (0, 1)))
+            region[:, i] = np.where(is_empty, 0, np.maximum.reduceat(line, bounds.reshape(-1), axis=1)[:, ::2])

@@ -1,0 +1,173 @@
+"""Trees of a file as tables in the order in which they are walked through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.stopping import check_wanted
+from engine.tensor import Array
+
+_SAME_LENGTH: Final = "lists of a tree are not equally long"
+
+
+@dataclass(slots=True, kw_only=True)
+class Forest:
+    """Nodes and leaves in any order.
+
+    Args:
+        true, false: numbers of children; -1 - the number of a leaf.
+        leaf: of each entry, the leaf it belongs to.
+        members: of each node that looks for one of several values, those.
+    """
+
+    mode: Array
+    feature: Array
+    split: Array
+    missing: Array
+    true: Array
+    false: Array
+    roots: Array
+    leaves: int
+    leaf: Array
+    target: Array
+    weight: Array
+    members: Mapping[int, Array] | None = None
+
+    def tables(self) -> dict[str, Array]:
+        """What the layer of trees takes: children after their parents, entries in the order of leaves.
+
+        Raises:
+            ParameterError: a node has two parents, or is among its own.
+        """
+        order = self._order()
+        number = np.full(len(self.mode), -1, np.int64)
+        number[order] = np.arange(len(order))
+        entries = np.argsort(self.leaf, kind="stable")
+        first = np.searchsorted(self.leaf[entries], np.arange(self.leaves + 1))
+        tables = {
+            "mode": self.mode[order].astype(np.uint8),
+            "feature": self.feature[order],
+            "split": self.split[order],
+            "missing": self.missing[order].astype(np.bool_),
+            "true": _renumbered(self.true[order], number),
+            "false": _renumbered(self.false[order], number),
+            "roots": _renumbered(self.roots, number),
+            "first": first.astype(np.int64),
+            "target": self.target[entries],
+            "weight": self.weight[entries],
+        }
+        return {**tables, **self._sets(order)}
+
+    def _order(self) -> Array:
+        """Nodes by their distance from the root."""
+        for name, place in (("true", self.true), ("false", self.false), ("roots", self.roots)):
+            if place.size and not (-self.leaves <= int(place.min()) and int(place.max()) < len(self.mode)):
+                found = int(place.max()) if int(place.max()) >= len(self.mode) else int(place.min())
+                raise ParameterError(f"no such {name} node", found=found, expected=f"one of {len(self.mode):,}")
+        seen = np.zeros(len(self.mode), np.bool_)
+        levels, level = [np.zeros(0, np.int64)], self.roots[self.roots >= 0]
+        while level.size:
+            check_wanted()
+            if bool(seen[level].any()) or len(np.unique(level)) < len(level):
+                raise ParameterError("a node of a tree is reached on two ways", expected="one parent of each")
+            seen[level] = True
+            levels.append(level)
+            below = np.concatenate([self.true[level], self.false[level]])
+            level = below[below >= 0]
+        return np.concatenate(levels)
+
+    def _sets(self, order: Array) -> dict[str, Array]:
+        if not self.members:
+            return {}
+        found = [np.sort(self.members.get(int(node), _NONE)) for node in order]
+        ends = np.cumsum([0, *map(len, found)])
+        return {"sets": ends.astype(np.int64), "members": np.concatenate(found)}
+
+
+_NONE: Final = np.zeros(0, np.float32)
+
+
+def _renumbered(places: Array, number: Array) -> Array:
+    return np.where(places >= 0, number[np.maximum(places, 0)] if len(number) else places, places).astype(np.int64)
+
+
+def column(given: Mapping[str, Any], name: str, length: int | None = None, kind: str = "i") -> Array:
+    """An attribute as a list of numbers.
+
+    Args:
+        length: it must have.
+        kind: "i" for integers, "f" for what is stored as a tensor or a list of numbers.
+
+    Raises:
+        ParameterError: it is something else, or of another length.
+    """
+    value = given.get(f"{name}_as_tensor") if kind == "f" else None
+    value = given.get(name, ()) if value is None else value
+    if not isinstance(value, np.ndarray):
+        plain = isinstance(value, (tuple, list)) and all(isinstance(each, (int, float)) for each in value)
+        if not plain:
+            raise ParameterError(f"attribute '{name}' is no list of numbers", found=type(value).__name__)
+        value = np.array(value, np.int64 if kind == "i" else np.float32)
+    if value.ndim != 1 or value.dtype.kind not in ("iu" if kind == "i" else "iuf"):
+        raise ParameterError(f"attribute '{name}' is no list of numbers", found=f"{value.dtype} {list(value.shape)}")
+    if length is not None and len(value) != length:
+        raise ParameterError(_SAME_LENGTH, found=f"{len(value):,} {name}", expected=f"{length:,}")
+    return value
+
+
+class Places:
+    """Nodes by the numbers of their trees and their own in them."""
+
+    def __init__(self, trees: Array, nodes: Array) -> None:
+        self._trees, tree = np.unique(trees, return_inverse=True)
+        self._nodes, node = np.unique(nodes, return_inverse=True)
+        keys = tree.astype(np.int64) * len(self._nodes) + node
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        twice = np.flatnonzero(self._keys[1:] == self._keys[:-1])
+        if twice.size:
+            place = int(self._order[twice[0]])
+            raise ParameterError("a node of a tree is there twice", found=_named(int(trees[place]), int(nodes[place])))
+
+    def find(self, trees: Array, nodes: Array, what: str) -> Array:
+        """Places of nodes in the lists.
+
+        Raises:
+            ParameterError: there is none of those numbers.
+        """
+        tree, has_tree = _rank(self._trees, trees)
+        node, has_node = _rank(self._nodes, nodes)
+        place, has = _rank(self._keys, tree * len(self._nodes) + node)
+        lost = np.flatnonzero(~(has & has_tree & has_node))
+        if lost.size:
+            raise ParameterError(f"no such node ({what})", found=_named(int(trees[lost[0]]), int(nodes[lost[0]])))
+        return np.asarray(self._order[place])
+
+
+def _named(tree: int, node: int) -> str:
+    return f"node {node} of tree {tree}"
+
+
+def _rank(known: Array, wanted: Array) -> tuple[Array, Array]:
+    if not len(known):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return place, np.asarray(known[place] == wanted)
+
+
+def sets_of(values: Array, nodes: Sequence[int]) -> dict[int, Array]:
+    """Lists of values, each ended by a NaN, for the nodes that want one.
+
+    Raises:
+        ParameterError: there are more or fewer lists.
+    """
+    ends = np.flatnonzero(np.isnan(values))
+    if len(ends) != len(nodes) or (values.size and not np.isnan(values[-1])):
+        raise ParameterError("membership_values do not fit", found=f"{len(ends)} sets", expected=f"{len(nodes)}")
+    begins = [0, *(ends + 1).tolist()][: len(ends)]
+    return {node: values[begin:end] for node, begin, end in zip(nodes, begins, ends.tolist(), strict=True)}

@@ -1,0 +1,219 @@
+"""What scikit-learn exports around its trees: linear models, support vectors, columns of features."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
+from engine.layers.onnx.learning.vectors import pairs
+from engine.layers.onnx.operands.dtypes import STRING
+from engine.onnx.classes import classified, labels_of_classes, named, step
+from engine.onnx.forest import column
+from engine.onnx.node import Node
+from engine.onnx.registry import translates
+from engine.onnx.value import Value
+from engine.tensor import Array
+
+_ML: Final = "ai.onnx.ml"
+_KERNELS: Final = ("LINEAR", "POLY", "RBF", "SIGMOID")
+_MOST: Final = 1 << 26
+"""Coefficients of pairs of classes, those that are nought between them included."""
+
+
+@translates("Normalizer", "OneHotEncoder", "FeatureVectorizer", "Imputer", domain=_ML)
+def as_it_is(node: Node) -> list[Value]:
+    """ONNX's own."""
+    return node.same()
+
+
+@translates("Scaler", domain=_ML)
+def scaler(node: Node) -> Value:
+    """(x - offset) * scale, in double precision where the input has it."""
+    x = node.input(0)
+    if x.dtype != np.float64:
+        x = _narrow(node, x)
+    offset, scale = (column(node.attributes, name, kind="f") for name in ("offset", "scale"))
+    for name, array in (("offset", offset), ("scale", scale)):
+        width = None if x.tensor is None or not x.rank else x.tensor.shape[-1]
+        if len(array) < 1 or (width is not None and len(array) not in (1, width)):
+            raise ParameterError(f"{name} does not fit the features", found=len(array), expected=f"1 or {width}")
+    dtype = x.dtype or np.dtype(np.float32)
+    shifted = node.expression("sub(@0,@1)", x, node.constant(offset.astype(dtype)))
+    return _narrow(node, node.expression("mul(@0,@1)", shifted, node.constant(scale.astype(dtype))))
+
+
+@translates("LinearRegressor", domain=_ML)
+def linear_regressor(node: Node) -> Value:
+    """nn.Linear."""
+    targets = node.number("targets", 1)
+    scores = _linear(node, "intercepts", targets)
+    transform = node.text("post_transform", "NONE")
+    return scores if targets == 1 and transform != "PROBIT" else step(node, scores, transform)
+
+
+@translates("LinearClassifier", domain=_ML)
+def linear_classifier(node: Node) -> list[Value]:
+    """nn.Linear, and the class that has most."""
+    labels = labels_of_classes(node, "classlabels_ints")
+    rows = len(column(node.attributes, "intercepts", kind="f")) or len(labels)
+    scores = _linear(node, "intercepts", rows)
+    if rows == 1 and len(labels) == 2:
+        return classified(node, scores, labels, 0.0, "complement")
+    return classified(node, scores, labels)
+
+
+def _linear(node: Node, intercepts: str, rows: int) -> Value:
+    coefficients = column(node.attributes, "coefficients", kind="f").astype(np.float32)
+    bias = column(node.attributes, intercepts, kind="f").astype(np.float32)
+    if rows < 1 or not len(coefficients) or len(coefficients) % rows or len(bias) not in (0, rows):
+        found = f"{len(coefficients):,} coefficients and {len(bias):,} intercepts"
+        raise ParameterError("coefficients do not fit", found=found, expected=f"those of {rows:,}")
+    bias = bias if len(bias) else np.zeros(rows, np.float32)
+    return _product(node, _rows(node), coefficients.reshape(rows, -1), bias)
+
+
+def _product(node: Node, x: Value, weight: Array, bias: Array) -> Value:
+    outputs, inputs = weight.shape
+    weights = {"weight": weight, "bias": bias}
+    return node.make("nn.Linear", x, weights=weights, bias=True, in_features=inputs, out_features=outputs)
+
+
+def _rows(node: Node) -> Value:
+    """The features as float32, a list of them as one row."""
+    x = _narrow(node, node.input(0))
+    if x.rank == 1:
+        return node.make("torch.unsqueeze", x, dim=0)
+    if x.rank is None or x.rank == 2:
+        return x
+    raise ShapeError("no table of features", found=f"{x.rank} dimensions", expected="[N, F] or [F]")
+
+
+def _narrow(node: Node, x: Value) -> Value:
+    if x.dtype == np.float32:
+        return x
+    return node.make("Tensor.to", x, dtype="torch.float") if x.dtype is not None else node.make("Cast", x, to=1)
+
+
+@translates("SVMRegressor", domain=_ML)
+def vector_regressor(node: Node) -> Value:
+    """onnx.VectorKernel and nn.Linear."""
+    count = node.number("n_supports", 0)
+    coefficients, rho = _coefficients(node)
+    near = _near(node, count) if count else _rows(node)
+    scores = _product(node, near, coefficients.reshape(1, -1), rho[:1])
+    if node.number("one_class", 0):
+        return node.expression("sub(mul(maximum(sign(@0),0),2),1)", scores)  # 1 on one side, -1 on the other
+    transform = node.text("post_transform", "NONE")
+    return step(node, scores, transform) if transform == "PROBIT" else scores
+
+
+@translates("SVMClassifier", domain=_ML)
+def vector_classifier(node: Node) -> list[Value]:
+    """onnx.VectorKernel, a decision for each pair of classes, and what they vote for."""
+    labels = labels_of_classes(node, "classlabels_ints")
+    coefficients, rho = _coefficients(node)
+    counts = column(node.attributes, "vectors_per_class")
+    if not int(counts.sum()):
+        return _plain_vectors(node, labels, coefficients, rho)
+    if len(counts) != len(labels) or int(counts.min()) < 0 or len(labels) < 2:
+        raise ParameterError("vectors_per_class do not fit the classes", found=len(counts), expected=len(labels))
+    near = _near(node, int(counts.sum()))
+    weight = _pair_weights(coefficients, counts)
+    if len(rho) != len(weight):
+        raise ParameterError("rho does not fit the classes", found=len(rho), expected=len(weight))
+    decisions = _product(node, near, weight, rho)
+    votes = named(node, 0, "onnx.PairVotes", decisions, classes=len(labels))
+    label = named(node, 0, "onnx.ClassLabel", votes, labels=labels)
+    return [label, _vector_scores(node, decisions, len(labels))]
+
+
+def _vector_scores(node: Node, decisions: Value, classes: int) -> Value:
+    transform = node.text("post_transform", "NONE")
+    a, b = (column(node.attributes, name, kind="f").astype(np.float32) for name in ("prob_a", "prob_b"))
+    if len(a):
+        values = (decisions, node.constant(a), node.constant(b))
+        return step(node, named(node, 1, "onnx.PairProbabilities", *values, classes=classes), transform, 1)
+    other = "" if classes > 2 else "negative" if transform == "NONE" else "complement"
+    return step(node, decisions, transform, 1, other)
+
+
+def _plain_vectors(node: Node, labels: tuple[Any, ...], coefficients: Array, rho: Array) -> list[Value]:
+    if len(coefficients) % len(labels):
+        raise ParameterError("coefficients do not fit", found=len(coefficients), expected=f"{len(labels)} classes")
+    bias = np.full(len(labels), rho[0], np.float32)
+    return classified(node, _product(node, _rows(node), coefficients.reshape(len(labels), -1), bias), labels)
+
+
+def _coefficients(node: Node) -> tuple[Array, Array]:
+    coefficients, rho = (column(node.attributes, name, kind="f").astype(np.float32) for name in ("coefficients", "rho"))
+    if not len(coefficients) or not len(rho):
+        raise ParameterError("coefficients or rho are missing", found=f"{len(coefficients)} and {len(rho)}")
+    return coefficients, rho
+
+
+def _near(node: Node, count: int) -> Value:
+    """The kernel of each row and each support vector."""
+    vectors = column(node.attributes, "support_vectors", kind="f").astype(np.float32)
+    kernel = node.text("kernel_type", "LINEAR")
+    params = column(node.attributes, "kernel_params", kind="f").tolist() or [0.0, 0.0, 0.0]
+    if count < 1 or not len(vectors) or len(vectors) % count:
+        raise ParameterError(
+            "support_vectors do not fit", found=f"{len(vectors):,} numbers", expected=f"{count:,} rows"
+        )
+    if kernel not in _KERNELS or len(params) != 3:
+        raise ParameterError("no such kernel", found=f"{kernel[:80]} of {len(params)}", expected=", ".join(_KERNELS))
+    return node.make(
+        "onnx.VectorKernel",
+        node.input(0),
+        weights={"vectors": vectors.reshape(count, -1)},
+        kernel=kernel,
+        gamma=params[0],
+        coef0=params[1],
+        degree=params[2],
+    )
+
+
+def _pair_weights(coefficients: Array, counts: Array) -> Array:
+    """What each vector counts in the decision of each pair: nothing where its class is none of the two."""
+    total, ends = int(counts.sum()), [0, *np.cumsum(counts).tolist()]
+    classes = len(counts)
+    if len(coefficients) != total * (classes - 1):
+        raise ParameterError("coefficients do not fit", found=len(coefficients), expected=total * (classes - 1))
+    if classes * (classes - 1) // 2 * total > _MOST:
+        raise ParameterError("too many pairs of classes", found=f"{classes:,} classes, {total:,} vectors")
+    table = coefficients.reshape(classes - 1, total)
+    weight = np.zeros((classes * (classes - 1) // 2, total), np.float32)
+    for pair, (i, j) in enumerate(pairs(classes)):
+        weight[pair, ends[i] : ends[i + 1]] = table[j - 1, ends[i] : ends[i + 1]]
+        weight[pair, ends[j] : ends[j + 1]] = table[i, ends[j] : ends[j + 1]]
+    return weight
+
+
+@translates("CategoryMapper", domain=_ML)
+def category_mapper(node: Node) -> Value | None:
+    """LabelEncoder, from texts to numbers or from numbers to texts."""
+    texts, numbers = node.attributes.get("cats_strings", ()), node.numbers("cats_int64s")
+    if len(texts) != len(numbers):
+        raise ParameterError("categories do not fit", found=f"{len(texts)} texts and {len(numbers)} integers")
+    dtype = node.dtype()
+    if dtype is None:
+        return None
+    if dtype == STRING:
+        params: dict[str, Any] = {"keys": texts, "values": numbers, "default": node.number("default_int64", -1)}
+    else:
+        params = {"keys": numbers, "values": texts, "default": node.text("default_string", "_Unused")}
+    return node.make("LabelEncoder", node.input(0), **params)
+
+
+@translates("ZipMap", domain=_ML)
+def zip_map(node: Node) -> Value:
+    """The scores themselves, whose names are the labels of the model."""
+    integers = "classlabels_int64s" if "classlabels_int64s" in node.attributes else "classlabels_ints"
+    labels = labels_of_classes(node, integers)
+    scores = node.input(0)
+    width = None if scores.tensor is None or scores.rank != 2 else scores.tensor.shape[1]
+    if width is not None and width != len(labels):
+        raise ParameterError("another number of labels", found=len(labels), expected=f"{width}, as there are scores")
+    return scores

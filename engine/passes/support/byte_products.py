@@ -1,0 +1,65 @@
+"""What is known of a convolution or product of bytes: its weights, how large a sum can be, whether it has a kernel."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.errors import EngineError
+from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.layers.onnx.products.conv import Windowed, distances
+from engine.layers.onnx.products.matmul import centred_columns
+from engine.passes.support.facts import Facts, input_named
+from engine.tensor import Array
+
+BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
+WIDEST: Final = 255
+OPERANDS: Final = {
+    "ConvInteger": ("input", "weight", "x_zero_point", "w_zero_point"),
+    "MatMulInteger": ("a", "b", "a_zero_point", "b_zero_point"),
+    "QLinearConv": ("x", "w", "x_zero_point", "w_zero_point"),
+    "QLinearMatMul": ("a", "b", "a_zero_point", "b_zero_point"),
+}
+"""Names of input, weight and their zero points, by the operator's class."""
+
+
+def is_of_bytes(operand: RuntimeOperand | None, facts: Facts, size: int | None = None) -> bool:
+    """Whether an operand is a tensor of 8-bit integers, of so many where that is said."""
+    spec = None if operand is None else facts.spec(operand)
+    return spec is not None and spec.dtype in BYTES and size in (None, spec.size)
+
+
+def weights_of(op: RuntimeOperator, facts: Facts) -> Array | None:
+    """Stored weights less their zero points, an output channel a row of int64; None for others."""
+    names = OPERANDS[type(op.definition).__name__]
+    weight, zero = (facts.argument(op, name) for name in (names[1], names[3]))
+    if not isinstance(weight, np.ndarray) or weight.dtype not in BYTES or not isinstance(zero, np.ndarray | int):
+        return None
+    try:
+        if isinstance(op.definition, Windowed):
+            return distances(weight, zero, names[3], 0)
+        return centred_columns(weight, zero, names[3]).T if weight.ndim == 2 else None
+    except EngineError:  # as a run says
+        return None
+
+
+def most_of(weights: Array, bias: Array | None = None) -> int:
+    """What the magnitude of no sum passes."""
+    sums = WIDEST * np.abs(weights.reshape(len(weights), -1)).sum(1)
+    return int((sums if bias is None else sums + np.abs(bias.astype(np.int64))).max(initial=0))
+
+
+def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
+    """Whether the compiler has a kernel for the product, if it makes floats of the sums."""
+    names, layer = OPERANDS[type(op.definition).__name__], op.definition
+    zero = facts.argument(op, names[2])
+    is_single = isinstance(zero, np.ndarray | int) and np.size(zero) == 1
+    if not is_of_bytes(input_named(op, names[0]), facts) or not weights.size:
+        return False
+    if not is_single and not is_of_bytes(input_named(op, names[2]), facts, 1):
+        return False
+    if not isinstance(layer, Windowed):
+        return True
+    is_paired = layer.group == 1 or weights.shape[1] % 2 == 0
+    return is_paired and weights.ndim <= 4 and layer.auto_pad in ("NOTSET", "VALID")

@@ -1,0 +1,121 @@
+"""How inputs of another batch than the file's are run: by a graph for any batch, or in parts of the file's size."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from engine.errors import InputError
+from engine.graph import RuntimeGraph
+from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
+from engine.graph.port import static_specs
+from engine.session.executor import Executor
+from engine.tensor import Array, TensorSpec, format_shape
+
+
+class Batches:
+    """The batches of one session's graph.
+
+    Args:
+        executor: runs it, and knows what is compiled.
+
+    Attributes:
+        own: specs of the inputs as the file has them; None where it leaves sizes open.
+    """
+
+    def __init__(self, graph: RuntimeGraph, executor: Executor) -> None:
+        self._graph = graph
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._batching: Batching | None = None
+        self.own = static_specs(graph.inputs)
+
+    @property
+    def batching(self) -> Batching:
+        """How batches other than the exported one run; found out when first asked, by trying a batch of two."""
+        with self._lock:
+            if self._batching is None:
+                self._batching = decide(self._graph)
+                self._executor.give_back(self._graph)
+            return self._batching
+
+    def run(
+        self, arrays: list[Array], run_graph: Callable[[RuntimeGraph, Sequence[Array]], list[Array]]
+    ) -> list[Array]:
+        """The outputs, whatever the batch.
+
+        Args:
+            arrays: the inputs, in graph order.
+            run_graph: what runs one graph on some of their items, or on all.
+
+        Raises:
+            InputError: the graph takes no such batch.
+        """
+        if not is_other_batch(self._graph.inputs, arrays):
+            return run_graph(self._graph, arrays)
+        batching = self.batching
+        if batching.mode == "fixed":
+            raise refuse(batching, self._graph.inputs, arrays)
+        arrays = aligned(batching, self._graph.inputs, arrays)
+        if batching.graph is not None and not self._prefers_parts(arrays[0].shape[batching.inputs[0]], compiling=True):
+            return run_graph(batching.graph, arrays)
+        run_part: Callable[[Sequence[Array]], list[Array]] = lambda part: run_graph(self._graph, part)  # noqa: E731
+        return split(arrays, batching.exported or 1, batching.inputs, batching.outputs or (), run_part)
+
+    def graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
+        """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.
+
+        Args:
+            compiling: whether to compile what tells how another batch than the exported one runs.
+        """
+        ports = [port.spec for port in self._graph.inputs]
+        if all(port is None or _is_same(port, spec) for port, spec in zip(ports, specs, strict=True)):
+            return self._graph, specs
+        if self.batching.mode == "fixed":
+            problem = f"the graph takes no other batch ({self.batching.reason})"
+            raise InputError(problem, found=format_shape(specs[0].shape))
+        batch = specs[0].shape[self.batching.inputs[0]] or 0
+        if self.batching.graph is not None and not self._prefers_parts(batch, compiling):
+            return self.batching.graph, self.batching.specs(specs, batch)
+        return self._graph, self.batching.specs(specs, self.batching.exported)
+
+    def with_batch(self, specs: list[TensorSpec], batch: int) -> list[TensorSpec]:
+        """Specs of the inputs with another batch than the file's."""
+        ports = [port.spec for port in self._graph.inputs]
+        first = ports[0].shape[:1] if ports and ports[0] is not None else ()
+        return specs if first == (batch,) else self.batching.specs(specs, batch)
+
+    def _prefers_parts(self, batch: int, compiling: bool) -> bool:
+        """Whether machine code runs a batch faster in parts of the exported size, where they can be joined.
+
+        Args:
+            compiling: whether to compile for the exported shapes, which tells; without it the answer is no until it is.
+        """
+        exported, own = self.batching.exported, self.own
+        if own is None or not exported or not batch or batch % exported or not self._can_join:
+            return False
+        if compiling and not self.is_settled:
+            self._executor.prepare(self._graph, own)
+        return self._executor.prefers_parts(self._graph, own, batch // exported)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the code for the exported shapes is there, or never will be."""
+        return self.own is None or not self._executor.compiles or self._executor.holds(self._graph, self.own)
+
+    @property
+    def _can_join(self) -> bool:
+        """Whether parts of a batch can be joined: the file says of every output how long its batch is."""
+        outputs, axes = [port.spec for port in self._graph.outputs], self.batching.outputs
+        if axes is None or len(axes) != len(outputs):
+            return False
+        exported = self.batching.exported
+        return all(
+            axis is None or (spec is not None and axis < spec.rank and spec.shape[axis] == exported)
+            for spec, axis in zip(outputs, axes, strict=True)
+        )
+
+
+def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:
+    """Whether a spec is as the file has it, in the dimensions that may hold a batch."""
+    return all(dim in (None, size) for size, dim in zip(spec.shape[:2], port.shape[:2], strict=False))

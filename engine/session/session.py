@@ -1,0 +1,369 @@
+"""A graph made ready to run: what a program or a server holds."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.errors import EngineError, ExecutionError, InputError, from_foreign
+from engine.graph import RuntimeGraph, execute
+from engine.graph.batch.batching import Batching
+from engine.graph.running.feeding import feed
+from engine.graph.running.watch import Watch
+from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
+from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
+from engine.progress import Progress, silent
+from engine.session.batches import Batches
+from engine.session.estimates import Estimates
+from engine.session.executor import Executor
+from engine.session.outputs import Outputs, in_order, join_taps
+from engine.session.routes import Given, Route, Shapes, Table, places_in, shapes_of
+from engine.stopping import cancelling
+from engine.tensor import Array, TensorSpec
+from engine.toolchain import write_bundle
+
+
+class Session:
+    """Runs a graph; many threads may call it at once.
+
+    Args:
+        graph: a built graph; editing it later changes nothing in this session.
+        backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
+            first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
+            reference where nothing can be compiled; for a graph of many operators that the cache does not have, until
+            it is compiled in the background, unless ``prepare`` has; and for shapes other than the file's until code
+            for them is made: those that come again are compiled there, one after the other.
+        threads: cores one run may use; None for all this process may use.
+        winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
+        passes_off: names of the graph optimisations to leave out; see docs/passes.md.
+        cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
+            user's folder for caches; None compiles anew in every process.
+        cache_max_bytes: of all that is kept there; what was not used for longest goes first.
+        measure_host: whether the machine is measured, in a few tenths of a second and once where there is a cache, and
+            kernels are chosen for it; else they are chosen for what is usual of its kind.
+        instances_max_bytes: of memory for machine code, weights and values of other shapes than the file's, in all
+            sessions of the process together; shapes that are met less often run on the reference. None is a quarter
+            of the memory there is.
+
+    Raises:
+        ParameterError: an option that cannot be, as ``Options`` has it.
+        GraphError: the graph is not built.
+    """
+
+    def __init__(
+        self,
+        graph: RuntimeGraph,
+        backend: Backend = "auto",
+        threads: int | None = None,
+        *,
+        winograd: Winograd = "auto",
+        passes_off: Collection[str] = (),
+        cache: str | os.PathLike[str] | None = "auto",
+        cache_max_bytes: int = CACHE_MAX_BYTES,
+        measure_host: bool = True,
+        instances_max_bytes: int | None = None,
+    ) -> None:
+        self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
+        self.options = Options(
+            backend=backend,
+            threads=threads,
+            winograd=winograd,
+            passes_off=frozenset(passes_off),
+            cache=cache_folder(cache),
+            cache_max_bytes=cache_max_bytes,
+            measure_host=measure_host,
+            instances_max_bytes=instances_max_bytes,
+        )
+        self._executor = Executor(self.options)
+        self._batches = Batches(self.graph, self._executor)
+        self._estimates = Estimates(self.graph, self._executor, self._batches)
+        self._routes: Table[Route] = Table()
+        _ = graph.plan  # a graph that is not built is refused here
+
+    @property
+    def batching(self) -> Batching:
+        """How batches other than the exported one run; found out when first asked, by trying a batch of two."""
+        return self._batches.batching
+
+    @property
+    def threads(self) -> int | None:
+        """Cores one run may use; None for all this process may use."""
+        return self.options.threads
+
+    @property
+    def backend(self) -> str:
+        """What runs the graph: ``compiled`` or ``reference``."""
+        return "compiled" if self._executor.compiles else "reference"
+
+    def close(self) -> None:
+        """Give back the memory and the threads of what was compiled; a run that comes later makes it anew."""
+        self._executor.close()
+
+    @property
+    def compile_failure(self) -> str | None:
+        """Why the reference runs a graph that should be compiled; None while nothing has failed."""
+        return self._executor.failure
+
+    def run(
+        self,
+        inputs: Given,
+        profile: bool = False,
+        *,
+        taps: Iterable[str] = (),
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Outputs:
+        """Compute the graph's outputs.
+
+        Args:
+            inputs: array-likes in graph order, or by name; a fixed first dimension may be any batch size.
+            profile: also measure every operator.
+            taps: names of operands whose values are returned too, in ``taps`` of the result; such a run is the
+                reference's, for machine code does not make every operand.
+            cancelled: asked before every operator, and every some milliseconds of machine code; when it says yes the
+                run stops with RunCancelledError.
+
+        Returns:
+            The outputs in graph order; they share no memory with the inputs or each other.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+            CompileError: backend ``compiled`` and nothing can be compiled.
+            EngineError: an operator refuses or fails; names the operator.
+        """
+        try:
+            with cancelling(cancelled):
+                return self._run_any(inputs, profile, tuple(taps))
+        except EngineError:
+            raise
+        except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
+            raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
+
+    def _run_any(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+        if profile or taps:
+            return self._run_watched(inputs, profile, taps)
+        key = shapes_of(inputs)
+        route = None if key is None else self._routes.get(key)
+        if route is None:
+            return self._run_new(inputs, key)
+        given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
+        arrays = [given[place] for place in route.places]
+        if route.again is not None and self._executor.compiles:
+            results = route.again.run(arrays)
+            if results is not None:
+                return in_order(results)
+        return in_order(self._executor.run(route.graph, arrays, None))
+
+    def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
+        """Run inputs of shapes that have not passed all checks before, or that run in parts."""
+        ran: list[tuple[RuntimeGraph, Sequence[Array]]] = []
+
+        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
+            ran.append((graph, part))
+            return self._executor.run(graph, part, None)
+
+        outputs = in_order(self._batches.run(feed(self.graph.inputs, inputs), run_graph))
+        if key is not None and len(ran) == 1 and (places := places_in(inputs, ran[0][1])) is not None:
+            graph, arrays = ran[0]
+            again = self._executor.again(graph, [TensorSpec(array.shape, array.dtype) for array in arrays])
+            self._routes.keep(key, Route(graph, places, again))
+        return outputs
+
+    def _run_watched(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+        runs: list[MeasuredRun] | None = [] if profile else None
+        watches: list[Watch] = []
+
+        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
+            if not taps:
+                return self._executor.run(graph, part, runs)
+            watch = Watch(graph.plan, taps=taps, measured=profile)
+            watches.append(watch)
+            results = execute(graph.plan, part, watch)
+            if runs is not None:
+                runs.append(measured(watch))
+            return results
+
+        outputs = in_order(self._batches.run(feed(self.graph.inputs, inputs), run_graph))
+        outputs.taps = join_taps(watches, taps)
+        if runs is not None:
+            outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
+            outputs.peak_bytes = max(run.peak_bytes for run in runs)
+            outputs.buffers = runs[0].buffers if len(runs) == 1 else []
+        return outputs
+
+    def estimate_bytes(self, inputs: Given) -> int:
+        """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
+
+        Where machine code for these shapes is there, so is its memory, and only the outputs are new. Nothing is
+        compiled to find out.
+
+        Args:
+            inputs: as for ``run``; nothing is computed.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        return self._estimates.bytes_of(inputs)
+
+    def is_compiled(self, inputs: Given) -> bool:
+        """Whether a run on these inputs finds the machine code it needs; else it compiles, or is the reference's.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        return self._estimates.finds_code(self._estimates.of(inputs))
+
+    def wish(self, inputs: Given) -> None:
+        """Have code made in the background for inputs of these shapes, if they are met more than once.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        known = self._estimates.of(inputs)
+        self._executor.wish(known.graph, known.specs)
+
+    def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
+        """What ``keep`` kept, in this process or an earlier one, of this graph run in this way on such a machine."""
+        return self._executor.note(self.graph, specs, subject)
+
+    def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
+        """Keep something that was found out, in the cache of what is compiled; nothing where there is none.
+
+        Args:
+            specs: of the inputs it is about.
+            content: at most 64 kB.
+        """
+        self._executor.keep(self.graph, specs, subject, content)
+
+    def discard(self, specs: Sequence[TensorSpec]) -> None:
+        """Give back the memory of what was compiled for inputs of these shapes; those of the file stay.
+
+        Raises:
+            InputError: the graph takes no such batch.
+        """
+        graph, known = self._batches.graph_for(list(specs))
+        if known != self._batches.own:
+            self._executor.discard(graph, known)
+
+    def prepare(
+        self,
+        batch: int | None = None,
+        *,
+        specs: Sequence[TensorSpec] | None = None,
+        refresh: bool = False,
+        tune: bool = False,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> dict[str, Any] | None:
+        """Compile now what runs of the exported shapes, or of others, will need.
+
+        Args:
+            batch: another batch size than theirs.
+            specs: of the inputs, in graph order; the exported ones without it.
+            refresh: compile even what was compiled before, here or in the cache.
+            tune: the same, with the best candidates for each kernel measured against each other on this machine, which
+                takes some seconds; which of them is fastest is kept beside the cache, for all that is compiled later.
+            progress: told how far it is.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+
+        Returns:
+            What was made, as plain data, see docs/graph.md; None on the reference, and where sizes are open.
+
+        Raises:
+            InputError: the graph takes no such batch.
+            CompileError: backend ``compiled`` and nothing can be compiled.
+            RunCancelledError: ``cancelled`` said so.
+        """
+        wanted = [port.spec for port in self.graph.inputs] if specs is None else specs
+        known = [spec for spec in wanted if spec is not None]
+        if batch is not None and len(known) == len(wanted):
+            known = self._batches.with_batch(known, batch)
+        if self.options.backend == "reference" or len(known) != len(wanted) or not all(s.is_static for s in known):
+            return None
+        with cancelling(cancelled):
+            graph, known = self._batches.graph_for(known, compiling=True)
+            return self._executor.prepare(graph, known, refresh=refresh, tune=tune, progress=progress or silent)
+
+    def carries(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether the bundle the graph came from has a program for inputs of these shapes; no where it is a pair.
+
+        Raises:
+            InputError: the graph takes no such batch.
+        """
+        return self.graph.bundle is not None and self._executor.carries(*self._batches.graph_for(list(specs)))
+
+    def save_bundle(
+        self,
+        folder: str | os.PathLike[str],
+        shapes: Sequence[Sequence[TensorSpec]] = (),
+        *,
+        batches: Sequence[int] = (),
+        name: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        target: str | None = None,
+        tag: str | None = None,
+        replace: bool = False,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Write a folder that ``engine.load`` takes for the model: the pair, and what is compiled of it now.
+
+        A process that loads it on such a machine, with the same engine, needs no compiler for these shapes.
+
+        Args:
+            folder: where; appears whole or not at all.
+            shapes: specs of the inputs, of each program; that of the exported shapes is always there.
+            batches: other batch sizes than the exported one, of a program each.
+            name: of the model; the graph's own without it.
+            files: what else goes with it: content by name.
+            target: level (``avx512``, ``avx2``, ``sse``, ``neon``) whose every machine is to run it; None for machines
+                such as this one.
+            tag: write an OCI image layout that holds the bundle by this name, instead of the folder itself.
+            replace: whether a bundle that is there may be replaced.
+            progress: told how far it is.
+            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+
+        Returns:
+            A row for each program: ``file``, ``inputs`` and ``bytes``.
+
+        Raises:
+            BundleError: the folder holds something else, or cannot be written.
+            InputError: sizes are open and no shapes are given, or the graph takes no such batch.
+            CompileError: there is no compiler, or no such level.
+            RunCancelledError: ``cancelled`` said so.
+        """
+        wanted = [*([] if self._batches.own is None else [self._batches.own]), *map(list, shapes)]
+        if not wanted:
+            raise InputError("the graph leaves sizes open", where="a bundle", expected="shapes of its inputs")
+        with cancelling(cancelled), write_bundle(Path(folder), tag, replace) as begin:
+            writer = begin(self.graph, self.options, name or self.graph.name, files or {}, target)
+            given = {each.name: getattr(self.options, each.name) for each in fields(self.options)}
+            session = Session(writer.graph, **given)
+            for specs in [*wanted, *(session._batches.with_batch(wanted[0], batch) for batch in batches)]:
+                writer.add(*session._batches.graph_for(specs, compiling=target is None), progress or silent)
+            session.close()
+            manifest = writer.finish()
+        return [each.describe() | {"bytes": manifest.files[each.file].bytes} for each in manifest.programs]
+
+    def describe(self, cancelled: Callable[[], bool] | None = None) -> dict[str, Any]:
+        """The graph's description together with how this session runs it.
+
+        Nothing is compiled to find out: kernels are told of what was, by a run or by ``prepare``. How other batches run
+        is tried on the reference, if that has not happened yet.
+
+        Args:
+            cancelled: asked between operators, and the like, whether it is no longer wanted.
+
+        Raises:
+            RunCancelledError: ``cancelled`` said so.
+        """
+        with cancelling(cancelled):
+            description = self.graph.describe()
+            self._executor.annotate(self.graph, self._batches.own, description)
+            batch = self.batching.describe()
+            return description | {"backend": self.backend, "threads": self.threads, "batch": batch}

@@ -1,0 +1,81 @@
+"""Convolutions and products between DequantizeLinear and QuantizeLinear: of the bytes, with the same answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import RuntimeGraph, TensorSpec
+from engine.passes.integer_products import integer_products
+from engine.passes.quantised_products import quantised_products
+from tests.engine.graph.build import built, op
+from tests.engine.passes.applying import FOLDED, applied, assert_untouched, types
+
+RANDOM = np.random.default_rng(4)
+U8, I8, F32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.float32)
+
+
+def network(type: str, shape: Any, weight: Any, axis: int, *, bias: Any = None, scales: int = 1, **params: Any) -> Any:
+    constants = {
+        "sx": np.array(0.02, F32),
+        "zx": np.array(121, U8),
+        "w": weight,
+        "sw": RANDOM.random(scales, F32) if scales > 1 else np.array(0.03, F32),
+        "zw": np.zeros(scales, I8) if scales > 1 else np.array(3, I8),
+        **({} if bias is None else {"b": bias}),
+    }
+    return built(
+        op("pnnx.Input", "in0", "", "x"),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
+        op("DequantizeLinear", "dx", "x sx zx", "fx"),
+        op("DequantizeLinear", "dw", "w sw zw", "fw", axis=axis),
+        op(type, "it", "fx fw" if bias is None else "fx fw b", "y", **params),
+        op("pnnx.Output", "out", "y"),
+        _x=TensorSpec(shape, U8),
+    )
+
+
+def coded(*shape: int, dtype: Any = U8) -> Any:
+    return RANDOM.integers(0, 256, shape).astype(np.uint8).view(dtype)
+
+
+@pytest.mark.parametrize("scales", [1, 6])
+@pytest.mark.parametrize("bias", [None, RANDOM.random(6, F32)])
+def test_a_convolution_is_one_of_bytes(scales: int, bias: Any) -> None:
+    params = {"pads": (1, 1, 1, 1), "kernel_shape": (3, 3), "strides": (1, 1), "dilations": (1, 1), "group": 2,
+              "auto_pad": "NOTSET"}  # fmt: skip
+    net = network("Conv", (1, 4, 5, 6), coded(6, 2, 3, 3, dtype=I8), 0, bias=bias, scales=scales, **params)
+    made = types(applied(quantised_products, net, coded(1, 4, 5, 6), close=FOLDED))
+    assert "ConvInteger" in made
+    assert "Conv" not in made
+
+
+@pytest.mark.parametrize("scales", [1, 7])
+def test_a_product_is_one_of_bytes(scales: int) -> None:
+    net = network("torch.matmul", (2, 3, 10), coded(10, 7, dtype=I8), 1, scales=scales)
+    assert "MatMulInteger" in types(applied(quantised_products, net, coded(2, 3, 10), close=FOLDED))
+
+
+def test_what_has_no_such_kernel_stays_as_it_is() -> None:
+    each_channel = network("Conv", (1, 3, 5, 6), coded(3, 1, 3, 3, dtype=I8), 0, group=3)
+    by_row = network("torch.matmul", (2, 7, 7), coded(7, 7, dtype=I8), 0, scales=7)
+    for graph in (each_channel, by_row):
+        assert_untouched(quantised_products, graph)
+
+
+def test_the_largest_of_bytes_is_found_among_floats() -> None:
+    def pooled(dtype: Any) -> RuntimeGraph:
+        return built(
+            op("pnnx.Input", "in0", "", "x"),
+            op("nn.MaxPool2d", "it", "x", "y", kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1),
+               ceil_mode=False, return_indices=False),
+            op("pnnx.Output", "out", "y"),
+            _x=TensorSpec((1, 2, 7, 6), dtype),
+        )  # fmt: skip
+
+    for dtype in (U8, I8):
+        made = types(applied(integer_products, pooled(dtype), coded(1, 2, 7, 6, dtype=dtype)))
+        assert made == ["Tensor.to", "nn.MaxPool2d", "Tensor.to"]
+    assert_untouched(integer_products, pooled(F32))
