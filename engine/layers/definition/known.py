@@ -37,6 +37,7 @@ def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callab
         inputs: what is known of the operator's inputs.
         forward: computes the operator's outputs from its input values.
     """
+    result = result if layer.takes_unknown else _of_its_own(result, inputs)
     if is_known(result) or layer.loops or not _is_small(layer, result):
         return result
     values = [known_value(value) for value in inputs]
@@ -47,6 +48,18 @@ def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callab
             return spec_of(forward(values), with_value=True)
     except Exception:  # whatever it is, a run shows it, at its place
         return result
+
+
+def _of_its_own(result: Any, inputs: list[object]) -> Any:
+    """The announced specs without elements of operands: ``return input`` says that shape and dtype are the same."""
+    theirs = [each.value for each in inputs if isinstance(each, TensorSpec) and each.value is not None]
+    if not theirs:
+        return result
+    if isinstance(result, tuple):
+        return tuple(_of_its_own(item, inputs) for item in result)
+    if isinstance(result, TensorSpec) and any(result.value is value for value in theirs):
+        return TensorSpec(result.shape, result.dtype)
+    return result
 
 
 def _is_small(layer: Layer, result: Any) -> bool:
