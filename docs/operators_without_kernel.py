@@ -50,7 +50,7 @@ REASONS: Final = {
     "onnx.control.sequence": _NO_TENSORS,
     "onnx.creation.creation": _CONSTANT,
     "onnx.creation.window_functions": _CONSTANT,
-    "onnx.vision.regions": _LENGTH + ", or on places that values say",
+    "onnx.vision.regions": _LENGTH + "; borders that values round are rare",
 }
 """Module below ``engine.layers`` -> why those of its types that have none have no kernel."""
 

@@ -14,6 +14,7 @@ class WindowAxis:
     Args:
         size, count: elements, windows.
         kernel, stride, dilation, padding: as PyTorch has them; the padding is that before and after.
+        after: the padding after, where it is another one.
         is_adaptive: window i is [floor(i*size/count), ceil((i+1)*size/count)) instead.
     """
 
@@ -23,6 +24,7 @@ class WindowAxis:
     stride: int = 1
     dilation: int = 1
     padding: int = 0
+    after: int | None = None
     is_adaptive: bool = False
 
     def opened(self, sizes: Sizes) -> WindowAxis:
@@ -77,12 +79,20 @@ class WindowAxis:
         return skipped, f.maximum(f.sub(stop, skipped), 0)
 
     def divisor(self, f: Function, window: Index, counts_padding: bool) -> Index:
-        """Elements a window counts: those on the image, or on the image and its padding."""
+        """Elements a window counts: those on the image, or on the image and its padding; of a dilated one, its taps."""
         if self.is_inside:
             return self.kernel
         first, end = self.first(f, window), self.end(f, window)
         if self.is_adaptive:
             return f.sub(end, first)
+        behind = self.size + (self.padding if self.after is None else self.after)
+        if self.dilation > 1:
+            return self._taps(f, window, behind) if counts_padding else f.maximum(self.met(f, window)[1], 1)
         if counts_padding:
-            return f.sub(f.minimum(end, self.size + self.padding), first)
+            return f.sub(f.minimum(end, behind), first)
         return f.maximum(f.sub(f.minimum(end, self.size), f.maximum(first, 0)), 1)
+
+    def _taps(self, f: Function, window: Index, behind: int) -> Index:
+        """Taps of a window before an end."""
+        room = f.add(f.sub(behind, self.first(f, window)), self.dilation - 1)
+        return f.minimum(f.divmod(room, self.dilation)[0], self.kernel)

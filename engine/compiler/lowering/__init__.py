@@ -8,9 +8,9 @@ kernel takes in; result is the frame around a kernel; steps are what comes of it
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deforming
 from engine.compiler.lowering.rules.elementwise import elements, map, onnx_elements, quantising
-from engine.compiler.lowering.rules.indexing import bags, gather, picking, resize, sampling, scattering
+from engine.compiler.lowering.rules.indexing import bags, gather, onnx_places, picking, resize, sampling, scattering
 from engine.compiler.lowering.rules.movement import filling, moved, moving, padding, placing, rearrange
-from engine.compiler.lowering.rules.pooling import pool
+from engine.compiler.lowering.rules.pooling import onnx_pools, pool
 from engine.compiler.lowering.rules.products import (
     attention,
     contracting,
@@ -19,6 +19,7 @@ from engine.compiler.lowering.rules.products import (
     integers,
     linear,
     multihead,
+    onnx_spectra,
     products,
     spectra,
 )
@@ -28,6 +29,7 @@ from engine.compiler.lowering.rules.rows import (
     distances,
     extremes,
     normalising,
+    onnx_rows,
     quantiles,
     reducing,
     rows,
@@ -62,6 +64,10 @@ __all__ += [
     "multihead",
     "normalising",
     "onnx_elements",
+    "onnx_places",
+    "onnx_pools",
+    "onnx_rows",
+    "onnx_spectra",
     "padding",
     "picking",
     "placing",

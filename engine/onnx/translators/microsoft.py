@@ -316,6 +316,20 @@ def quantised_average(node: Node) -> Value | None:
     return _quantised(node, y, node.optional(3), node.optional(4))
 
 
+_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+
+
+@translates("QLinearAveragePool", domain=_DOMAIN)
+def quantised_average_pool(node: Node) -> Value | None:
+    """The mean of each window of what quantised numbers stand for, quantised."""
+    if node.number("channels_last", 0):
+        return None
+    x = _real(node, node.input(0), node.optional(1), node.optional(2))
+    params = {name: node.attributes[name] for name in _POOL if name in node.attributes}
+    y = node.builder.add("AveragePool", node.name, [x], params=params)[0]
+    return _quantised(node, y, node.optional(3), node.optional(4))
+
+
 @translates("QLinearConcat", domain=_DOMAIN)
 def quantised_concat(node: Node) -> Value:
     """Quantised numbers joined, in one scale."""

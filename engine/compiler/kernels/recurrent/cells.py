@@ -5,10 +5,12 @@ Source: the formulas are engine.layers.recurrent.cells'.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Final, Literal
 
-from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions.activation import one_plus_exp_minus, sigmoid, tanh, tanh_parts
+from engine.compiler.codegen.ir import Function, Value, element_of
+from engine.compiler.kernels.functions import activation
+from engine.compiler.kernels.functions.doubles import activation as doubles
 from engine.compiler.kernels.functions.pieces import relu
 
 CellKind = Literal["lstm", "gru", "tanh", "relu"]
@@ -16,17 +18,22 @@ CellKind = Literal["lstm", "gru", "tanh", "relu"]
 GATES: Final[dict[CellKind, int]] = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
+def _of(x: Value) -> ModuleType:
+    """The activations of float32, or of float64."""
+    return doubles if element_of(x.type) == "double" else activation
+
+
 def lstm(f: Function, gates: list[Value], c: Value) -> tuple[Value, Value]:
     """The new h, before a projection, and the new c; a product of two activations takes one division."""
     i, forget, g, o = gates
-    kept = f.fdiv(c, one_plus_exp_minus(f, forget))
+    kept = f.fdiv(c, _of(c).one_plus_exp_minus(f, forget))
     c = f.fadd(kept, _sigmoid_times_tanh(f, i, g))
     return _sigmoid_times_tanh(f, o, c), c
 
 
 def _sigmoid_times_tanh(f: Function, x: Value, y: Value) -> Value:
-    numerator, denominator = tanh_parts(f, y)
-    return f.fdiv(numerator, f.fmul(denominator, one_plus_exp_minus(f, x)))
+    numerator, denominator = _of(y).tanh_parts(f, y)
+    return f.fdiv(numerator, f.fmul(denominator, _of(x).one_plus_exp_minus(f, x)))
 
 
 def gru(f: Function, gates: list[Value], input: Value, h: Value) -> Value:
@@ -37,10 +44,11 @@ def gru(f: Function, gates: list[Value], input: Value, h: Value) -> Value:
         input: the input's part of it.
     """
     r, z, n = gates
-    new = tanh(f, f.fma(sigmoid(f, r), n, input))
-    return f.fma(sigmoid(f, z), f.fsub(h, new), new)
+    own = _of(h)
+    new = own.tanh(f, f.fma(own.sigmoid(f, r), n, input))
+    return f.fma(own.sigmoid(f, z), f.fsub(h, new), new)
 
 
 def plain(f: Function, kind: CellKind, gate: Value) -> Value:
     """The new h."""
-    return relu(f, gate) if kind == "relu" else tanh(f, gate)
+    return relu(f, gate) if kind == "relu" else _of(gate).tanh(f, gate)

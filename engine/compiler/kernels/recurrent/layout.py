@@ -192,7 +192,7 @@ class Layout(Kernel):
         for each in weights:
             heads = None
             if self.cell == "gru":
-                bias = np.zeros(self.units, np.float32) if each.bias is None else each.bias
+                bias = np.zeros(self.units, each.hidden.dtype) if each.bias is None else each.bias
                 heads = [spread(bias, rows) for rows in gate_rows(self.panels, 1, self.units)]
             packed.append(packed_panels(each.hidden, gate_rows(self.panels, self.gates, self.units), heads))
             if each.projection is not None:

@@ -25,7 +25,7 @@ def gate_rows(panels: Sequence[Panel], gates: int, units: int) -> list[Array]:
 
 def spread(matrix: Array, rows: Array) -> Array:
     """Rows of a matrix, or elements of a vector; zeros where the number is -1."""
-    result = np.zeros((len(rows), *matrix.shape[1:]), np.float32)
+    result = np.zeros((len(rows), *matrix.shape[1:]), matrix.dtype)
     result[rows >= 0] = matrix[rows[rows >= 0]]
     return result
 

@@ -19,7 +19,7 @@ from engine.layers.reduction.extremum import ArgMax, ArgMin
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import UNKNOWN, Array, Number, TensorSpec, product
+from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value, product
 
 
 class _ArgExtreme(UnaryAdapter):
@@ -188,7 +188,8 @@ class OneHot(Layer):
         shape = shape_of(indices)
         axis = checked_axis(self.axis, len(shape) + 1)
         check_fits(values.shape in ((2,), (None,)), "values", values.shape, "[2]")
-        size = None if isinstance(depth, TensorSpec) else self._depth(depth)
+        depth = known_value(depth)
+        size = None if depth is UNKNOWN else self._depth(depth)
         return TensorSpec((*shape[:axis], size, *shape[axis:]), values.dtype)
 
     def forward(self, indices: Any, depth: Array | Number, values: Array) -> Array:

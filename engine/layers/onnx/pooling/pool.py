@@ -23,7 +23,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec
 
 
-class _Windows(Adapter):
+class Windows(Adapter):
     """Base of pools.
 
     Parameters:
@@ -100,7 +100,7 @@ class _Windows(Adapter):
 
 
 @register("MaxPool")
-class OnnxMaxPool(_Windows):
+class OnnxMaxPool(Windows):
     """The largest element of each window, and its place in the whole flattened input.
 
     Shapes:
@@ -160,7 +160,7 @@ class _PlacedAvgPool(AvgPool):
 
 
 @register("AveragePool")
-class OnnxAveragePool(_Windows):
+class OnnxAveragePool(Windows):
     """The mean of each window, of its elements on the input or, with count_include_pad, on the padding too.
 
     Shapes:
@@ -187,7 +187,7 @@ class OnnxAveragePool(_Windows):
 
 
 @register("LpPool")
-class OnnxLpPool(_Windows):
+class OnnxLpPool(Windows):
     """sum(abs(x)^p)^(1/p) over each window.
 
     Shapes:

@@ -29,7 +29,7 @@ class OnnxMaxUnpool(Layer):
     output_shape: tuple[int, ...] | None = None
 
     def infer(self, input: TensorSpec, indices: TensorSpec) -> TensorSpec:
-        shape = self._natural(input.shape)
+        shape = self.natural(input.shape)
         check_fits(len(indices.shape) == input.rank, "indices", indices.shape, format_shape(input.shape))
         if self.output_shape is not None:
             wanted = self.output_shape
@@ -42,7 +42,7 @@ class OnnxMaxUnpool(Layer):
         check_fits(indices.shape == input.shape, "indices", indices.shape, format_shape(input.shape))
         if indices.dtype.kind not in "iu":
             raise ShapeError("an index must be of integers", found=indices.dtype)
-        natural = [size or 0 for size in self._natural(input.shape)]
+        natural = [size or 0 for size in self.natural(input.shape)]
         check_size(natural, input.dtype, "the unpooled tensor")
         if indices.size and not 0 <= indices.min() <= indices.max() < math.prod(natural):
             found = f"{indices.min()} to {indices.max()}"
@@ -55,7 +55,8 @@ class OnnxMaxUnpool(Layer):
         result[coordinates] = input
         return result
 
-    def _natural(self, shape: Shape) -> Shape:
+    def natural(self, shape: Shape) -> Shape:
+        """The shape of the result, where none is asked for."""
         rank = len(self.kernel_shape)
         check_fits(len(shape) == rank + 2, "input", shape, f"{rank + 2} axes")
         strides = per_axis(self.strides, rank, "strides")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,13 @@ class OnnxDeformConv(Windowed):
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return self._conv(operands[1]).flops(output, *operands)
+
+    def settled_on(self, weight: object) -> DeformConv2d | None:
+        """The convolution with its padding, where that is alike on both sides; else None."""
+        pairs = self._pairs(weight)
+        if any(before != after for before, after in pairs):
+            return None
+        return replace(self._conv(weight), padding=tuple(before for before, _ in pairs))
 
     def _conv(self, weight: object) -> DeformConv2d:
         return DeformConv2d(**self.common(self.rank(weight)))

@@ -57,12 +57,17 @@ class OnnxAffineGrid(Layer):
 
     def infer(self, theta: TensorSpec, size: Any) -> Any:
         sizes = whole_numbers(size, "size")
-        return UNKNOWN if sizes is None else self._grid(sizes).infer(theta)
+        return UNKNOWN if sizes is None else self.grid(sizes).infer(theta)
 
     def forward(self, theta: Array, size: Any) -> Array:
-        return self._grid(needed(whole_numbers(size, "size"), "size")).forward(theta)
+        return self.grid(needed(whole_numbers(size, "size"), "size")).forward(theta)
 
-    def _grid(self, sizes: tuple[int, ...]) -> AffineGrid:
+    def grid(self, sizes: tuple[int, ...]) -> AffineGrid:
+        """The layer for these sizes.
+
+        Raises:
+            ShapeError: one is negative.
+        """
         if min(sizes, default=0) < 0:
             raise ShapeError("size does not fit", found=list(sizes), expected="sizes of 0 and more")
         return AffineGrid(size=sizes, align_corners=self.align_corners)
@@ -145,7 +150,7 @@ class Col2Im(Layer):
         sizes, block = whole_numbers(image_shape, "image_shape"), whole_numbers(block_shape, "block_shape")
         if sizes is None or block is None:
             return UNKNOWN
-        windows = self._windows(sizes, block)
+        windows = self.windows(sizes, block)
         taps, patches = product(block) or 1, product(counts(windows, sizes))
         fits = input.rank == 3 and input.shape[2] in (None, patches)
         check_fits(fits, "input", input.shape, f"[N, C*{taps}, {patches}]")
@@ -155,14 +160,19 @@ class Col2Im(Layer):
         sizes = needed(whole_numbers(image_shape, "image_shape"), "image_shape")
         block = needed(whole_numbers(block_shape, "block_shape"), "block_shape")
         spec = self.infer(TensorSpec(input.shape, input.dtype), sizes, block)
-        windows = self._windows(sizes, block)
+        windows = self.windows(sizes, block)
         places = [window.count(size) or 0 for window, size in zip(windows, sizes, strict=True)]
         n, channels = spec.shape[:2]
         values = cast(input, working_dtype(input.dtype)).reshape(n, channels, *block, *places)
         with np.errstate(all="ignore"):
             return cast(overlap_add(values, windows, sizes), input.dtype)
 
-    def _windows(self, sizes: tuple[int, ...], block: tuple[int, ...]) -> tuple[Window, ...]:
+    def windows(self, sizes: tuple[int, ...], block: tuple[int, ...]) -> tuple[Window, ...]:
+        """The patches of such an image.
+
+        Raises:
+            ShapeError: they do not fit it.
+        """
         rank = len(sizes)
         if len(block) != rank or rank < 1 or min((*sizes, *block)) < 1:
             found = f"{list(block)} on {list(sizes)}"

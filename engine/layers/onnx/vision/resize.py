@@ -125,16 +125,47 @@ class Resize(Layer):
                 x = self._resampled(x, axis, each)
         return cast(np.ascontiguousarray(x), input.dtype)
 
+    def taps(self, shape: Sequence[int], *operands: Any) -> dict[int, Taps]:
+        """axis -> what its elements are made of, for those that are resampled.
+
+        Args:
+            shape: of the input.
+            operands: the others; none of them is a spec.
+
+        Raises:
+            ShapeError: what is asked for does not fit, or is for a run to tell.
+        """
+        wanted = self._wanted(len(shape), operands[:3], *operands[3:])
+        if wanted is None:
+            raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
+        found = {}
+        for axis, each in self._axes_of(shape, wanted).items():
+            if not self._stays(each):
+                position = self._positions(each)
+                if self._outside(position, each).any():
+                    raise ShapeError("a place lies outside the input", found=list(shape))
+                found[axis] = self._taps(position, each)
+        return found
+
     def _resampled(self, x: Array, axis: int, each: _Axis) -> Array:
-        crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
-        if each.size == each.count and each.scale == 1 and not crops:
+        if self._stays(each):
             return x
         position = self._positions(each)
         x = interpolate_axis(x, axis, self._taps(position, each))
-        if crops:
-            outside = ((position < 0) | (position > each.size - 1)).reshape(-1, *(1,) * (x.ndim - 1 - axis))
-            x = np.where(outside, x.dtype.type(self.extrapolation_value), x)
+        outside = self._outside(position, each)
+        if outside.any():
+            x = np.where(outside.reshape(-1, *(1,) * (x.ndim - 1 - axis)), x.dtype.type(self.extrapolation_value), x)
         return x
+
+    def _stays(self, each: _Axis) -> bool:
+        """Whether an axis is left alone."""
+        crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        return each.size == each.count and each.scale == 1 and (not crops or (each.start, each.end) == (0, 1))
+
+    def _outside(self, position: Array, each: _Axis) -> Array:
+        """Which new elements have a number of their own, as they lie outside what is cropped."""
+        crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        return ((position < 0) | (position > each.size - 1)) & crops
 
     def _positions(self, axis: _Axis) -> Array:
         """Where each new element lies on the old axis."""
@@ -220,7 +251,8 @@ class Resize(Layer):
     def _wanted(self, rank: int, operands: Sequence[Any], roi: Any, scales: Any, sizes: Any) -> _Wanted | None:
         """What is asked for; None where only a run can tell it."""
         count = len(self._named(rank))
-        given = [each for each in operands if each is not None]
+        given = [_as_known(each) for each in operands if each is not None]
+        roi, scales, sizes = map(_as_known, (roi, scales, sizes))
         for each in given:
             shape = each.shape if isinstance(each, (np.ndarray, TensorSpec)) else (1,)
             if shape == (0,):
@@ -251,6 +283,11 @@ class Resize(Layer):
             raise ShapeError("sizes do not fit", found=list(sizes), expected=f"{count} positive numbers")
         if roi and self.coordinate_transformation_mode == "tf_crop_and_resize" and len(roi) != 2 * count:
             raise ShapeError("roi does not fit", found=list(roi), expected=f"{2 * count} numbers")
+
+
+def _as_known(value: object) -> Any:
+    """The elements of a tensor, where they are known; else the value itself."""
+    return value.value if isinstance(value, TensorSpec) and value.value is not None else value
 
 
 def _numbers(value: Any) -> tuple[float, ...]:

@@ -15,6 +15,8 @@ from engine.compiler.lowering.rules.recurrent import kernels as recurrent_kernel
 from engine.options import Options
 from engine.pnnx import Operator
 from engine.tensor import Array
+from tests.engine.compiler.doubling import doubled
+from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.graph.build import F32, INPUT, built, op
 
@@ -207,3 +209,21 @@ def test_what_has_no_kernel_is_left_to_the_reference(type: str, given: dict[str,
     with pytest.raises(CompileError) as caught:
         Session(net, backend="compiled", cache=None).run([numbers(0, 7, 3, 5)])
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("type", list(GATES))
+@pytest.mark.parametrize(("batch", "units"), [(1, 19), (3, 40), (1, 300)], ids=str)
+def test_networks_of_doubles_keep_their_digits(type: str, batch: int, units: int) -> None:
+    net = network(type, 11, units, layers=2, ways=2, batch_first=True)
+    source = graph(net, results="1", _0=(batch, 9, 11)).source
+    x = np.random.default_rng(units).standard_normal((batch, 9, 11))
+    whole = doubled(source)
+    (wanted,) = Session(whole, backend="reference").run([x])
+    for level in LEVELS if units < 300 else LEVELS[:1]:
+        compiled = CompiledGraph(whole, Options(threads=1), describe(level))
+        (found,) = compiled.run([guarded_array(x, dtype="float64")])
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
+    session = Session(whole, backend="compiled", cache=None)
+    session.run([x])
+    assert not [row for row in session.describe()["operators"] if row.get("why")]

@@ -16,18 +16,23 @@ _LARGE: Final = 40.0  # from here on sinh and cosh are the same
 
 def sigmoid(f: Function, x: Value) -> Value:
     """1 / (1 + e**-x) within 3 ulp; 0 below -709.8, where e**-x overflows, as in PyTorch."""
-    return f.fdiv(like(x, 1.0), _one_plus_exp_minus(f, x))
+    return f.fdiv(like(x, 1.0), one_plus_exp_minus(f, x))
 
 
 def silu(f: Function, x: Value) -> Value:
     """x / (1 + e**-x) within 3 ulp; NaN for -inf, as in PyTorch."""
-    return f.fdiv(x, _one_plus_exp_minus(f, x))
+    return f.fdiv(x, one_plus_exp_minus(f, x))
 
 
 def tanh(f: Function, x: Value) -> Value:
     """tanh(x) = e / (e + 2), e = e**2x - 1, within 3 ulp."""
+    return f.fdiv(*tanh_parts(f, x))
+
+
+def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
+    """tanh(x) as numerator and denominator, that other divisions may be joined to; neither is beyond 2e19."""
     e = expm1(f, between(f, f.fadd(x, x), -44.0, 44.0))
-    return f.fdiv(e, f.fadd(e, like(x, 2.0)))
+    return e, f.fadd(e, like(x, 2.0))
 
 
 def gelu(f: Function, x: Value) -> Value:
@@ -40,7 +45,7 @@ def gelu_tanh(f: Function, x: Value) -> Value:
     """x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x**3), as x / (1 + e**-2u)."""
     factor = 2 * math.sqrt(2 / math.pi)
     cubic = f.fma(f.fmul(x, x), like(x, 0.044715 * factor), like(x, factor))
-    return f.fdiv(x, _one_plus_exp_minus(f, f.fmul(x, cubic)))
+    return f.fdiv(x, one_plus_exp_minus(f, f.fmul(x, cubic)))
 
 
 def mish(f: Function, x: Value) -> Value:
@@ -93,6 +98,6 @@ def _half_exp(f: Function, x: Value) -> Value:
     return f.fmul(f.fmul(root, like(x, 0.5)), root)
 
 
-def _one_plus_exp_minus(f: Function, x: Value) -> Value:
+def one_plus_exp_minus(f: Function, x: Value) -> Value:
     """1 + e**-x, which sigmoid(x) is the reciprocal of."""
     return f.fadd(like(x, 1.0), exp(f, negative(f, x)))

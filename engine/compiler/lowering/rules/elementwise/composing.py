@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.compiler.kernels.elements import Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, substitute
 from engine.compiler.kernels.map import make_map
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
@@ -39,6 +40,19 @@ class Composition:
         kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
         self.steps.append(self.context.step(kernel, target, *wide))
         return target
+
+    def typed(self, target: View, tree: Expr, *operands: View, domain: Domain | None = None) -> None:
+        """An expression of broadcast operands of any dtypes, stored in memory that is given.
+
+        Args:
+            domain: what is computed with, if it is not what the operator is of.
+        """
+        if domain is None:
+            domain = "double" if self.context.dtype == np.float64 else "float"
+        seen = [target, *(derived(each, np.broadcast_to(each.phantom, target.shape)) for each in operands)]
+        strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
+        kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
+        self.steps.append(self.context.step(kernel, *seen))
 
     def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
         """A number for all elements along some axes, which stay as ones."""

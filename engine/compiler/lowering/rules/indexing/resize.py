@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from engine.compiler.kernels.images.resize import Resize
+from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View, constant
+from engine.compiler.storage import View, channels_last, constant, row_major
+from engine.errors import ShapeError
+from engine.layers.onnx.vision.resize import Resize as OnnxResize
+from engine.layers.onnx.vision.resize import Upsample as OnnxUpsample
 from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate
 from engine.layers.vision.taps import Taps
 from engine.tensor import Array, DType
@@ -27,32 +33,104 @@ def lower_resample(context: Context) -> Made:
     taps = [each for _, each in sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])]
     if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
         raise NotLoweredError("there is no kernel for it")
-    taps = [_evened(each) for each in taps]
-    if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
-        raise NotLoweredError("there is no kernel for so many taps")
+    return _resampled(context, x, [_evened(each) for each in taps])
+
+
+@kernels_for(OnnxResize, OnnxUpsample, image=True, doubles=True)
+def lower_onnx_resize(context: Context) -> Made:
+    """The same of any axes: those that stay are images of a batch and their channels."""
+    layer, x = context.layer(OnnxResize), context.tensor(0)
+    try:
+        found = layer.taps(x.shape, *context.arguments()[1:])
+    except ShapeError as error:
+        raise NotLoweredError("what it asks for is known only in a run, or lies outside its operand") from error
+    axes, rank, kept = [*sorted(found)], len(x.shape), [axis for axis in range(len(x.shape)) if axis not in found]
+    if not axes:
+        return context.made(x)
+    if len(axes) > 3:
+        raise NotLoweredError("there is no kernel for so many dimensions")
+    if min(axes) > 1 and 3 <= rank <= 5:
+        stays = {axis: _stay(x.shape[axis]) for axis in range(2, rank)}
+        return _resampled(context, x, [each for _, each in sorted({**stays, **found}.items())])
+    n = x.shape[kept[0]] if len(kept) > 1 else 1
+    shape = (n, math.prod(x.shape[axis] for axis in kept) // n, *(x.shape[axis] for axis in axes))
+    turned = x.derive(x.phantom.transpose([*kept, *axes]).reshape(shape))
+    steps = []
+    if turned is None:
+        copied = row_major([x.shape[axis] for axis in (*kept, *axes)], x.dtype)
+        steps.append(context.copy(derived(x, x.phantom.transpose([*kept, *axes])), copied))
+        turned = derived(copied, copied.phantom.reshape(shape))
+    target = channels_last((*shape[:2], *(found[axis].indices.shape[1] for axis in axes)), dtype=x.dtype)
+    image, copies = context.image(turned)
+    whole = derived(target, as_image(target.phantom))
+    kernel, table = _kernel(context, turned.shape, image, whole, [found[axis] for axis in axes], Epilogue())
+    order = np.argsort([*kept, *axes])
+    spread = target.phantom.reshape(*(x.shape[axis] for axis in kept), *target.shape[2:])
+    result = derived(target, spread.transpose(order))
+    return context.made(result, *steps, *copies, context.step(kernel, image, table, whole))
+
+
+def _resampled(context: Context, x: View, taps: list[Taps]) -> Made:
+    """Images and volumes (N, C, *S) resampled along S; axis by axis, where all at once have too many taps."""
+    before: list[KernelStep] = []
+    while math.prod(len(each.indices) for each in taps) > MOST_TAPS:
+        axis = max(range(len(taps)), key=lambda axis: len(taps[axis].indices))
+        x = _along(context, x, taps, axis, before)
+        taps = [_stay(x.shape[2 + axis]) if other == axis else each for other, each in enumerate(taps)]
     result = context.fuse(as_image, is_image=True)
-    if len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
+    if not before and len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
         return result.made(_repeated(context, x, result.target))
     image, copies = context.image(x)
-    if len(taps) == 1:
+    kernel, table = _kernel(context, x.shape, image, result.image, taps, result.epilogue)
+    return result.made(*before, *copies, result.step(kernel, [image, table]))
+
+
+def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: list[KernelStep]) -> View:
+    """Images and volumes resampled along one of their axes."""
+    one = [each if other == axis else _stay(x.shape[2 + other]) for other, each in enumerate(taps)]
+    target = channels_last((*x.shape[:2], *(each.indices.shape[1] for each in one)), dtype=x.dtype)
+    image, copies = context.image(x)
+    whole = derived(target, as_image(target.phantom))
+    kernel, table = _kernel(context, x.shape, image, whole, one, Epilogue())
+    steps += [*copies, context.step(kernel, image, table, whole)]
+    return target
+
+
+def _stay(size: int) -> Taps:
+    """Every element as it is."""
+    return Taps(indices=np.arange(size)[None])
+
+
+def _kernel(
+    context: Context, shape: Sequence[int], image: View, target: View, taps: list[Taps], epilogue: Epilogue
+) -> tuple[Resize, View]:
+    """The kernel, and its table.
+
+    Args:
+        shape: (N, C, *S) of the operand.
+    """
+    if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
+        raise NotLoweredError("there is no kernel for so many taps")
+    sizes = [each.indices.shape[1] for each in taps]
+    if len(taps) == 1:  # a row
         taps = [Taps(indices=np.zeros((1, 1), np.int64)), *taps]
     is_weighted = any(each.weights is not None for each in taps)
     kernel = Resize(
-        batch=result.image.shape[0],
-        rows=result.image.shape[2],
-        columns=result.image.shape[3],
-        channels=x.shape[1],
+        batch=target.shape[0],
+        rows=target.shape[2],
+        columns=target.shape[3],
+        channels=shape[1],
         taps=(len(taps[-2].indices), len(taps[-1].indices)),
-        planes=(x.shape[2], sizes[0]) if len(taps) == 3 else None,
+        planes=(shape[2], sizes[0]) if len(taps) == 3 else None,
         plane_taps=len(taps[0].indices) if len(taps) == 3 else 1,
         is_weighted=is_weighted,
         source=dense_strides(image),
-        target=dense_strides(result.image),
+        target=dense_strides(target),
         host=context.host,
-        epilogue=result.epilogue,
+        epilogue=epilogue,
     )
     table = kernel.pack(*((each.indices, _weights(each, context.dtype) if is_weighted else None) for each in taps))
-    return result.made(*copies, result.step(kernel, [image, constant(table)]))
+    return kernel, constant(table)
 
 
 def _repeats(taps: Taps, size: int) -> bool:

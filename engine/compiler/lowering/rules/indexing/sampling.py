@@ -14,6 +14,9 @@ from engine.compiler.lowering.rules.elementwise.composing import Composition, de
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, channels_last, constant
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.operands.constants import whole_numbers
+from engine.layers.onnx.vision.image import OnnxAffineGrid
 from engine.layers.vision.grid import AffineGrid, GridSample
 from engine.layers.vision.roi import MOST_SAMPLES, RoIAlign
 
@@ -54,10 +57,12 @@ def lower_grid_sample(context: Context) -> Made:
     return context.made(target, *copies, context.step(kernel, image, grid, target))
 
 
-@kernels_for(AffineGrid)
+@kernels_for(AffineGrid, OnnxAffineGrid)
 def lower_affine_grid(context: Context) -> Made:
     """theta times the coordinates of every element, one result after the other."""
-    layer, theta, composition = context.layer(AffineGrid), context.tensor(0), Composition(context)
+    found, theta, composition = context.layer(Layer), context.tensor(0), Composition(context)
+    layer = found.grid(_whole(context.argument(1))) if isinstance(found, OnnxAffineGrid) else found
+    assert isinstance(layer, AffineGrid)
     n, *sizes, rank = context.result_spec.sizes
     if theta.shape != (n, rank, rank + 1):
         raise NotLoweredError("its operand does not fit")
@@ -78,10 +83,21 @@ def lower_affine_grid(context: Context) -> Made:
     return context.made(target, *composition.steps)
 
 
+def _whole(sizes: object) -> tuple[int, ...]:
+    found = None if isinstance(sizes, View) else whole_numbers(sizes, "size")
+    if found is None:
+        raise NotLoweredError("its sizes are known only in a run")
+    return found
+
+
 @kernels_for(RoIAlign, image=True)
 def lower_roi_align(context: Context) -> Made:
     """Regions of images, by means of samples."""
-    layer, x, regions = context.layer(RoIAlign), context.tensor(0), context.tensor(1)
+    return lower_regions(context, context.layer(RoIAlign), context.tensor(0), context.tensor(1))
+
+
+def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Made:
+    """The same of these images and regions (image, x1, y1, x2, y2)."""
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("its operands do not fit")
     image, copies = by_pixels(context, x)

@@ -49,44 +49,44 @@ _WAYS: dict[str | None, Mode] = {
 def lower_scatter(context: Context) -> Made:
     """out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then one element after the other."""
     layer: Any = context.layer(Layer)
-    x, index = _tensor(context, 0), indices_of(context.argument(1), context)
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
     sizes = index.shape
     if not x.shape or len(x.shape) != len(sizes) or not index.phantom.size:
         raise NotLoweredError("there is no kernel for single numbers or none")
     axis = checked_axis(layer.axis if isinstance(layer, ScatterElements) else layer.dim, len(x.shape))
-    source = _source(context, context.argument(2), x.dtype)
+    source = source_of(context, context.argument(2), x.dtype)
     if source.shape:
         if len(source.shape) != len(sizes) or any(a > b for a, b in zip(sizes, source.shape, strict=True)):
             raise NotLoweredError("its index does not fit")
         source = derived(source, source.phantom[tuple(slice(size) for size in sizes)])
     if any(sizes[k] > x.shape[k] for k in range(len(sizes)) if k != axis):
         raise NotLoweredError("its index does not fit")
-    target, steps = _copied(context, x)
+    target, steps = copied(context, x)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     slot = Slot(index, axis, wraps=isinstance(layer, ScatterElements))
-    return _scattered(context, target, steps, sizes, kept, [slot], source, _mode(layer))
+    return scattered(context, target, steps, sizes, kept, [slot], source, _mode(layer))
 
 
 @kernels_for(IndexAdd, IndexCopy, IndexFill, IndexReduce)
 def lower_index_write(context: Context) -> Made:
     """Whole slices of one axis, named by a vector."""
     layer: Any = context.layer(Layer)
-    x, index = _tensor(context, 0), indices_of(context.argument(1), context)
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1 or not index.phantom.size:
         raise NotLoweredError("there is no kernel for single numbers or none")
     axis = checked_axis(layer.dim, len(x.shape))
     sizes = [index.phantom.size if k == axis else size for k, size in enumerate(x.shape)]
-    source = _source(context, context.argument(2), x.dtype)
+    source = source_of(context, context.argument(2), x.dtype)
     if not isinstance(layer, IndexFill) and source.shape != tuple(sizes):
         raise NotLoweredError("its slices do not fit")
-    target, steps = _copied(context, x)
+    target, steps = copied(context, x)
     if isinstance(layer, IndexAdd) and len(context.bound.positional) > 3:
         source = _scaled(context, source, context.argument(3), steps)
     around = [-1 if k == axis else 1 for k in range(len(sizes))]
     slot = Slot(derived(index, index.phantom.reshape(around)), axis, wraps=layer.counts_back)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     mode: Mode = "add" if isinstance(layer, IndexAdd) else _mode(layer) if isinstance(layer, IndexReduce) else "set"
-    return _scattered(context, target, steps, sizes, kept, [slot], source, mode)
+    return scattered(context, target, steps, sizes, kept, [slot], source, mode)
 
 
 def _scaled(context: Context, source: View, alpha: object, steps: list[KernelStep]) -> View:
@@ -105,27 +105,27 @@ def _scaled(context: Context, source: View, alpha: object, steps: list[KernelSte
 @kernels_for(IndexPut)
 def lower_index_put(context: Context) -> Made:
     """x[i, :, j] = values, with tensors of positions; masks are for the reference."""
-    layer, x = context.layer(IndexPut), _tensor(context, 0)
-    target, steps = _copied(context, x)
+    layer, x = context.layer(IndexPut), writable(context, 0)
+    target, steps = copied(context, x)
     sizes, kept, slots = indexed(context, target, context.items(1))
-    source = _source(context, context.argument(2), x.dtype)
+    source = source_of(context, context.argument(2), x.dtype)
     mode: Mode = "add" if layer.accumulate else "set"
-    return _scattered(context, target, steps, sizes, kept, slots, source, mode)
+    return scattered(context, target, steps, sizes, kept, slots, source, mode)
 
 
 @kernels_for(Put)
 def lower_put(context: Context) -> Made:
     """Elements at places of the flattened input."""
-    x, index = _tensor(context, 0), indices_of(context.argument(1), context)
-    source = _source(context, context.argument(2), x.dtype)
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
+    source = source_of(context, context.argument(2), x.dtype)
     if source.phantom.size != index.phantom.size or not index.phantom.size:
         raise NotLoweredError("its index does not fit")
-    target, steps = _copied(context, x)
+    target, steps = copied(context, x)
     composition = Composition(context)
     source = composition.shaped(source, index.shape)
     flat = derived(target, target.phantom.reshape(-1))
     mode: Mode = "add" if context.layer(Put).accumulate else "set"
-    made = _scattered(
+    made = scattered(
         context, flat, [*steps, *composition.steps], index.shape or (1,), [0] * max(len(index.shape), 1),
         [Slot(index, 0, wraps=True)], source, mode,
     )  # fmt: skip
@@ -135,12 +135,12 @@ def lower_put(context: Context) -> Made:
 @kernels_for(ScatterND)
 def lower_scatter_nd(context: Context) -> Made:
     """Elements or slices that rows of indices name."""
-    layer, x, index = context.layer(ScatterND), _tensor(context, 0), indices_of(context.argument(1), context)
+    layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
     depth = index.shape[-1] if index.shape else 0
     if not 0 < depth <= len(x.shape) or not index.phantom.size:
         raise NotLoweredError("its indices do not fit")
-    source = _source(context, context.argument(2), x.dtype)
-    target, steps = _copied(context, x)
+    source = source_of(context, context.argument(2), x.dtype)
+    target, steps = copied(context, x)
     sizes = (*index.shape[:-1], *x.shape[depth:])
     behind = (1,) * (len(x.shape) - depth)
     slots = [
@@ -150,7 +150,7 @@ def lower_scatter_nd(context: Context) -> Made:
     kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
     if source.shape and source.shape != sizes:
         raise NotLoweredError("its updates do not fit")
-    return _scattered(context, target, steps, sizes, kept, slots, source, _WAYS[layer.reduction])
+    return scattered(context, target, steps, sizes, kept, slots, source, _WAYS[layer.reduction])
 
 
 @kernels_for(MaxUnpool)
@@ -160,12 +160,16 @@ def lower_max_unpool(context: Context) -> Made:
     shape, rank = context.result_spec.sizes, layer.spatial_rank
     if index.shape != x.shape:
         raise NotLoweredError("its indices do not fit")
-    lead, sizes = shape[:-rank], shape[-rank:]
-    target = row_major(shape, FLOAT32)
+    return unpooled(context, x, index, shape[-rank:], shape[:-rank])
+
+
+def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Made:
+    """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
+    target = row_major((*lead, *sizes), context.dtype)
     flat = derived(target, target.phantom.reshape(*lead, math.prod(sizes)))
-    kept = [*flat.strides[:-1], *(0 for _ in sizes)]
+    kept = [*flat.strides[:-1], *(0 for _ in x.shape[len(lead) :])]
     steps = [fill(context, target, 0.0)]
-    made = _scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
+    made = scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
     return Made(views={context.op.outputs[0].name: target}, steps=made.steps)
 
 
@@ -178,7 +182,8 @@ def _mode(layer: Any) -> Mode:
     return _WAYS[way]
 
 
-def _tensor(context: Context, index: int) -> View:
+def writable(context: Context, index: int) -> View:
+    """An argument whose elements a kernel writes a copy of."""
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.phantom.size or context.lowering.quantises:
@@ -188,7 +193,7 @@ def _tensor(context: Context, index: int) -> View:
     return x
 
 
-def _source(context: Context, value: object, dtype: DType) -> View:
+def source_of(context: Context, value: object, dtype: DType) -> View:
     """What is written: a tensor, or one number."""
     if isinstance(value, int | float):
         value = np.asarray(cast(value, dtype))
@@ -198,14 +203,14 @@ def _source(context: Context, value: object, dtype: DType) -> View:
     return value
 
 
-def _copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
+def copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
     """Memory for the result, and a copy of the input in it."""
     target = context.place(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
     target = target if target.is_row_major else row_major(x.shape, x.dtype)
     return target, [context.copy(x, target)]
 
 
-def _scattered(
+def scattered(
     context: Context,
     target: View,
     steps: Sequence[KernelStep],

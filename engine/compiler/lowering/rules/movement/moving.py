@@ -3,7 +3,9 @@ written over, patches laid down. All are copies and maps between parts of tensor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -15,10 +17,13 @@ from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, ke
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.convolution.fold import Fold
+from engine.layers.convolution.window import Window
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise.complex import Complex, Imag, Real
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
 from engine.layers.linear.product import Cross
+from engine.layers.onnx.operands.constants import whole_numbers
+from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.diagonal import Diag
 
@@ -97,9 +102,22 @@ def _component(view: View, axis: int, at: int) -> View:
 @kernels_for(Fold)
 def lower_fold(context: Context) -> Made:
     """Every column laid down as a patch, tap by tap, on zeros with a margin."""
-    x, layer, composition = context.tensor(0), context.layer(Fold), Composition(context)
-    sizes, windows = context.result_spec.sizes, layer.windows
-    if layer.taps > MOST_TAPS:
+    return _laid_down(context, context.layer(Fold).windows)
+
+
+@kernels_for(Col2Im)
+def lower_col2im(context: Context) -> Made:
+    """The same of patches that ONNX describes."""
+    sizes, block = context.argument(1), context.argument(2)
+    known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
+    if known[0] is None or known[1] is None or len(known[0]) != 2:
+        raise NotLoweredError("its sizes are known only in a run, or are not those of images")
+    return _laid_down(context, context.layer(Col2Im).windows(known[0], known[1]))
+
+
+def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
+    x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
+    if prod(window.kernel for window in windows) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for such large patches")
     *lead, height, width = sizes
     counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]

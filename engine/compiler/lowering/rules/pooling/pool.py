@@ -34,17 +34,13 @@ def lower_pool(context: Context) -> Made:
     """The largest or the mean element of every window."""
     layer = context.layer(Pool)
     if isinstance(layer, MaxPool) and layer.returns != 0:
-        if not layer.dilation:
-            raise NotLoweredError("there is no kernel for places in the whole tensor")
-        return with_places(context, layer.spatial_rank, partial(windows_of, layer))
+        return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=not layer.dilation)
     x, out = batched(context, layer.spatial_rank)
     axes = windows_of(layer, x, out)
     if not isinstance(layer, AvgPool):
-        return _pooled(context, x, "max", axes)
-    if any(axis.dilation != 1 for axis in axes):
-        raise NotLoweredError("there is no kernel for the mean of dilated windows")
+        return pooled(context, x, "max", axes)
     counts_padding, divisor = layer.count_include_pad, layer.divisor_override
-    return _pooled(context, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
+    return pooled(context, x, "average", axes, counts_padding=counts_padding, divisor=divisor)
 
 
 @kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, doubles=True)
@@ -57,7 +53,7 @@ def lower_adaptive(context: Context) -> Made:
     is_mean = isinstance(layer, AdaptiveAvgPool)
     if is_mean and set(sizes) == {1} and len(context.result_spec.sizes) == len(x.shape):
         return mean_of_pixels(context, x, is_image=True)
-    return _pooled(context, x, "average" if is_mean else "max", even_windows(x, sizes))
+    return pooled(context, x, "average" if is_mean else "max", even_windows(x, sizes))
 
 
 @kernels_for(LPPool, image=True, doubles=True)
@@ -94,7 +90,7 @@ def _operand(context: Context, spatial_rank: int) -> View:
     return x
 
 
-def _pooled(
+def pooled(
     context: Context,
     x: View,
     mode: Mode,
@@ -103,6 +99,7 @@ def _pooled(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Made:
+    """The largest or the mean element of windows of images (N, C, *S)."""
     image, copies = context.image(x)
     result = fused(context, len(axes))
     n, channels = result.image.shape[:2]

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.storage import View
+from engine.layers.convolution.window import Window
 from engine.layers.pooling.pool import Pool
 
 
 def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
     """The windows a layer slides, of which so many fit."""
+    return axes_of(layer.windows, x.shape[2:], counts)
+
+
+def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> list[WindowAxis]:
+    """Windows along axes of these sizes."""
     return [
         WindowAxis(
             size=size,
@@ -19,8 +25,9 @@ def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
             stride=window.stride,
             dilation=window.dilation,
             padding=window.before,
+            after=None if window.after == window.before else window.after,
         )
-        for size, count, window in zip(x.shape[2:], counts, layer.windows, strict=True)
+        for size, count, window in zip(sizes, counts, windows, strict=True)
     ]
 
 

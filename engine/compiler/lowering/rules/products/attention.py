@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,49 +12,17 @@ from engine.compiler.kernels.products.attention_rows import Mask
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.heads import place_in_order
+from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups, mask_of
+from engine.compiler.lowering.rules.products.weighing import weighed
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.stacks import derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major, spaced_rows
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.passes import ATTENTION
-from engine.tensor import Array
-
-BOOL = np.dtype(np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
-class MaskView:
-    """A mask that broadcasts to the scores, and what it does to them; ``fill`` stands for what is not kept."""
-
-    view: View
-    kind: Literal["add", "keep", "drop"]
-    fill: float = -math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attended:
-    """What attention is computed of.
-
-    Args:
-        query, key, value, target: (..., L, E), (..., S, E), (..., S, V) and (..., L, V).
-        masks: that broadcast to (..., L, S), in their order.
-        scale: of the scores.
-        is_causal: query l sees the keys 0 to l.
-        is_zero: whether a query that sees no key gives zeros; else NaN.
-    """
-
-    query: View
-    key: View
-    value: View
-    target: View
-    masks: Sequence[MaskView] = ()
-    scale: float
-    is_causal: bool = False
-    is_zero: bool = True
-
-
-@kernels_for(ScaledDotProductAttention)
+@kernels_for(ScaledDotProductAttention, doubles=True)
 def lower_attention(context: Context) -> Made:
     """softmax(query @ key.T * scale + mask) @ value, heads in groups or not."""
     layer = context.layer(ScaledDotProductAttention)
@@ -73,8 +39,9 @@ def lower_attention(context: Context) -> Made:
         is_causal=layer.is_causal,
     )
     if layer.enable_gqa:
-        attended = _in_groups(attended)
-    return context.made(target, *attention_steps(context, attended))
+        attended = in_groups(attended)
+    steps = attention_steps(context, attended) if context.dtype == FLOAT32 else weighed(context, attended)[1]
+    return context.made(target, *steps)
 
 
 def lower_chain(context: Context, chain: Chain) -> Made:
@@ -103,23 +70,6 @@ def lower_chain(context: Context, chain: Chain) -> Made:
     return Made(
         views={context.op.outputs[0].name: target}, steps=steps, fusions={ATTENTION: [op.name for op in chain.inner]}
     )
-
-
-def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
-    """An argument that is a mask, or None; ``kind`` is what booleans do.
-
-    Raises:
-        NotLoweredError: it is of another dtype, or empty.
-    """
-    if value is None:
-        return None
-    if isinstance(value, np.ndarray):
-        value = context.lowering.stored(value)
-    if not isinstance(value, View) or value.phantom.size == 0:
-        raise NotLoweredError("its mask is no tensor in memory")
-    if value.dtype not in (FLOAT32, BOOL):
-        raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
-    return MaskView(value, "add" if value.dtype == FLOAT32 else kind)
 
 
 def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
@@ -204,32 +154,3 @@ def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View
         steps.append(context.copy(view, copied))
         view = copied
     return derived(view, view.phantom.reshape((1,) * (2 - len(view.shape)) + view.shape))
-
-
-def _in_groups(attended: Attended) -> Attended:
-    """Heads as groups of those that share a key and a value."""
-    heads = attended.query.shape[-3] if len(attended.query.shape) > 2 else 1
-    shared = {each.shape[-3] for each in (attended.key, attended.value) if len(each.shape) > 2} - {1, heads}
-    if not shared:
-        return attended
-    if len(shared) > 1:
-        raise NotLoweredError("its keys and values come in different groups")
-    (groups,) = shared
-
-    def split(view: View) -> View:
-        """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
-        array: Array = view.phantom
-        if array.ndim < 3:
-            return view
-        if array.shape[-3] == heads:
-            return derived(view, array.reshape(*array.shape[:-3], groups, -1, *array.shape[-2:]))
-        return derived(view, array[..., None, :, :])
-
-    return replace(
-        attended,
-        query=split(attended.query),
-        key=split(attended.key),
-        value=split(attended.value),
-        target=split(attended.target),
-        masks=tuple(replace(mask, view=split(mask.view)) for mask in attended.masks),
-    )

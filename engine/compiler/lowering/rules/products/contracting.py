@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from string import ascii_letters
+
+import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.einsum import lower_einsum
+from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.layers.linear.einsum import Einsum
+from engine.layers.linear.linear import Bilinear
 from engine.layers.linear.matmul import AddOuter
 from engine.layers.linear.product import Dot, Inner, Kron, Outer, Tensordot, Vdot, Vecdot
 from engine.layers.operands.axes import checked_axes, checked_axis
 
 X, Y = Operand(0), Operand(1)
 _PRODUCT = apply("mul", X, Y)
+# Elements that a bilinear layer may have of pairs.
+MOST_PAIRS = 1 << 24
 
 
 @kernels_for(Dot, Vdot, Vecdot, doubles=True)
@@ -50,6 +57,21 @@ def lower_add_outer(context: Context) -> Made:
         return Composition(context).finish(tree, column, b)
     term = apply("mul", Operand(2), float(layer.beta))
     return Composition(context).finish(apply("add", tree, term), column, b, context.tensor(0))
+
+
+@kernels_for(Bilinear, doubles=True)
+def lower_bilinear(context: Context) -> Made:
+    """Every element of one row times every one of the other, and a linear layer of these."""
+    a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
+    left, right = derived(a, a.phantom[..., :, None]), derived(b, b.phantom[..., None, :])
+    sizes = np.broadcast_shapes(left.shape, right.shape)
+    if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
+        raise NotLoweredError("there is no kernel for so many pairs")
+    composition = Composition(context)
+    pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
+    rows = derived(pairs, pairs.phantom.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
+    made = linear(context, rows, weight.reshape(len(weight), -1), bias)
+    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
 
 
 @kernels_for(Kron, doubles=True)

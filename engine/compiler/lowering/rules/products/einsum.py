@@ -1,4 +1,5 @@
-"""Einstein summation: of two operands a product of matrices, its dimensions put in order; of one its elements."""
+"""Einstein summation: of two operands a product of matrices, its dimensions put in order; of one its elements; of more
+one product after the other."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.products.products import product
+from engine.compiler.lowering.rules.products.products import multiplied, product
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
@@ -28,12 +29,15 @@ def lower_einsum(context: Context) -> Made:
     views = [context.tensor(index) for index, _ in enumerate(context.arguments())]
     equation = context.layer(Einsum).labelled([each.shape for each in views])
     composition, output = Composition(context), equation.output
-    if len(views) > 2 or len({*output}) < len(output):
-        raise NotLoweredError("there is no kernel for a sum of products of so many operands")
-    operands = []
+    if len({*output}) < len(output):
+        raise NotLoweredError("there is no kernel that repeats a dimension")
+    operands: list[tuple[View, Labels]] = []
     for number, (view, term) in enumerate(zip(views, equation.terms, strict=True)):
         others = {*output}.union(*(each for k, each in enumerate(equation.terms) if k != number))
         operands.append(_lone(composition, *_diagonal(view, term), others))
+    while len(operands) > 2:
+        needed = {*output}.union(*(term for _, term in operands[2:]))
+        operands[:2] = [_contracted(composition, *operands[0], *operands[1], needed)]
     if len(operands) == 1:
         ((view, term),) = operands
         turned = derived(view, view.phantom.transpose([term.index(label) for label in output]))
@@ -41,16 +45,58 @@ def lower_einsum(context: Context) -> Made:
     ((first, a), (second, b)), steps = operands, composition.steps
     if output and output[-1] not in b:  # columns lie side by side in the result
         (first, second), (a, b) = (second, first), (b, a)
+    left, right, (batch, rows, columns) = _factors(context, (first, a), (second, b), output, steps)
+    order = [output.index(label) for label in (*batch, *rows, *columns)]
+    made = product(context, left, right, alone(context.op), order)
+    return Made(views=made.views, steps=[*steps, *made.steps], fusions=made.fusions)
+
+
+def _contracted(
+    composition: Composition, first: View, a: Labels, second: View, b: Labels, needed: Collection[str]
+) -> tuple[View, Labels]:
+    """The product of two operands of several, summed over what neither the result nor another one has."""
+    context, kept = composition.context, tuple(each for each in dict.fromkeys((*a, *b)) if each in needed)
+    if all(label in needed for label in (*a, *b)):
+        wide = [_spread(view, term, kept) for view, term in ((first, a), (second, b))]
+        return composition.map(apply("mul", Operand(0), Operand(1)), *wide), kept
+    left, right, groups = _factors(context, (first, a), (second, b), kept, composition.steps)
+    labels = tuple(label for group in groups for label in group)
+    sizes: dict[str, int] = {}
+    for view, term in ((first, a), (second, b)):
+        for label, size in zip(term, view.shape, strict=True):
+            sizes[label] = max(size, sizes.get(label, 1))
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    target = row_major((*lead, left.shape[-2], right.shape[-1]), context.dtype)
+    composition.steps += multiplied(context, left, right, target)
+    return derived(target, target.phantom.reshape([sizes[label] for label in labels])), labels
+
+
+def _spread(view: View, term: Labels, labels: Labels) -> View:
+    """An operand with a dimension of its own, or of 1, for each label."""
+    order = [term.index(label) for label in labels if label in term]
+    places = tuple(slice(None) if label in term else None for label in labels)
+    return derived(view, view.phantom.transpose(order)[places])
+
+
+def _factors(
+    context: Context,
+    left: tuple[View, Labels],
+    right: tuple[View, Labels],
+    output: Labels,
+    steps: list[KernelStep],
+) -> tuple[View, View, tuple[list[str], list[str], list[str]]]:
+    """Two operands as stacks of matrices, and the labels of the stack, the rows and the columns."""
+    (first, a), (second, b) = left, right
     batch = [label for label in output if label in a and label in b]
     rows, columns = ([each for each in output if each in term and each not in batch] for term in (a, b))
     summed = [label for label in a if label in b and label not in output]
     sizes = [dict(zip(term, view.shape, strict=True)) for term, view in ((a, first), (b, second))]
     terms = {label: max(each[label] for each in sizes) for label in summed}
-    left = _matrices(context, first, a, (batch, rows, summed), terms, steps)
-    right = _matrices(context, second, b, (batch, summed, columns), terms, steps)
-    order = [output.index(label) for label in (*batch, *rows, *columns)]
-    made = product(context, left, right, alone(context.op), order)
-    return Made(views=made.views, steps=[*steps, *made.steps], fusions=made.fusions)
+    return (
+        _matrices(context, first, a, (batch, rows, summed), terms, steps),
+        _matrices(context, second, b, (batch, summed, columns), terms, steps),
+        (batch, rows, columns),
+    )
 
 
 def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:

@@ -12,8 +12,11 @@ import numpy as np
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.products.attention import Attended, MaskView, attention_steps, mask_of
+from engine.compiler.lowering.rules.elementwise.composing import Composition
+from engine.compiler.lowering.rules.products.attended import Attended, MaskView, mask_of
+from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
+from engine.compiler.lowering.rules.products.weighing import weighed
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -23,19 +26,17 @@ from engine.layers.attention.multihead_operands import Arrangement, Masks
 from engine.tensor import Array, TensorSpec
 
 
-@kernels_for(MultiheadAttention)
+@kernels_for(MultiheadAttention, doubles=True)
 def lower_multihead(context: Context) -> Made:
-    """A linear layer for what has the same operand, attention, and a linear layer; no weights are given out."""
+    """A linear layer for what has the same operand, attention, and a linear layer."""
     layer = context.layer(MultiheadAttention)
     operands = [context.argument(index) for index, _ in enumerate(context.arguments())]
     specs = [_spec(each) for each in operands]
     arrangement, sequences, masks = layer.roles(specs)
     kinds = layer.kinds(arrangement)
-    if any(_is_used(context, index) for index, kind in enumerate(kinds) if kind == WEIGHTS):
-        raise NotLoweredError("there is no kernel that gives out the weights of attention")
     steps: list[KernelStep] = []
     query, key, value = _projected(context, [context.tensor(index) for index in sequences], steps)
-    added = layer.added(_attribute(context, "bias_k"), _attribute(context, "bias_v"), FLOAT32)
+    added = layer.added(_attribute(context, "bias_k"), _attribute(context, "bias_v"), context.dtype)
     if added and (masks.attention is not None or masks.padding is not None):
         raise NotLoweredError("there is no kernel for keys that are added beside a mask")
     if added:
@@ -43,7 +44,7 @@ def lower_multihead(context: Context) -> Made:
             _longer(context, arrangement, each, [pair[k] for pair in added], steps)
             for k, each in enumerate((key, value))
         )
-    target = spaced_rows(query.shape)
+    target = spaced_rows(query.shape, context.dtype)
     heads = _Heads(arrangement)
     attended = Attended(
         query=heads.split(query),
@@ -54,12 +55,31 @@ def lower_multihead(context: Context) -> Made:
         scale=1 / math.sqrt(layer.embed_dim // layer.num_heads),
         is_zero=WEIGHTS not in kinds,
     )
-    steps += attention_steps(context, attended)
+    weights = {}
+    wanted = [index for index, kind in enumerate(kinds) if kind == WEIGHTS and _is_used(context, index)]
+    if wanted or context.dtype != FLOAT32:
+        found, further = weighed(context, attended)
+        steps += further
+        weights = {context.op.outputs[index].name: _given_out(context, found, index, steps) for index in wanted}
+    else:
+        steps += attention_steps(context, attended)
     weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")
     if weight is None:
         raise NotLoweredError("its weights are computed")
     made = linear(context, target, weight, bias, kinds.index(ATTENDED))
-    return Made(views=made.views, steps=[*steps, *made.steps], fusions=made.fusions)
+    return Made(views={**made.views, **weights}, steps=[*steps, *made.steps], fusions=made.fusions)
+
+
+def _given_out(context: Context, weights: View, index: int, steps: list[KernelStep]) -> View:
+    """The weights (batch, heads, queries, keys) as a result has them: all, or their mean over the heads."""
+    spec = context.lowering.spec(context.op.outputs[index])
+    if spec is None:
+        raise NotLoweredError("its shape is known only in a run")
+    if math.prod(spec.sizes) != weights.phantom.size:
+        composition = Composition(context)
+        weights = composition.reduce(weights, [1], "mean")
+        steps += composition.steps
+    return derived(weights, weights.phantom.reshape(spec.sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +101,7 @@ def _longer(
     """A sequence with the same rows behind every one of the batch."""
     whole = derived(sequence, arrangement.to_batch_first(sequence.phantom))
     batch, length, width = whole.shape
-    longer = row_major((batch, length + len(rows), width), FLOAT32)
+    longer = row_major((batch, length + len(rows), width), context.dtype)
     steps.append(context.copy(whole, derived(longer, longer.phantom[:, :length])))
     for number, row in enumerate(rows, start=length):
         line = constant(np.ascontiguousarray(row.reshape(1, width)))
@@ -98,7 +118,7 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
     known = [each for each in weights if each is not None]
     if len(known) < len(weights):
         raise NotLoweredError("its weights are computed")
-    parts = projections(known, _attribute(context, "in_proj_bias"), FLOAT32)
+    parts = projections(known, _attribute(context, "in_proj_bias"), context.dtype)
     result: list[View] = []
     for _, group in groupby(range(3), key=lambda index: id(sequences[index].storage)):
         members = [*group]
@@ -115,7 +135,7 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
 def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: list[KernelStep]) -> View:
     """A sequence behind a linear layer."""
     rows, copies = context.rows(x)
-    target = spaced_rows((*x.shape[:-1], len(weight)))
+    target = spaced_rows((*x.shape[:-1], len(weight)), context.dtype)
     result = Result.seen(alone(context.op), target, rows_as_image, context.lowering.alarm)
     steps += [*copies, linear_step(context, result, rows, weight, bias)]
     return target
@@ -147,7 +167,7 @@ def _attribute(context: Context, name: str) -> Array | None:
     source = context.bound.keywords.get(name)
     if source is None or source.index is not None or not isinstance(source.constant, np.ndarray):
         return None
-    if source.constant.dtype != FLOAT32:
+    if source.constant.dtype != context.dtype:
         raise NotLoweredError(f"its weights are {source.constant.dtype.name}")
     return source.constant
 

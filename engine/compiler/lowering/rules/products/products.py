@@ -25,15 +25,14 @@ from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
-from engine.layers.linear.linear import Bilinear, Linear
+from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddBatchSum, AddMatmul, Matmul
 from engine.layers.onnx.products.matmul import Gemm
 from engine.tensor import Array
 
 # From so many rows of the left factor, and elements of the right one.
 PACKED_ROWS, PACKED_ELEMENTS = 64, 65_536
-# Elements that a bilinear layer may have of pairs.
-MOST_PAIRS = 1 << 24
+_ITSELF: Expr = Operand(0)
 
 
 @kernels_for(Matmul, rows=True, doubles=True)
@@ -61,21 +60,6 @@ def lower_add_batch_sum(context: Context) -> Made:
     left = composition.shaped(derived(first, first.phantom.transpose(1, 0, 2)), (rows, batch * terms))
     right = composition.shaped(second, (batch * terms, second.shape[2]))
     made = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
-    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
-
-
-@kernels_for(Bilinear, doubles=True)
-def lower_bilinear(context: Context) -> Made:
-    """Every element of one row times every one of the other, and a linear layer of these."""
-    a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
-    left, right = derived(a, a.phantom[..., :, None]), derived(b, b.phantom[..., None, :])
-    sizes = np.broadcast_shapes(left.shape, right.shape)
-    if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
-        raise NotLoweredError("there is no kernel for so many pairs")
-    composition = Composition(context)
-    pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
-    rows = derived(pairs, pairs.phantom.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
-    made = linear(context, rows, weight.reshape(len(weight), -1), bias)
     return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
 
 
@@ -131,8 +115,24 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     def as_image(array: Array) -> Array:
         return form.as_image(array if order is None else array.transpose(order))
 
-    fused = absorb(context.lowering, first, as_image)
-    result = _result(context, fused, as_image)
+    result = _result(context, absorb(context.lowering, first, as_image), as_image)
+    return result.made(*_steps(context, left, right, form, result))
+
+
+def multiplied(
+    context: Context, left: View, right: View, target: View, tree: Expr = _ITSELF, views: Sequence[View] = ()
+) -> list[KernelStep]:
+    """The steps that store left @ right, or an expression of it and others, in memory that is given, row after row.
+
+    Raises:
+        NotLoweredError: it does not lie in matrices.
+    """
+    form = _Form.of(left, right)
+    fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
+    return _steps(context, left, right, form, Result.seen(fused, target, form.as_image, context.lowering.alarm))
+
+
+def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
     steps: list[KernelStep] = []
     n, columns, h, rows = result.image.shape
     tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms, is_open=context.lowering.is_open)
@@ -141,7 +141,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     if form.is_swapped:
         a, b = _turned(b), _turned(a)
     if _is_packed_once(a, b):
-        return result.made(*steps, *_by_rows(context, result, a, b))
+        return [*steps, *_by_rows(context, result, a, b)]
     if not is_fitting(context.host, b.shape[-2:], b.strides[-2:], vectors):
         b = _copied(context, b, steps)
     a, spacing = spaced(context, a, columns)
@@ -160,7 +160,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
         host=context.host,
     )
     kernel = context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))
-    return result.made(*steps, result.step(kernel, [a, b]))
+    return [*steps, result.step(kernel, [a, b])]
 
 
 def _is_packed_once(left: View, right: View) -> bool:

@@ -156,11 +156,11 @@ def _spectrum(
     words = as_words(target)
     lines = derived(words, words.phantom.reshape(batch * count, -1))
     weight = np.ascontiguousarray(matrix.view(np.float64).T, np.float32)
-    _multiplied(composition, frames, lines, weight)
+    multiplied(composition, frames, lines, weight)
     return target
 
 
-def _multiplied(composition: Composition, frames: View, lines: View, weight: Array) -> None:
+def multiplied(composition: Composition, frames: View, lines: View, weight: Array) -> None:
     """All frames times one matrix, in memory that is given."""
     context, size = composition.context, frames.shape[-1]
     if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
@@ -192,7 +192,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     frames = row_major((batch, count, size), FLOAT32)
     flat, lines = (derived(each, each.phantom.reshape(1, batch * count, -1)) for each in (apart, frames))
     weight = np.ascontiguousarray(matrix.T, np.float32)
-    _multiplied(composition, flat, derived(lines, lines.phantom[0]), weight)
+    multiplied(composition, flat, derived(lines, lines.phantom[0]), weight)
     return frames
 
 

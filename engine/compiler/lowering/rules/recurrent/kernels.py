@@ -20,7 +20,7 @@ from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, row_major, spaced_rows
 from engine.tensor import Array
@@ -115,7 +115,7 @@ class RecurrentLayer:
             yield from self._recurrences(self._turned(rows, [seen] * len(self.weights)), self._sequences())
             return
         width = GATES[self.cell] * widths(self.panels)
-        gates = spaced_rows((rows.shape[0], len(self.weights) * width))
+        gates = spaced_rows((rows.shape[0], len(self.weights) * width), self.context.dtype)
         yield self._input_product(rows, gates)
         seen = steps_first(gates.phantom)
         sources = self._turned(gates, [seen[..., d * width : (d + 1) * width] for d in range(len(self.weights))])
@@ -168,7 +168,7 @@ class RecurrentLayer:
     def _recurrences(self, sources: Sequence[View], sequences: Sequence[View]) -> Iterator[KernelStep]:
         """The recurrence, in pieces if it takes long: each goes on where the one before has ended."""
         count, size = self.count, self._piece
-        carried = [row_major((len(sources), self.batch, each.shape[2]), FLOAT32) for each in self.initial]
+        carried = [row_major((len(sources), self.batch, each.shape[2]), self.context.dtype) for each in self.initial]
         kept: list[View] | None = None
         for first in range(0, count, size):
             end = min(first + size, count)
@@ -178,9 +178,9 @@ class RecurrentLayer:
             kernel = self._kernel(ways, into, initial, final)
             if kept is None:
                 packed = self._packed(kernel)
-                kept = [packed, row_major(kernel.scratch_shape, FLOAT32)]
+                kept = [packed, row_major(kernel.scratch_shape, self.context.dtype)]
                 if kernel.ahead is not None:
-                    kept.append(row_major((kernel.directions, kernel.ring_floats), FLOAT32))
+                    kept.append(row_major((kernel.directions, kernel.ring_floats), self.context.dtype))
             by_direction = zip(*filter(None, (ways, into)), strict=True)
             wanted = [each for each in final if each is not None]
             yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, *kept[1:], *wanted)

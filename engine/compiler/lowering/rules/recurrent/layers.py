@@ -24,7 +24,7 @@ from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
 from engine.tensor import Array
 
 
-@kernels_for(LSTM, GRU, RNN, rows=True)
+@kernels_for(LSTM, GRU, RNN, rows=True, doubles=True)
 def lower_recurrent(context: Context) -> Made:
     """All layers of a network: a product and a recurrence each."""
     network, x = context.layer(Layer), context.tensor(0)
@@ -45,7 +45,7 @@ def lower_recurrent(context: Context) -> Made:
     for number in range(network.num_layers):
         is_last = number == network.num_layers - 1
         own = slice(number * directions, (number + 1) * directions)
-        between = None if is_last else spaced_rows((count, batch, directions * network.width))
+        between = None if is_last else spaced_rows((count, batch, directions * network.width), x.dtype)
         sequence = between
         if is_last and (found := results.view("output")) is not None:
             sequence = part_of(found, _laid_out(found.phantom, network.batch_first))

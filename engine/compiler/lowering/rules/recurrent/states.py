@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.recurrent.kernels import part_of
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, computable
+from engine.compiler.lowering.rules.registry import NotLoweredError, computable
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.graph.operand import RuntimeOperand
@@ -28,7 +28,7 @@ def initial_state(
         index: of the argument; None where it is left out, for zeros.
     """
     if index is None or context.argument(index) is None:
-        zeros = constant(np.zeros(width, FLOAT32))
+        zeros = constant(np.zeros(width, context.dtype))
         return part_of(zeros, np.broadcast_to(zeros.phantom, (count, batch, width))), ()
     given = context.tensor(index)
     rows, copies = context.rows(given)
@@ -55,9 +55,11 @@ class Results:
             raise NotLoweredError("its outputs are not known")
         operands = dict(zip(names, context.op.outputs, strict=True))
         for operand in operands.values():
-            computable(context.lowering.spec(operand))
+            computable(context.lowering.spec(operand), context.dtype)
         views = {name: context.lowering.placement.place(each, False) for name, each in operands.items()}
-        memory = {name: view if _is_in_rows(view) else row_major(view.shape, FLOAT32) for name, view in views.items()}
+        memory = {
+            name: view if _is_in_rows(view) else row_major(view.shape, context.dtype) for name, view in views.items()
+        }
         return cls(memory, operands, views)
 
     def view(self, name: str) -> View | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.elementwise.arithmetic import OnnxCumProd, OnnxCumSum
 from engine.layers.operands.axes import checked_axis
@@ -38,7 +39,7 @@ _MODES: dict[type[Layer], Mode] = {
 def lower_place(context: Context) -> Made:
     """Where the extreme is, along one dimension or in the flattened tensor."""
     layer: Any = context.layer(Layer)
-    places, _, composition = _extremes(context, layer.dim, is_largest=isinstance(layer, ArgMax))
+    places, _, composition = extremes_of(context, layer.dim, is_largest=isinstance(layer, ArgMax))
     return Made(views={context.op.outputs[0].name: places}, steps=composition.steps)
 
 
@@ -49,7 +50,7 @@ def lower_extreme(context: Context) -> Made:
     outputs, is_largest = context.op.outputs, isinstance(layer, Max)
     if len(outputs) == 1:
         if context.elements(0).dtype != FLOAT32:
-            _, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+            _, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
             return Made(views={outputs[0].name: elements}, steps=composition.steps)
         x, composition = context.tensor(0), Composition(context)
         if not x.shape:
@@ -57,22 +58,29 @@ def lower_extreme(context: Context) -> Made:
         axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
         found = composition.reduce(x, axes, "max" if is_largest else "min")
         return composition.finish(Operand(0), derived(found, found.phantom.reshape(context.result_spec.sizes)))
-    places, elements, composition = _extremes(context, layer.dim, is_largest=is_largest)
+    places, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
     return Made(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
 
 
-def _extremes(context: Context, dim: int | None, *, is_largest: bool) -> tuple[View, View, Composition]:
-    """Places and elements, and the steps that find them."""
+def extremes_of(
+    context: Context, dim: int | None, *, is_largest: bool, sizes: Sequence[int] | None = None
+) -> tuple[View, View, Composition]:
+    """Places and elements, and the steps that find them.
+
+    Args:
+        sizes: of both, if they are not those of the first result.
+    """
     x, composition = context.elements(0), Composition(context)
     spec = context.lowering.spec(context.op.outputs[0])
-    if not x.shape or spec is None:
+    sizes = spec.sizes if sizes is None and spec is not None else sizes
+    if not x.shape or sizes is None:
         raise NotLoweredError("its operand is a single number")
     if x.dtype.name not in TYPES or x.dtype.kind == "b":
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
     if rows.shape[1] > _MOST:
         raise NotLoweredError("there is no kernel for so many elements")
-    places, elements = row_major(spec.sizes, INT64), row_major(spec.sizes, x.dtype)
+    places, elements = row_major(sizes, INT64), row_major(sizes, x.dtype)
     count, columns = rows.shape
     kernel = Extreme(
         rows=count,
@@ -100,13 +108,11 @@ def lower_onnx_scan(context: Context) -> Made:
     assert isinstance(layer, OnnxCumSum | OnnxCumProd)
     if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
         raise NotLoweredError("its axis is known only in a run")
-    if layer.exclusive:
-        raise NotLoweredError("there is no kernel for what leaves an element itself out")
     mode: Mode = "sum" if isinstance(layer, OnnxCumSum) else "product"
-    return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse)
+    return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
 
 
-def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False) -> Made:
+def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False, is_exclusive: bool = False) -> Made:
     x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
@@ -128,11 +134,21 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
         x = copied
     if not target.is_row_major:
         raise NotLoweredError("its result does not lie in one piece")
-    if not is_reverse:
+    if not is_reverse and not is_exclusive:
         return context.made(target, *composition.steps, context.step(kernel, x, target))
     total = row_major(spec.sizes, spec.dtype)
-    back = context.copy(derived(total, np.flip(total.phantom, axis)), target)
-    return context.made(target, *composition.steps, context.step(kernel, x, total), back)
+    composition.steps.append(context.step(kernel, x, total))
+    into = derived(target, np.flip(target.phantom, axis)) if is_reverse else target
+    if not is_exclusive:
+        return context.made(target, *composition.steps, context.copy(total, into))
+    # Every sum goes one place further, the last one nowhere.
+    sums, places = (np.moveaxis(each.phantom, axis, 0) for each in (total, into))
+    first = constant(np.full((), mode == "product", spec.dtype))
+    composition.steps.append(context.copy(derived(first, np.broadcast_to(first.phantom, places[:1].shape)),
+                                          derived(into, places[:1])))  # fmt: skip
+    if len(sums) > 1:
+        composition.steps.append(context.copy(derived(total, sums[:-1]), derived(into, places[1:])))
+    return context.made(target, *composition.steps)
 
 
 def _typed_scan(

@@ -1,0 +1,111 @@
+"""Pooling as ONNX has it: padding that differs before and after, places in the whole tensor, powers of magnitudes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.expr import Expr, Number, Operand, apply
+from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.indexing.picking import indices_of
+from engine.compiler.lowering.rules.indexing.scattering import unpooled
+from engine.compiler.lowering.rules.pooling.pool import pooled
+from engine.compiler.lowering.rules.pooling.pool_axes import axes_of, three
+from engine.compiler.lowering.rules.pooling.pool_places import with_places
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.lowering.terms.functions import power
+from engine.compiler.storage import View, channels_last
+from engine.layers.onnx.operands.adapter import present
+from engine.layers.onnx.pooling.global_pool import GlobalLpPool
+from engine.layers.onnx.pooling.pool import OnnxAveragePool, OnnxLpPool, OnnxMaxPool, Windows
+from engine.layers.onnx.pooling.unpool import OnnxMaxUnpool
+from engine.layers.pooling.max_pool import INDEX
+from engine.tensor import TensorSpec
+
+
+@kernels_for(OnnxMaxPool, image=True, doubles=True)
+def lower_max_pool(context: Context) -> Made:
+    """The largest element of every window, and where it is."""
+    layer, x = context.layer(OnnxMaxPool), _images(context)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None:
+        raise NotLoweredError("its shape is known only in a run")
+    kinds = (TensorSpec(spec.shape, x.dtype), TensorSpec(spec.shape, INDEX))
+    if present(kinds, layer.annotations) == (0,):
+        return pooled(context, x, "max", _axes(layer, x, spec.sizes[2:]))
+    if layer.storage_order:
+        raise NotLoweredError("there is no kernel for places counted along columns")
+    return with_places(context, len(layer.kernel_shape), lambda x, counts: _axes(layer, x, counts), in_whole=True)
+
+
+@kernels_for(OnnxAveragePool, image=True, doubles=True)
+def lower_average_pool(context: Context) -> Made:
+    """The mean of every window."""
+    layer, x = context.layer(OnnxAveragePool), _images(context)
+    axes = _axes(layer, x, context.result_spec.sizes[2:])
+    return pooled(context, x, "average", axes, counts_padding=layer.count_include_pad)
+
+
+@kernels_for(OnnxLpPool, image=True, doubles=True)
+def lower_lp_pool(context: Context) -> Made:
+    """sum(abs(x)^p)^(1/p) of every window."""
+    layer, x, composition = context.layer(OnnxLpPool), _images(context), Composition(context)
+    powers = composition.map(_powers(layer.p), x, target=channels_last(x.shape, dtype=x.dtype))
+    totals = channels_last(context.result_spec.sizes, dtype=x.dtype)
+    image, target = (derived(view, as_image(view.phantom)) for view in (powers, totals))
+    depth, down, across = three(_axes(layer, x, totals.shape[2:]))
+    kernel = PoolKernel(
+        mode="average",
+        batch=target.shape[0],
+        channels=image.shape[1],
+        depth=depth,
+        down=down,
+        across=across,
+        divisor=1,
+        source=dense_strides(image),
+        target=dense_strides(target),
+        host=context.host,
+    )
+    composition.steps.append(context.step(kernel, image, target))
+    return composition.finish(power(Operand(0), Number(1 / layer.p)), totals)
+
+
+@kernels_for(GlobalLpPool, doubles=True)
+def lower_global_lp_pool(context: Context) -> Made:
+    """The same of whole channels."""
+    layer, x, composition = context.layer(GlobalLpPool), context.tensor(0), Composition(context)
+    total = composition.reduce(composition.map(_powers(layer.p), x), range(2, len(x.shape)), "sum")
+    return composition.finish(power(Operand(0), Number(1 / layer.p)), total)
+
+
+@kernels_for(OnnxMaxUnpool, doubles=True)
+def lower_max_unpool(context: Context) -> Made:
+    """Zeros, with each value at its place in the whole of them."""
+    layer, x = context.layer(OnnxMaxUnpool), context.tensor(0)
+    index, sizes = indices_of(context.argument(1), context), context.result_spec.sizes
+    if index.shape != x.shape or layer.natural(x.shape) != sizes:
+        raise NotLoweredError("there is no kernel for places in a tensor of another size")
+    return unpooled(context, x, index, sizes, ())
+
+
+def _powers(p: float) -> Expr:
+    if not np.isfinite(p) or p == 0:
+        raise NotLoweredError("there is no kernel for this power")
+    return power(apply("abs", Operand(0)), Number(p))
+
+
+def _images(context: Context) -> View:
+    x = context.tensor(0)
+    if not 3 <= len(x.shape) <= 5:
+        raise NotLoweredError("there is no kernel for images of so many dimensions")
+    return x
+
+
+def _axes(layer: Windows, x: View, counts: Sequence[int]) -> list[WindowAxis]:
+    return axes_of(layer.windows_on(x.shape[2:]), x.shape[2:], counts)
