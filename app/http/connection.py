@@ -24,10 +24,11 @@ from uvicorn.server import ServerState
 from app.errors import RequestTimeoutError, ServiceError
 from app.http.answering import Answering
 from app.http.door import Door, Pass
-from app.http.gate import Gate, TurnedAway
+from app.http.gate import Gate
 from app.http.head import head_fault, protocol_fault
 from app.http.line import Line
 from app.http.reception import RECEPTION, Reception
+from app.http.visits import TurnedAway
 from app.http.wire.standin import StandIn
 from app.http.wire.way import ShortWay
 
@@ -189,6 +190,8 @@ class Connection(Line):
             self._parting.check(now, is_taking=self._taking.is_slow)
         elif self.transport.is_closing() or self._parting.farewell is not None:
             return
+        elif self._refused is not None and self._refused.is_aside:
+            self._wait()  # it comes back if it does not ask again
         elif self._coming.in_head:
             self._check_head(now)
         else:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -26,6 +26,7 @@ from app.http.direct import find
 from app.http.raw import json_answer
 from app.http.rounds import Rounds
 from app.http.sideline import Sideline
+from app.http.visits import PRIORITY, V2, Closed, Repeats, Target, TurnedAway, Visit
 from app.log import request_id, trace_id
 from app.models.keeping.version import Version
 from app.serving.dataplane import DataPlane
@@ -40,8 +41,6 @@ Text: TypeAlias = tuple[bytes, int]
 
 _METHODS: Final = (b"POST", b"PUT")
 _LIMIT: Final = HEADER.lower().encode()
-_V2: Final = "/v2/"
-_PRIORITY: Final = b"priority"
 _TEXT_LENGTH: Final = b"inference-header-content-length"
 # Paths that are known by heart; clients use a few.
 _MAX_PATHS: Final = 256
@@ -54,71 +53,6 @@ _OWN: Final = (_LIMIT, b"x-request-id", b"traceparent")
 # For how long one refusal stands for all that come meanwhile: less than it takes until there is room.
 _SAME_S: Final = 0.0005
 _NUMBER: Final = "0" * 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """What a path and its query name; a model only, for there are no others here."""
-
-    method: str
-    path: str
-    model: str
-    version: int | str | None
-    is_named_by_path: bool = True
-
-    @property
-    def is_v2(self) -> bool:
-        """Whether it is the other protocol's."""
-        return self.path.startswith(_V2)
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """A request to run a model, as its head says."""
-
-    target: Target
-    version: Version
-
-
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
-    """An answer that ends a request, to be sent as it is.
-
-    Args:
-        is_last: whether the connection ends with it.
-        repeats: what the same client's next request is recognised by; None where each is looked at.
-    """
-
-    text: bytes
-    is_last: bool
-    repeats: Repeats | None = None
-
-    def once(self) -> TurnedAway:
-        """The same, of a request by which no other one can be recognised."""
-        return replace(self, repeats=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """A request as another one may be, byte for byte but for its body.
-
-    Args:
-        size: of head and body.
-    """
-
-    target: Target
-    head: bytes
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Closed:
-    """What all requests to one target are answered until then, before and behind their ids."""
-
-    until: float
-    version: Version
-    status: int
-    pieces: tuple[bytes, bytes]
 
 
 class Gate:
@@ -155,8 +89,8 @@ class Gate:
         self._has_origins = has_origins
         self._targets: dict[tuple[bytes, bytes], Target | None] = {}
         # For who comes, and for who was refused a moment ago.
-        self._closed: tuple[dict[Target, _Closed], dict[Target, _Closed]] = {}, {}
-        self.rounds, self.sideline = Rounds(), Sideline()
+        self._closed: tuple[dict[Target, Closed], dict[Target, Closed]] = {}, {}
+        self.rounds, self.sideline = Rounds(), Sideline(self.count)
         self.arrivals = plane.arrivals
 
     def visit(self, method: bytes, url: bytes) -> Visit | None:
@@ -179,32 +113,35 @@ class Gate:
         except ServiceError:
             return None
 
-    def again(self, repeats: Repeats, data: bytes | bytearray, size: int, *, is_behind: bool = False) -> bytes | None:
-        """What to answer where this is a request as it was refused before, and would be again; else None.
-
-        Args:
-            size: how much of the data is the request.
-            is_behind: whether others come first.
-        """
-        start = len(repeats.head)
-        if size != repeats.size or not data.startswith(repeats.head):
-            return None
-        if repeats.target.is_v2 and data.find(_PRIORITY, start, size) >= 0:
-            return None
-        known = self._closed[is_behind]
-        closed = known.get(repeats.target)
-        if closed is None or self._clock() >= closed.until:
-            known.pop(repeats.target, None)
-            closed = self._close(repeats.target, known, is_behind=is_behind)
+    def again(self, repeats: Repeats, data: bytes) -> bytes | None:
+        """What to answer where this is a request as it was refused before, and would be again; else None."""
+        closed = self.closed(repeats.target) if repeats.are(data, len(data)) else None
         if closed is None:
             return None
-        number = id_of(b"")
-        self._count(closed.version, closed.status)
-        if self._access_log:
-            self._log(repeats.target, closed.version, closed.status, number, None, len(closed.pieces[1]))
-        return number.encode().join(closed.pieces)
+        text = closed.answer()
+        self.count(closed)
+        return text
 
-    def _close(self, target: Target, known: dict[Target, _Closed], *, is_behind: bool) -> _Closed | None:
+    def closed(self, target: Target, *, is_behind: bool = False) -> Closed | None:
+        """What a request to a target is refused with now; None where it may be taken.
+
+        Args:
+            is_behind: whether others come first.
+        """
+        known = self._closed[is_behind]
+        closed = known.get(target)
+        if closed is None or self._clock() >= closed.until:
+            known.pop(target, None)
+            closed = self._close(target, known, is_behind=is_behind)
+        return closed
+
+    def count(self, closed: Closed) -> None:
+        """Count those that were told."""
+        told, closed.told = closed.told, 0
+        if told:
+            self._count(closed.version, closed.status, told)
+
+    def _close(self, target: Target, known: dict[Target, Closed], *, is_behind: bool) -> Closed | None:
         """Ask once more whether requests to a target are refused, and take that for the answer for a moment."""
         version = self._version(target)
         if version is None or self.arrivals.is_clear(version):
@@ -212,11 +149,13 @@ class Gate:
         error = self.arrivals.refusal(version, self._plane.deadline(), is_behind=is_behind)
         if error is None:
             return None
-        text = json_answer(error.status, _body(target, error), _NUMBER, error.headers)
-        before, _, behind = text.partition(_NUMBER.encode())
+        body, log = _body(target, error), None
+        before, _, behind = json_answer(error.status, body, _NUMBER, error.headers).partition(_NUMBER.encode())
+        if self._access_log:
+            log = partial(self._log, target, version, error.status, None, len(body))
         if len(known) >= _MAX_PATHS:
             known.clear()
-        closed = known[target] = _Closed(self._clock() + _SAME_S, version, error.status, (before, behind))
+        closed = known[target] = Closed(self._clock() + _SAME_S, version, error.status, (before, behind), log)
         return closed
 
     def turn_away(self, visit: Visit, headers: Headers, *, may_stay: bool, text: Text | None) -> TurnedAway | None:
@@ -260,18 +199,17 @@ class Gate:
             headers["connection"] = "close"
         body = _body(visit.target, error)
         if self._access_log:
-            self._log(visit.target, visit.version, error.status, number, trace, len(body))
+            self._log(visit.target, visit.version, error.status, trace, len(body), number)
         repeats = None if is_last or text is None else _repeats(visit.target, head, text, length or 0)
         return TurnedAway(json_answer(error.status, body, number, headers), is_last, repeats)
 
-    def _count(self, version: Version, status: int) -> None:
-        version.statistics.failed(
-            QueueFullError.code if status == QueueFullError.status else ModelNotReadyError.code, 0.0
-        )
-        self._statuses[status] += 1
+    def _count(self, version: Version, status: int, times: int = 1) -> None:
+        code = QueueFullError.code if status == QueueFullError.status else ModelNotReadyError.code
+        version.statistics.failed(code, 0.0, times)
+        self._statuses[status] += times
 
     def _log(
-        self, target: Target, version: Version, status: int, number: str, trace: TraceContext | None, size: int
+        self, target: Target, version: Version, status: int, trace: TraceContext | None, size: int, number: str
     ) -> None:
         """The line that every request has."""
         request_id.set(number)
@@ -302,7 +240,7 @@ def _target(method: bytes, url: bytes) -> Target | None:
         return None
     names = found[2]
     said = [pair for pair in parse_qsl(query, max_num_fields=32) if pair[0] in ("model", "version")]
-    if path.startswith(_V2):
+    if path.startswith(V2):
         said = []  # the protocol has no such parameters
     told = {**names, **dict(said)}
     name = told.get("name", told.get("model"))
@@ -332,4 +270,4 @@ def _may_have_priority(head: Mapping[bytes, bytes], text: Text | None) -> bool:
     if text is None or length is None or b"content-encoding" in head:
         return True
     piece, start = text
-    return len(piece) - start < length or piece.find(_PRIORITY, start, start + length) >= 0
+    return len(piece) - start < length or piece.find(PRIORITY, start, start + length) >= 0

@@ -13,9 +13,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.errors import ServiceError
 from app.http.door import Door, Pass
-from app.http.gate import Gate, TurnedAway, Visit
+from app.http.gate import Gate
 from app.http.reception import Funnel
 from app.http.refused import Refused
+from app.http.visits import TurnedAway, Visit
 from app.http.wire.arriving import Arriving
 from app.http.wire.coming import Coming
 from app.http.wire.feeding import Feeding

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from app.http.gate import Gate, Repeats, TurnedAway
-from app.http.sideline import ROOM_BYTES, Reader
+from app.http.gate import Gate
+from app.http.syscalls import ROOM_BYTES, Syscalls
+from app.http.visits import Closed, Repeats, Target, TurnedAway
 from app.http.wire.standin import StandIn
 from app.http.wire.standing import Flow
 
@@ -74,7 +76,17 @@ class Refused:
         gate: the server's.
     """
 
-    __slots__ = ("_carrier", "_gate", "_is_soon", "_repeats", "_told_at", "is_aside")
+    __slots__ = (
+        "_carrier",
+        "_is_closing",
+        "_gate",
+        "_is_soon",
+        "_repeats",
+        "_told_at",
+        "_unsent",
+        "descriptor",
+        "is_aside",
+    )
 
     def __init__(self, carrier: Carrier, gate: Gate) -> None:
         self._carrier = carrier
@@ -82,8 +94,10 @@ class Refused:
         self._repeats: Repeats | None = None
         self._told_at = float("-inf")
         self._is_soon = False
-        # Whether it is left alone for a while, and not read.
-        self.is_aside = False
+        # Whether it is left alone for a while, and not read. Then its socket, and what is asked of its transport.
+        self.is_aside, self.descriptor = False, -1
+        self._is_closing: Callable[[], bool] = bool
+        self._unsent: Callable[[], int] = int
 
     def refuse(self, cycle: StandIn, away: TurnedAway) -> None:
         """A request is answered with the next round; the connection goes on."""
@@ -96,38 +110,58 @@ class Refused:
         repeats = self._repeats
         if repeats is None or not self._carrier.is_between:
             return False
-        text = self._gate.again(repeats, data, len(data))
+        text = self._gate.again(repeats, data)
         if text is None:
             return False
         self._is_soon = self._carrier.loop.time() - self._told_at < _SOON_S
         self.refuse(StandIn(more_body=True), TurnedAway(text, is_last=False, repeats=repeats))
         return True
 
-    def look(self, reader: Reader) -> bool:
-        """Refuse what has come while it was left alone, where it is the same once more; whether it was."""
-        carrier, repeats = self._carrier, self._repeats
-        if carrier.transport.is_closing():
-            return False
-        if carrier.is_taking_its_answer:
-            return True  # it has not taken the last one
-        count = reader.read(_descriptor(carrier))
-        if repeats is not None and count == repeats.size and carrier.is_between:
-            text = self._gate.again(repeats, reader.room, count, is_behind=True)
-            if text is not None:
-                carrier.transport.write(text)
-                carrier.took()
-                return True
-        self.is_aside = False
-        carrier.flow.resume_reading()
-        if count:
-            carrier.data_received(bytes(memoryview(reader.room)[:count]))
-        return False
+    @property
+    def target(self) -> Target | None:
+        """What it asked for when it was refused."""
+        return None if self._repeats is None else self._repeats.target
+
+    def asks(self) -> Closed | None:
+        """What it is refused with, in a while, if what has come is what came before; None where there is room."""
+        repeats = self._repeats
+        if repeats is None or not self._carrier.is_between:
+            return None
+        return self._gate.closed(repeats.target, is_behind=True)
+
+    def look(self, calls: Syscalls, now: float, closed: Closed | None = None) -> None:
+        """Read what has come while it was left alone, and refuse it if it is the same once more.
+
+        What is not is the connection's, which is read as others are from now on; as is what is not to be refused.
+        """
+        if not self.is_aside or self._is_closing():
+            self.is_aside = False
+            return
+        if self._unsent():
+            return  # it has not taken the last one
+        count, repeats = calls.read(self.descriptor), self._repeats
+        if closed is not None and repeats is not None and repeats.are(calls.room, count):
+            text, self._told_at = closed.answer(), now
+            sent = calls.write(self.descriptor, text)
+            if sent < len(text):
+                self._carrier.transport.write(text[max(0, sent) :])
+            return
+        self.come_back()
+        if count > 0:
+            self._carrier.data_received(bytes(memoryview(calls.room)[:count]))
+
+    def come_back(self) -> None:
+        """Have the connection read as others are."""
+        was_aside, self.is_aside = self.is_aside, False
+        if was_aside and not self._is_closing():
+            self._gate.sideline.forget(self.descriptor)
+            self._carrier.took()
+            self._carrier.flow.resume_reading()
 
     def let_go(self) -> None:
         """Have what has come looked at now: the server stops."""
-        if self.is_aside and not self._carrier.transport.is_closing():
-            self._repeats = None
-            self.look(Reader())
+        if self.is_aside:
+            self.look(Syscalls(), self._carrier.loop.time())
 
     def cut_off(self) -> None:
         """End the connection."""
@@ -148,6 +182,8 @@ class Refused:
         carrier.took()  # most have nothing behind them
         if self._is_soon and self._may_be_left:
             self.is_aside, self._is_soon = True, False
+            self._is_closing, self._unsent = carrier.transport.is_closing, carrier.transport.get_write_buffer_size
+            self.descriptor = carrier.transport.get_extra_info("socket").fileno()
             carrier.flow.pause_reading()
             self._gate.sideline.take(self)
 
@@ -160,8 +196,3 @@ class Refused:
             and self._carrier.is_between
             and self._carrier.can_be_bypassed
         )
-
-
-def _descriptor(carrier: Carrier) -> int:
-    descriptor: int = carrier.transport.get_extra_info("socket").fileno()
-    return descriptor

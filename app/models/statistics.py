@@ -166,9 +166,9 @@ class Statistics:
             batches.count += 1
             batches.sums.add(timing)
 
-    def failed(self, code: str, seconds: float) -> None:
-        """Count a request that got an error instead, after so long."""
-        self.failures[code] += 1
+    def failed(self, code: str, seconds: float, times: int = 1) -> None:
+        """Count a request, or so many, that got an error instead, after so long."""
+        self.failures[code] += times
         self.failed_s += seconds
 
     def as_dict(self) -> dict[str, Any]:

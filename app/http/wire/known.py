@@ -10,9 +10,9 @@ from starlette.datastructures import QueryParams
 
 from app.access.decision import read_key
 from app.errors import ServiceError
-from app.http.gate import Visit
 from app.http.routes.infer import InferHead
 from app.http.v2.infer import V2Head
+from app.http.visits import Visit
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 

@@ -12,11 +12,11 @@ from app.errors import ServiceError
 from app.http import responses
 from app.http.body import INLINE_BYTES, charge_whole
 from app.http.exchange import GONE, Exchange
-from app.http.gate import Visit
 from app.http.order import Order, Reply
 from app.http.routes import infer
 from app.http.v2 import errors
 from app.http.v2 import infer as v2
+from app.http.visits import Visit
 from app.http.wire.known import Known
 from app.memory.allowance import Allowance
 from app.protocol.v2.regions import Regions

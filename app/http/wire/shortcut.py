@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from app.errors import ServiceError
 from app.http.body import INLINE_BYTES
-from app.http.gate import TurnedAway
+from app.http.visits import TurnedAway
 from app.http.wire.arriving import Arriving
 from app.http.wire.inlet import Inlet
 from app.http.wire.known import Known

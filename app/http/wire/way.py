@@ -7,7 +7,8 @@ from collections import Counter
 from app.access.decision import refusal
 from app.access.groups import Group
 from app.access.keys import Keys
-from app.http.gate import Gate, TurnedAway, Visit
+from app.http.gate import Gate
+from app.http.visits import TurnedAway, Visit
 from app.http.wire.inlet import ROOM_BYTES
 from app.http.wire.known import Heads, Known
 from app.http.wire.request import Means, ShortRequest

@@ -11,7 +11,9 @@ import pytest
 
 from app.http import refused, sideline
 from app.http.refused import Refused
-from app.http.sideline import HELD_S, Reader, Sideline
+from app.http.sideline import HELD_S, Sideline
+from app.http.syscalls import Syscalls
+from app.http.visits import Closed, Target
 from tests.app.http.test_gate import V2, Loop, closed, gate_of, one, post, received
 from tests.app.sample_models import elementwise, write_model
 from tests.app.sockets import LIVE, Front, listening
@@ -30,6 +32,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine nobody is as quick."""
     monkeypatch.setattr(refused, "_SOON_S", 3600.0)
+    monkeypatch.setattr(sideline, "_LEFT_S", 3600.0)
 
 
 def of(front: Front, connection: socket.socket) -> Refused:
@@ -45,24 +48,41 @@ def refused_again(connection: socket.socket, request: bytes) -> None:
         assert one(connection, request)[0] == 429
 
 
-def test_the_same_request_is_refused_as_ever_and_counted_each_time(front: Front) -> None:
+def test_the_same_request_is_refused_as_ever_and_counted_each_time(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
     version = front.server.plane.store.version("one")
     before, answered = version.statistics.failures["queue_full"], gate_of(front.server)._statuses[429]
-    ids, looked = set(), []
-    with pytest.MonkeyPatch.context() as patch:
-        look = Refused.look
-        patch.setattr(sideline, "HELD_S", (0.1, 0.1))
-        patch.setattr(Refused, "look", lambda self, reader: (looked.append(look(self, reader)), looked[-1])[1])
-        with closed(front), front.connect() as connection:
-            for _ in range(6):
-                status, headers, body = one(connection, post())
-                assert (status, headers["retry-after"]) == (429, "2") and body["error"]["code"] == "queue_full"
-                ids.add(headers["x-request-id"])
-            until(lambda: not of(front, connection).is_aside)  # it asks no more
-            assert one(connection, LIVE)[0] == 200
-    assert len(ids) == 6 and any(looked)
+    ids, told, answer = set(), [], Closed.answer
+    monkeypatch.setattr(Closed, "answer", lambda self: (told.append(self), answer(self))[1])
+    with closed(front), front.connect() as connection:
+        for _ in range(6):
+            status, headers, body = one(connection, post())
+            assert (status, headers["retry-after"]) == (429, "2") and body["error"]["code"] == "queue_full"
+            ids.add(headers["x-request-id"])
+        assert of(front, connection).is_aside
+        assert one(connection, LIVE)[0] == 200
+        assert not of(front, connection).is_aside
+    assert len(ids) == 6 and len(told) == 5
     assert version.statistics.failures["queue_full"] == before + 6
     assert gate_of(front.server)._statuses[429] == answered + 6
+
+
+def test_who_asks_no_more_is_read_by_the_loop_again(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sideline, "_LEFT_S", 0.05)
+    with closed(front), front.connect() as connection:
+        refused_again(connection, post())
+        until(lambda: not of(front, connection).is_aside and not len(gate_of(front.server).sideline))
+        assert one(connection, LIVE)[0] == 200
+
+
+def test_nobody_is_held_back_for_whom_there_is_room(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sideline, "HELD_S", (3600.0, 3600.0))
+    with front.connect() as connection:
+        with closed(front):
+            refused_again(connection, post())
+            until(lambda: of(front, connection).is_aside)
+        assert one(connection, post())[0] == 200
 
 
 def test_who_was_left_alone_is_answered_when_there_is_room(front: Front) -> None:
@@ -114,30 +134,64 @@ def test_what_has_come_when_the_server_stops_is_answered(tmp_path: Path, monkeyp
     with listening(tmp_path, warmup=False, backend="reference") as front, front.connect() as connection:
         with closed(front):
             refused_again(connection, post())
-        until(lambda: of(front, connection).is_aside)
-        connection.sendall(post())
+            until(lambda: of(front, connection).is_aside)
+            connection.sendall(post())
+            until(lambda: len(gate_of(front.server).sideline._held) == 1)
         front.server.should_exit = True
         status, headers, _ = received(connection, 1)[0]
         assert (status, headers["connection"]) == (200, "close") and connection.recv(1) == b""
 
 
+TARGET = Target("POST", "/infer", "one", None)
+CLOSED: Any = Closed(0.0, Any, 429, (b"", b""))  # type: ignore[arg-type]
+
+
 class One:
-    """Looked at, and what it says of that."""
+    """Asks again as soon as it was told, so many times; then it leaves."""
 
-    def __init__(self, loop: Loop, answers: list[bool | Exception]) -> None:
-        self.loop, self.answers = loop, answers
+    target = TARGET
+
+    def __init__(self, loop: Loop, poll: Poll, times: int, fault: str = "") -> None:
+        self.loop, self.poll, self.times, self.fault = loop, poll, times, fault
+        self.descriptor = len(poll.asking) + 1000
         self.seen: list[float] = []
+        self.is_aside = True
         self.is_cut_off = False
+        poll.asking.append(self.descriptor)
 
-    def look(self, _: Reader) -> bool:
+    def asks(self) -> Closed | None:
+        if self.fault == "asks":
+            raise ZeroDivisionError
+        return CLOSED
+
+    def look(self, _: Syscalls, now: float, closed: Closed | None = None) -> None:
+        assert closed is CLOSED
+        if self.fault == "look":
+            raise ZeroDivisionError
         self.seen.append(self.loop.now)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        self.is_aside = len(self.seen) < self.times
+        if self.is_aside:
+            self.poll.asking.append(self.descriptor)
+
+    def come_back(self) -> None:
+        self.is_aside = False
 
     def cut_off(self) -> None:
         self.is_cut_off = True
+
+
+class Poll:
+    """Tells once of each that asks."""
+
+    def __init__(self) -> None:
+        self.asking: list[int] = []
+
+    def register(self, descriptor: int, _: int) -> None:
+        pass
+
+    def poll(self, _: int) -> list[tuple[int, int]]:
+        asking, self.asking = self.asking, []
+        return [(each, 1) for each in asking]
 
 
 @pytest.fixture
@@ -147,24 +201,38 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     return made
 
 
-def test_all_are_looked_at_after_a_while_and_evenly(loop: Loop) -> None:
-    made = Sideline()
-    everybody = [One(loop, [True] * 49 + [False]) for _ in range(200)]
+@pytest.fixture
+def poll(monkeypatch: pytest.MonkeyPatch) -> Poll:
+    made = Poll()
+    monkeypatch.setattr(sideline.select, "epoll", lambda: made)
+    return made
+
+
+def taken(everybody: list[One]) -> tuple[Sideline, list[Closed]]:
+    counted: list[Closed] = []
+    made = Sideline(counted.append)
     for each in everybody:
         made.take(each)
+    return made, counted
+
+
+def test_all_are_told_after_a_while_and_evenly(loop: Loop, poll: Poll) -> None:
+    everybody = [One(loop, poll, 50) for _ in range(200)]
+    made, counted = taken(everybody)
     loop.run_until(5.0)
     assert all(len(each.seen) == 50 for each in everybody) and not made and not loop.timers
     for each in everybody:
         gaps = [after - before for before, after in zip([0.0, *each.seen], each.seen, strict=False)]
-        assert min(gaps) >= HELD_S[0] - 1e-9 and max(gaps) <= HELD_S[1] + 0.0081
+        assert min(gaps) >= HELD_S[0] - 0.0041 and max(gaps) <= HELD_S[1] + 1e-9
     when = [at for each in everybody for at in each.seen[30:-5]]
     assert max(when.count(at) for at in set(when)) <= 40  # of two hundred
+    assert len(counted) == len({at for each in everybody for at in each.seen})  # once a step
 
 
-def test_where_there_are_more_than_can_be_looked_at_each_waits_longer(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
+def test_where_there_are_more_than_can_be_told_each_waits_longer(
+    loop: Loop, poll: Poll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, spent = Sideline(), 0.0
+    spent = 0.0
 
     def clock() -> float:
         nonlocal spent
@@ -172,30 +240,51 @@ def test_where_there_are_more_than_can_be_looked_at_each_waits_longer(
         return spent
 
     monkeypatch.setattr(sideline.time, "thread_time", clock)
-    everybody = [One(loop, [True] * 3 + [False]) for _ in range(100)]
-    for each in everybody:
-        made.take(each)
+    everybody = [One(loop, poll, 4) for _ in range(100)]
+    made, _ = taken(everybody)
     loop.run_until(0.06)
     assert 0 < sum(len(each.seen) for each in everybody) <= 40
     loop.run_until(10.0)
     assert all(len(each.seen) == 4 for each in everybody) and not made
 
 
-def test_a_fault_with_one_is_no_other_ones(loop: Loop) -> None:
-    made = Sideline()
-    broken, good = One(loop, [ZeroDivisionError()]), One(loop, [True, False])
-    made.take(broken)
-    made.take(good)
+def test_a_loop_that_comes_round_late_tells_sooner(loop: Loop, poll: Poll, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sideline, "_STEP_S", 0.012)
+    (one,) = everybody = [One(loop, poll, 9)]
+    taken(everybody)
+    loop.run_until(5.0)
+    gaps = [after - before for before, after in zip(one.seen, one.seen[1:], strict=False)]
+    assert len(one.seen) == 9 and max(gaps) <= HELD_S[1] + 1e-9
+
+
+@pytest.mark.parametrize("where", ["asks", "look"])
+def test_a_fault_with_one_is_no_other_ones(loop: Loop, poll: Poll, where: str) -> None:
+    broken, good = One(loop, poll, 9, where), One(loop, poll, 2)
+    made, _ = taken([broken, good])
     loop.run_until(1.0)
     assert broken.is_cut_off and len(good.seen) == 2 and not made and not loop.timers
 
 
-def test_a_reader_tells_what_has_come() -> None:
+def test_who_asks_nothing_for_long_comes_back(loop: Loop, poll: Poll, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sideline, "_LEFT_S", 0.1)
+    everybody = [One(loop, poll, 9) for _ in range(3)]
+    poll.asking.clear()
+    made, _ = taken(everybody)
+    loop.run_until(0.09)
+    assert len(made) == 3 and all(each.is_aside for each in everybody)
+    loop.run_until(0.2)
+    assert not made and not any(each.is_aside or each.seen for each in everybody) and not loop.timers
+
+
+def test_calls_of_the_system_tell_what_came_and_what_went() -> None:
     ours, theirs = socket.socketpair()
-    reader: Any = Reader()
+    calls: Any = Syscalls()
     with ours:
         with theirs:
-            assert reader.read(ours.fileno()) == 0
+            assert calls.read(ours.fileno()) <= 0
             theirs.sendall(b"some")
-            assert reader.read(ours.fileno()) == 4 and reader.room[:4] == b"some"
-        assert reader.read(ours.fileno()) == 0
+            assert calls.read(ours.fileno()) == 4 and calls.room[:4] == b"some"
+            assert calls.write(ours.fileno(), b"more") == 4 and theirs.recv(9) == b"more"
+            theirs.setblocking(False)
+            assert 0 < calls.write(theirs.fileno(), bytes(1 << 26)) < 1 << 26  # as much as there is room for
+        assert calls.write(ours.fileno(), b"more") <= 0
