@@ -60,11 +60,11 @@ def closed(front: Front) -> Iterator[None]:
         return None if priority < 10 else error
 
     lane.refusal = refusal  # type: ignore[method-assign, assignment]
-    lane._pending += 1
+    lane._turns.pending += 1
     try:
         yield
     finally:
-        lane._pending -= 1
+        lane._turns.pending -= 1
         del lane.refusal  # type: ignore[method-assign]
 
 

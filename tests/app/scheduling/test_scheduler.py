@@ -132,7 +132,7 @@ def test_a_thousand_who_left_leave_nothing_behind() -> None:
             for each in waiting:
                 each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-            assert scheduler.queued == 0 and len(scheduler._ready._heap) < 300
+            assert scheduler.queued == 0 and len(scheduler._turns.ready._heap) < 300
         held.release.set()
         await first
 
@@ -281,7 +281,7 @@ def test_runs_that_follow_each_other_say_how_long_many_wait() -> None:
         assert scheduler.pace._turn_s.value is None
         held.release.set()
         await asyncio.gather(first, *waiting)
-        assert scheduler.pace._turn_s.value is not None and scheduler._turn_began is None
+        assert scheduler.pace._turn_s.value is not None and scheduler._turns.began is None
 
     run(test)
 
@@ -290,12 +290,12 @@ def test_what_left_the_queue_is_no_turn() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         (gone,) = await queue_up(scheduler, [Task("gone", order)])
-        scheduler._turn_began = 0.0  # as if a run had ended long ago
+        scheduler._turns.began = 0.0  # as if a run had ended long ago
         gone.cancel()
         first.cancel()
         await asyncio.gather(first, gone, return_exceptions=True)
         held.release.set()
-        await until(lambda: not scheduler.is_busy and scheduler._turn_began is None)
+        await until(lambda: not scheduler.is_busy and scheduler._turns.began is None)
 
     run(test)
 
