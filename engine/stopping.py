@@ -44,13 +44,17 @@ class _Cancelling:
             _current.reset(self._token)
 
 
+# Has no state: one for all.
+_NOTHING_NEW: Final = _Cancelling(None)
+
+
 def cancelling(cancelled: Cancelled | None) -> AbstractContextManager[Cancelled | None]:
     """Ask this, and what was to be asked before, while the block runs in this thread; gives what asks both.
 
     Args:
         cancelled: whether nobody wants it any more; None asks nothing new.
     """
-    return _Cancelling(cancelled)
+    return _NOTHING_NEW if cancelled is None else _Cancelling(cancelled)
 
 
 def is_asked() -> bool:

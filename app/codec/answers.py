@@ -14,8 +14,8 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.dtype_names import dtype_name
-from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
+from app.few import all_finite, few_values
 from app.memory.allowance import charge, check
 from app.texts import as_strings, is_text
 

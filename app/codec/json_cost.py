@@ -7,8 +7,7 @@ included: what is parsed and the array that is made of it exist side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,13 +26,12 @@ _SHORT: Final = 1 << 13
 # Bytes that are looked at together: what lies in between takes a few times as much memory.
 _BLOCK: Final = 1 << 17
 # Those that are only counted, near to the processor.
-_NEAR: Final = 1 << 16
+_NEAR: Final = 1 << 18
 # Rarer ones than that are searched for faster than they are counted.
 _APART: Final = 1 << 11
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """What parsing a JSON text means.
 
     depth: the deepest nesting of lists and objects.

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.codec.few import all_finite, few_values
 from app.codec.json_lists import Numbers
 from app.codec.json_pieces import even_size
 from app.errors import InputMismatchError, InvalidRequestError
+from app.few import all_finite, few_values
 from app.memory.allowance import check
 from app.signature import describe
 from app.texts import from_lists, is_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.errors import InvalidRequestError
 from app.signature import Inputs, Signature
@@ -13,10 +12,10 @@ from app.wording import brief
 
 # Names for versions begin with a letter (app/models/folder/layout.py).
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+_NONE: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(NamedTuple):
     """A request, its inputs still encoded.
 
     outputs: names of raw outputs wanted, True for all, False for none, None for the default of the kind of request.
@@ -28,7 +27,7 @@ class Message:
     model: str | None = None
     version: int | str | None = None
     outputs: tuple[str, ...] | bool | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = _NONE
     is_long_text: bool = False
 
 

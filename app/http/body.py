@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -69,15 +69,25 @@ def too_late() -> BodyTooLateError:
     return BodyTooLateError("the body did not arrive within the request's time")
 
 
-@contextmanager
-def unread() -> Iterator[None]:
+class _NoRoom:
+    """As a class, for a generator would cost every body several calls more."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
+        if isinstance(exc, QueueFullError):
+            raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
+        if isinstance(exc, RequestTooLargeError):
+            raise BodyTooLargeError(exc.message, **exc.detail) from None
+
+
+_NO_ROOM: Final = _NoRoom()
+
+
+def unread() -> AbstractContextManager[None]:
     """Errors for want of memory end the connection as well."""
-    try:
-        yield
-    except QueueFullError as exc:
-        raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
-    except RequestTooLargeError as exc:
-        raise BodyTooLargeError(exc.message, **exc.detail) from None
+    return _NO_ROOM
 
 
 async def read_body(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import io
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+import struct
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -31,6 +31,7 @@ MAX_SIDE: Final = 65_535
 # Pixels, and bytes, that are decoded in some hundred microseconds, whatever is in them.
 SMALL_PIXELS: Final = 1 << 14
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
+_PNG_HEAD: Final = struct.Struct(">8s8xLL")  # signature, the header's frame, width and height
 
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -46,8 +47,7 @@ _AT_ONCE: Final = 1 << 16
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(NamedTuple):
     """One encoded picture of a request and what messages call it: "the picture", "picture 2 ('cat.jpg')"."""
 
     data: bytes | bytearray | memoryview
@@ -150,9 +150,11 @@ class OpenPicture:
 
 def is_small(picture: Picture) -> bool:
     """Whether a picture is decoded in no time, by what its file says of itself, true or not."""
-    if picture.data[:8] == _PNG:  # it says so at once
-        width, height = (int.from_bytes(picture.data[at : at + 4], "big") for at in (16, 20))
-        return max(width * height, len(picture.data)) <= SMALL_PIXELS
+    size = len(picture.data)
+    if size >= _PNG_HEAD.size:
+        beginning, width, height = _PNG_HEAD.unpack_from(picture.data)
+        if beginning == _PNG:  # it says so at once
+            return width * height <= SMALL_PIXELS and size <= SMALL_PIXELS
     try:
         found = survey(memoryview(picture.data))
     except Exception:  # whoever decodes it says what is wrong

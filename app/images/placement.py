@@ -7,7 +7,7 @@ canvas cuts the picture (crop), negative where it reaches beyond (letterbox). Si
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from app.images.config import PreprocessConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(NamedTuple):
     """A picture of size ``picture`` laid on a canvas of size ``canvas``."""
 
     picture: tuple[int, int]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,7 @@ _INTERPOLATION: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A batch of pictures as the network takes it, where each lies, and what it cost in seconds."""
 
     tensor: NDArray[Any]
@@ -83,7 +81,7 @@ class Preprocessor:
             check()
             before = time.perf_counter()
             opened, placement = self._opened(picture)
-            placement = placement if canvas is None else replace(placement, canvas=canvas)
+            placement = placement if canvas is None else placement._replace(canvas=canvas)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
                 admit(batch)

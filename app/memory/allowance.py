@@ -113,8 +113,9 @@ class Allowance:
 
     def begin(self, is_void: Callable[[], bool]) -> Callable[[], bool] | None:
         """What ``working`` does first; gives what was asked before."""
-        self.share()
-        before, self._is_void = self._is_void, is_void
+        with self._lock:
+            self._users += 1
+            before, self._is_void = self._is_void, is_void
         return before
 
     def end(self, before: Callable[[], bool] | None) -> None:

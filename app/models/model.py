@@ -87,6 +87,7 @@ class Model:
         )
         task = find_task(config.task)
         self._task = task(config.table(task), TaskContext(signature=self.signature, labels=labels))
+        self._output_names = self.signature.output_names
         self.response_cache = open_cache(config.response_cache, graph)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
@@ -194,20 +195,22 @@ class Model:
             ServiceError: there is no memory for it.
             EngineError: the engine refuses the tensors, or fails.
         """
-        start, items, infer_s = time.perf_counter(), prepared.items, 0.0
+        if self.response_cache is None or prepared.key is None:
+            return self._compute(prepared, cancelled)
+        start, ran = time.perf_counter(), list[Ran]()
 
         def compute() -> dict[str, NDArray[Any]]:
-            nonlocal infer_s
-            begun = time.perf_counter()
-            outputs = self.batcher.run(prepared.tensors, items, cancelled)
-            infer_s = time.perf_counter() - begun
-            return outputs
+            ran.append(self._compute(prepared, cancelled))
+            return ran[0].outputs
 
-        if self.response_cache is None or prepared.key is None:
-            return Ran(outputs=compute(), infer_s=infer_s, batch=items)
         outputs, is_known = self.response_cache.once(prepared.key, compute, cancelled)
-        prepared.timing.cache_s += time.perf_counter() - start - infer_s
-        return _recalled(prepared, outputs) if is_known else Ran(outputs=dict(outputs), infer_s=infer_s, batch=items)
+        prepared.timing.cache_s += time.perf_counter() - start - sum(each.infer_s for each in ran)
+        return _recalled(prepared, outputs) if is_known else ran[0]._replace(outputs=dict(outputs))
+
+    def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
+        start, items = time.perf_counter(), prepared.items
+        outputs = self.batcher.run(prepared.tensors, items, cancelled)
+        return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
 
     def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
         """Compute the outputs of several requests in one run; where answers are kept, of equal ones once.
@@ -431,13 +434,13 @@ class Model:
         if outputs is None:
             return None
         if isinstance(outputs, bool):
-            return self.signature.output_names if outputs else ()
+            return self._output_names if outputs else ()
         for name in outputs:
-            if name not in self.signature.output_names:
+            if name not in self._output_names:
                 raise InputMismatchError(
-                    f"unknown output: found '{cut(name)}', expected one of {quoted(self.signature.output_names)}",
+                    f"unknown output: found '{cut(name)}', expected one of {quoted(self._output_names)}",
                     found=name,
-                    expected=list(self.signature.output_names),
+                    expected=list(self._output_names),
                 )
         return outputs
 

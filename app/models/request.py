@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -20,8 +20,7 @@ LIGHT_BYTES: Final = 1 << 13
 PLAIN_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     """What is to be run, independent of how it was sent.
 
     outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
@@ -34,25 +33,23 @@ class InferRequest:
     """
 
     decode: Callable[[Signature], Inputs]
+    parameters: Mapping[str, Any]
     outputs: tuple[str, ...] | bool | None = None
     draw: bool = False
     predict: bool = True
-    parameters: Mapping[str, Any]
     priority: int = USUAL_PRIORITY
     is_light: bool = False
     is_binary: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The inputs of a request, and how long it took to make them."""
 
     inputs: Inputs
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferResult:
+class InferResult(NamedTuple):
     """What came out: the raw outputs asked for, what was found for each item, and where the time went.
 
     drawing: the PNG, where it was asked for.
@@ -96,8 +93,7 @@ class Prepared:
         return len(self.placements) or batch_of(self.tensors.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(NamedTuple):
     """What a run gave: every raw output by name, and how long it took.
 
     batch: items that were run together.

@@ -161,8 +161,10 @@ class Statistics:
         self.runs += 1
         self.buckets.batch[bisect_left(ITEM_BOUNDS, batch)] += 1
         self.batch_items += batch
-        if batch in self.batches or len(self.batches) < _MAX_SIZES:
-            batches = self.batches.setdefault(batch, Batches())
+        batches = self.batches.get(batch)
+        if batches is None and len(self.batches) < _MAX_SIZES:
+            batches = self.batches[batch] = Batches()
+        if batches is not None:
             batches.count += 1
             batches.sums.add(timing)
 

@@ -157,5 +157,8 @@ def _counted(step: Callable[[], Any], is_void: Callable[[], bool]) -> Any:
     with engine.cancelling(is_void):
         if allowance is None:
             return step()
-        with allowance.working(is_void):
+        before = allowance.begin(is_void)
+        try:
             return step()
+        finally:
+            allowance.end(before)

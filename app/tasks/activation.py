@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
+
+# How far the sum of a distribution may be from 1.
+_ROUNDING: Final = 1e-3
 
 
 def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64]:
@@ -21,5 +27,28 @@ def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64
         is_distribution = np.logical_and.reduce(scores >= 0, axis=1)
         if not is_distribution.any():
             return softmax
-        is_distribution &= np.abs(np.add.reduce(scores, axis=1) - 1) < 1e-3
+        is_distribution &= np.abs(np.add.reduce(scores, axis=1) - 1) < _ROUNDING
         return np.where(is_distribution[:, None], scores, softmax)
+
+
+def activate_few(scores: list[float], activation: str) -> list[float]:
+    """The same of one item's few scores, all of them finite: numpy takes as long as for many, step by step."""
+    if activation == "sigmoid":
+        return [_sigmoid(score) for score in scores]
+    if activation == "none" or (activation == "auto" and _is_distribution(scores)):
+        return scores
+    most = max(scores, default=0.0)
+    shifted = [math.exp(score - most) for score in scores]
+    total = sum(shifted)
+    return [each / total for each in shifted]
+
+
+def _is_distribution(scores: list[float]) -> bool:
+    return min(scores, default=0.0) >= 0 and abs(sum(scores) - 1) < _ROUNDING
+
+
+def _sigmoid(score: float) -> float:
+    if score >= 0:
+        return 1 / (1 + math.exp(-score))
+    small = math.exp(score)  # which cannot overflow
+    return small / (1 + small)

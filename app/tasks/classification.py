@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from app.errors import ConfigError
+from app.few import all_finite, few_values
 from app.images.placement import Placement
 from app.schema import Body, Positive, Section
-from app.tasks.activation import activate
+from app.tasks.activation import activate, activate_few
 from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 
 
@@ -61,11 +62,16 @@ class ClassificationTask(Task[ClassificationConfig]):
         if scores.ndim < 2 or math.prod(scores.shape[2:]) != 1:
             raise ConfigError(f"output '{self._output}': found shape {list(scores.shape)}, expected (N, classes)")
         self._context.check_labels(scores.shape[1])
-        probabilities = activate(scores.reshape(scores.shape[:2]).astype(np.float64), options.activation)
-        best = np.argsort(-probabilities, axis=1, kind="stable")[:, : options.top_k]
+        rows = scores.reshape(scores.shape[:2])
+        if len(rows) == 1 and (few := few_values(rows)) is not None and all_finite(few):
+            found = activate_few(few, options.activation)
+            best = sorted(range(len(found)), key=found.__getitem__, reverse=True)[: options.top_k]
+            return [[self._prediction(index, found[index]) for index in best]]
+        probabilities = activate(rows.astype(np.float64), options.activation)
+        orders = np.argsort(-probabilities, axis=1, kind="stable")[:, : options.top_k]
         return [
             [self._prediction(int(index), float(row[index])) for index in order]
-            for row, order in zip(probabilities, best, strict=True)
+            for row, order in zip(probabilities, orders, strict=True)
         ]
 
     def _prediction(self, index: int, probability: float) -> Prediction:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
+    "app.few",
     "app.location",
     "app.reading",
     "app.schema",

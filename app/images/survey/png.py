@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from app.images.survey.exif import orientation_of
@@ -9,7 +10,8 @@ from app.images.survey.types import U32BE, Survey, SurveyError, TooManyPartsErro
 
 _MAX_CHUNKS: Final = 65_536
 _KEPT: Final = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
-_FRAME: Final = 12  # length, kind and checksum
+_HEAD: Final = struct.Struct(">L4s")  # length and kind
+_FRAME: Final = 12  # those and the checksum
 
 
 def survey_png(data: memoryview) -> Survey:
@@ -23,8 +25,8 @@ def survey_png(data: memoryview) -> Survey:
         count += 1
         if count > _MAX_CHUNKS:
             raise TooManyPartsError("has too many chunks", _MAX_CHUNKS)
-        end = at + _FRAME + number(U32BE, data, at)
-        kind = bytes(data[at + 4 : at + 8])
+        length, kind = _HEAD.unpack_from(data, at)
+        end = at + _FRAME + length
         if kind in _KEPT:
             _add(spans, at, min(end, len(data)))
         elif kind == b"eXIf":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class SurveyError(Exception):
@@ -18,8 +18,7 @@ class TooManyPartsError(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(NamedTuple):
     """What a file says of its picture.
 
     Args:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from app.codec.answers import Slabs, dump_json, dump_pieces
-from app.codec.few import all_finite, few_values
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError
+from app.few import all_finite, few_values
 from app.memory.allowance import charge
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.errors import RefusedError
-from app.protocol.v2.ports import WirePort, WirePorts
+from app.protocol.v2.ports import Row, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
 from app.texts import as_bytes, is_text
@@ -37,8 +37,7 @@ _NON_FINITE: Final = ("error", "null", "token")
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What an answer is to hold, settled before the model runs.
 
     Args:
@@ -48,18 +47,17 @@ class Plan:
     """
 
     request: V2Request
-    rows: tuple[tuple[WirePort, str, Wanted], ...]
+    rows: tuple[Row, ...]
     non_finite: str
     regions: Regions | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The graph's names of the outputs."""
-        return tuple(dict.fromkeys(port.own for port, _, _ in self.rows))
+        return tuple(dict.fromkeys([port.own for port, _, _ in self.rows]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class Encoded(NamedTuple):
     """An answer's body; header_length is None where all of it is JSON."""
 
     pieces: list[bytes]
@@ -76,19 +74,11 @@ def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Regi
     if non_finite not in _NON_FINITE:
         raise RefusedError(f"Unable to parse 'non_finite': found {brief(non_finite)}, expected one of {_NON_FINITE}")
     if request.outputs is None:
-        named = _words(request, ports)
-        rows = tuple((port, port.name if named else port.own, Wanted(name=port.name)) for port in ports.outputs)
-        return Plan(request=request, rows=rows, non_finite=non_finite)
+        return Plan(request=request, rows=ports.every_output(request), non_finite=non_finite)
     rows = tuple((_port(wanted, ports, model), wanted.name, wanted) for wanted in request.outputs)
     for wanted in request.outputs:
         _check_place(wanted, regions)
     return Plan(request=request, rows=rows, non_finite=non_finite, regions=regions)
-
-
-def _words(request: V2Request, ports: WirePorts) -> bool:
-    """Whether a request uses the names that are shown, and not the graph's own."""
-    shown = {port.name for port in ports.inputs}
-    return request.inputs is None or any(sent.name in shown for sent in request.inputs)
 
 
 def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
@@ -179,12 +169,13 @@ def _text(head: dict[str, Any]) -> list[bytes]:
 
 def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[str, Any], Any]:
     """An output's entry, and the bytes behind the JSON where it is wanted so."""
+    row: dict[str, Any] = {"name": name}
     if isinstance(value, _Texts):
-        row = {"name": name, "datatype": BYTES, "shape": list(value.shape)}
+        row |= {"datatype": BYTES, "shape": list(value.shape)}
         if not is_binary:
-            return {**row, "data": [text.decode(errors="replace") for text in value.texts]}, None
-        tail: Any = b"".join(len(text).to_bytes(4, "little") + text for text in value.texts)
-        return {**row, "parameters": {"binary_data_size": len(tail)}}, tail
+            row["data"] = [text.decode(errors="replace") for text in value.texts]
+            return row, None
+        return _with_tail(row, b"".join(len(text).to_bytes(4, "little") + text for text in value.texts))
     if is_text(value.dtype):
         return _row(name, _Texts(as_bytes(value), value.shape), is_binary, non_finite)
     datatype = datatype_of(value.dtype)
@@ -192,11 +183,16 @@ def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[
         raise InvalidRequestError(
             f"output '{name}' is {value.dtype.name}, for which the protocol has no datatype: POST /infer answers it"
         )
-    row = {"name": name, "datatype": datatype, "shape": list(value.shape)}
+    row |= {"datatype": datatype, "shape": list(value.shape)}
     if not is_binary:
-        return {**row, "data": _numbers(name, value, non_finite)}, None
-    tail = _bytes(value)
-    return {**row, "parameters": {"binary_data_size": len(tail)}}, tail
+        row["data"] = _numbers(name, value, non_finite)
+        return row, None
+    return _with_tail(row, _bytes(value))
+
+
+def _with_tail(row: dict[str, Any], tail: Any) -> tuple[dict[str, Any], Any]:
+    row["parameters"] = {"binary_data_size": len(tail)}
+    return row, tail
 
 
 def _bytes(array: Array) -> memoryview | bytes:

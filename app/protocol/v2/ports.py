@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import engine
 from app.models.model import Model
 from app.protocol.v2.datatypes import datatype_of
+from app.protocol.v2.request import V2Request, Wanted
 
 # What converters number through.
 _NUMBERED: Final = re.compile(r"(pnnx_(in|out)put_)?[0-9]+")
@@ -46,6 +47,10 @@ class WirePort:
         return bool(self.shape) and self.shape is not None and self.shape[0] == OPEN
 
 
+# An output, the name it gets in an answer, and how it is wanted.
+Row: TypeAlias = tuple[WirePort, str, Wanted]
+
+
 class WirePorts:
     """Those of one model."""
 
@@ -57,6 +62,10 @@ class WirePorts:
         self.outputs = _ports(outputs, (batching.outputs or ()) if is_free else ())
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
         self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
+        self._shown = frozenset(port.name for port in self.inputs)
+        # What an answer holds where nothing is said of its outputs, in the graph's words and in those that are shown.
+        self._every = tuple((port, port.own, Wanted(name=port.name)) for port in self.outputs)
+        self._every_shown = tuple((port, port.name, wanted) for port, _, wanted in self._every)
 
     def input(self, name: str) -> WirePort | None:
         """The input that a request means."""
@@ -65,6 +74,11 @@ class WirePorts:
     def output(self, name: str) -> WirePort | None:
         """The output that a request means."""
         return self._outputs.get(name)
+
+    def every_output(self, request: V2Request) -> tuple[Row, ...]:
+        """What an answer holds to a request that names no outputs: in its words."""
+        sent, shown = request.inputs, self._shown
+        return self._every_shown if sent is None or any(each.name in shown for each in sent) else self._every
 
 
 _known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()

@@ -7,8 +7,7 @@ A body is a JSON object, which the tensors that are sent as bytes follow; a head
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.codec.json_text import parse_request_json
 from app.codec.parsed import Parsed
@@ -25,10 +24,10 @@ _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
 _MAX_ITEMS: Final = 10_000
 _SOURCES: Final = ("data", "binary_data_size", REGION)
+_NONE: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(NamedTuple):
     """One input of a request.
 
     Args:
@@ -46,8 +45,7 @@ class Sent:
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """One output that a request asks for.
 
     Args:
@@ -60,11 +58,10 @@ class Wanted:
     binary: bool | None = None
     classes: int | None = None
     place: Place | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = _NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class V2Request:
+class V2Request(NamedTuple):
     """What a request says.
 
     Args:
@@ -77,7 +74,7 @@ class V2Request:
     inputs: tuple[Sent, ...] | None
     tail: memoryview
     id: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = _NONE
     outputs: tuple[Wanted, ...] | None = None
     parsed: Parsed | None = None
 

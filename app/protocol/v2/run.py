@@ -34,27 +34,24 @@ def prepare(
         outputs=plan.names,
         predict=False,
         parameters={},
-        is_light=size is not None and size <= _light_bytes(said) and not _is_elsewhere(said),
+        is_light=size is not None and size <= _light_bytes(said),
         is_binary=all(_is_binary(said, wanted) for _, _, wanted in plan.rows),
         priority=read_count(said.parameters, "priority") or USUAL_PRIORITY,
     )
 
 
 def _light_bytes(said: V2Request) -> int:
-    """How long a request may be whose tensors are made in no time."""
-    is_plain = all(each.size is not None or isinstance(each.data, memoryview) for each in said.inputs or ())
+    """How long a request may be whose tensors are made in no time; 0 where some of it lies in shared memory."""
+    inputs = said.inputs or ()
+    if any(each.place is not None for each in inputs) or any(each.place is not None for each in said.outputs or ()):
+        return 0
+    is_plain = all(each.size is not None or isinstance(each.data, memoryview) for each in inputs)
     return PLAIN_BYTES if is_plain else LIGHT_BYTES
 
 
 def _is_binary(said: V2Request, wanted: Wanted) -> bool:
     is_asked = said.is_binary if wanted.binary is None else wanted.binary
     return is_asked and wanted.classes is None
-
-
-def _is_elsewhere(said: V2Request) -> bool:
-    """Whether some of it lies in shared memory, however short the request is."""
-    said_of = [each.parameters for each in said.inputs or ()] + [each.parameters for each in said.outputs or ()]
-    return any("shared_memory_region" in each for each in said_of)
 
 
 def earlier(deadline: float, said: V2Request) -> float:

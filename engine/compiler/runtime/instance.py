@@ -148,12 +148,19 @@ class Instance:
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
         """Run a segment's kernels; where it is timed, the clock before them."""
         at = self._tables.trace.ctypes.data if is_timed else None
-        began = 0
-        for row in self._tables.pieces[number] if is_asked() else [number]:
+        if not is_asked():
+            return self._run_row(team, number, at)
+        began, before = 0, time.perf_counter()
+        for row in self._tables.pieces[number]:
             check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
-            self._epoch += 1
-            start = self._run(team, self._epoch << SEGMENT_BITS | row, at)
+            start = self._run_row(team, row, at)
             began = began or start
+        self._tables.took(number, time.perf_counter() - before)
+        return began
+
+    def _run_row(self, team: int, row: int, at: int | None) -> int:
+        self._epoch += 1
+        began: int = self._run(team, self._epoch << SEGMENT_BITS | row, at)
         return began
 
     def _outputs(self) -> dict[int, Array]:

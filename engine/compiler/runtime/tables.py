@@ -25,10 +25,12 @@ from engine.tensor import Array
 
 # Looks at a counter before a thread sleeps; some 60 µs.
 SPINS = 1500
-# A run that may be cancelled looks up after so much work; what a slow core does in a second.
+# A run that may be cancelled looks up after so much work; what a slow core does in a second, until more is known.
 PIECE_S = 0.01
 FLOPS_PER_S = 1e10
 BYTES_PER_S = 4e9
+# Pieces that take so many times as long, or as short, are cut anew.
+_FAR = 4
 
 
 class Tables:
@@ -63,10 +65,12 @@ class Tables:
         rows = [(each.first, each.last) for each in segments]
         self.pieces: list[list[int]] = []
         for segment in segments:
-            cuts = _pieces(steps, segment)
+            cuts = _pieces(steps, segment, PIECE_S)
             self.pieces.append([len(rows) + number for number in range(len(cuts))])
             rows.extend(cuts)
         self.segments = np.array(rows, np.int64).reshape(-1, 2)
+        self._at_first = [*self.pieces]
+        self._plan = plan
         self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
         self._trace: Array | None = None
 
@@ -103,6 +107,21 @@ class Tables:
             self.arguments[self._inside] += arena - self._arena
             self._arena = arena
 
+    def took(self, number: int, seconds: float) -> None:
+        """A segment has taken so long in its pieces: cut it anew, where they were far from what they should take.
+
+        Each is looked up after in Python, which kernels have driven out of the caches. There are never more than at
+        first. No run is under way meanwhile.
+        """
+        rows, usual_s = self._at_first[number], PIECE_S * len(self.pieces[number])
+        is_fine, is_coarse = seconds * _FAR < usual_s, seconds > usual_s * _FAR
+        if (is_fine and len(self.pieces[number]) > 1) or (is_coarse and len(self.pieces[number]) < len(rows)):
+            steps, segment = self._plan.steps, self._plan.segments[number]
+            thought_s = sum(map(_thought_s, steps[segment.first : segment.last]))
+            cuts = _pieces(steps, segment, PIECE_S * max(1.0, thought_s / seconds))
+            self.pieces[number] = rows[: len(cuts)]
+            self.segments[self.pieces[number]] = cuts
+
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
         for home, port, places in self._aimed:
@@ -111,16 +130,20 @@ class Tables:
                 self._words[place] = at + offset
 
 
-def _pieces(steps: Sequence[NativeStep], segment: Segment) -> list[tuple[int, int]]:
-    """Consecutive steps of a segment that take some ten milliseconds together, or one that takes longer."""
+def _pieces(steps: Sequence[NativeStep], segment: Segment, most_s: float) -> list[tuple[int, int]]:
+    """Consecutive steps of a segment that take so long together on a slow core, or one that takes longer."""
     cuts: list[tuple[int, int]] = []
     first, spent_s = segment.first, 0.0
     for index in range(segment.first, segment.last):
-        spent_s += steps[index].flops / FLOPS_PER_S + steps[index].bytes / BYTES_PER_S
-        if spent_s > PIECE_S or index == segment.last - 1:
+        spent_s += _thought_s(steps[index])
+        if spent_s > most_s or index == segment.last - 1:
             cuts.append((first, index + 1))
             first, spent_s = index + 1, 0.0
     return cuts
+
+
+def _thought_s(step: NativeStep) -> float:
+    return step.flops / FLOPS_PER_S + step.bytes / BYTES_PER_S
 
 
 def address_of(array: Array) -> int:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, Session
+from engine.compiler import CompiledGraph
+from engine.compiler.runtime.tables import PIECE_S
+from engine.options import Options
 from engine.pnnx import Operator
+from engine.stopping import cancelling
+from engine.tensor import TensorSpec
 from tests.engine.graph.build import F32, INPUT, built, op
 
 X = np.linspace(-2, 2, 3_000_000, dtype=F32).reshape(1, 3, 1000, 1000)
@@ -41,6 +46,22 @@ def test_a_run_stops_between_kernels() -> None:
     assert client.asked == 3
     expected = session.run([X])[0]
     np.testing.assert_array_equal(session.run([X], cancelled=Client(100).is_gone)[0], expected)
+
+
+def test_pieces_are_as_long_as_they_turn_out_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
+    instance = CompiledGraph(net, Options()).instances.get([TensorSpec(X.shape, X.dtype)])
+    tables, steps, expected = instance._tables, len(instance.program.blueprint.steps), instance.run([X])[0]
+    took, first = tables.took, len(tables.pieces[0])
+    monkeypatch.setattr(tables, "took", lambda *_: None)  # what the runs below take is nobody's business
+    for seconds, counts in ((PIECE_S, [1]), (3 * PIECE_S, [1]), (999 * PIECE_S, [first]), (2 * PIECE_S, [2, 3])):
+        took(0, seconds)
+        assert len(tables.pieces[0]) in counts
+        assert [each for first, last in tables.segments[tables.pieces[0]] for each in range(first, last)] == [
+            *range(steps)
+        ]
+        with cancelling(lambda: False):
+            np.testing.assert_array_equal(instance.run([X])[0], expected)
 
 
 def test_a_run_stops_before_an_operator_of_the_reference() -> None:
