@@ -6,6 +6,8 @@ import gc
 import os
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from tests.patience import PATIENCE_S
 
@@ -14,6 +16,15 @@ def held() -> tuple[int, int]:
     """How many threads and file descriptors this process has."""
     gc.collect()
     return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
+def open_files(part: str | Path) -> int:
+    """How many descriptors this process has of files with this in their path, those without a name among them."""
+    found = 0
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # others come and go
+            found += str(part) in os.readlink(f"/proc/self/fd/{each}")
+    return found
 
 
 def assert_no_more(before: tuple[int, int], *, turns: int) -> None:

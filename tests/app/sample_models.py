@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import engine
 from tests.engine.pnnx.build import pair
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 F32 = np.float32
 
@@ -30,10 +30,15 @@ class Turnstile:
     def wait_until_entered(self) -> None:
         assert self.entered.acquire(timeout=PATIENCE_S), "no run came"
 
-    def let_through_who_came(self) -> None:
-        """For runs that nobody waits for any more: one that has not come by now never will."""
-        if self.entered.acquire(timeout=1):
-            self.passes.release()
+    def let_through_until(self, is_over: Callable[[], object]) -> None:
+        """For runs that nobody waits for any more, and that may have been dropped before they came."""
+
+        def passed() -> object:
+            if self.entered.acquire(timeout=0):
+                self.passes.release()
+            return is_over()
+
+        until(passed)
 
     def let_through(self, runs: int = 1) -> None:
         self.passes.release(runs)

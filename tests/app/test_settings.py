@@ -308,8 +308,7 @@ def test_setting_instances_max_bytes_bounds_what_is_compiled_for_other_shapes(
 def test_setting_load_timeout_s_gives_up_a_model_that_takes_longer(tmp_path: Path) -> None:
     write_model(tmp_path, "stuck", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, load_timeout_s=0.2) as client:
-        TURNSTILE.wait_until_entered()
-        TURNSTILE.let_through()
+        TURNSTILE.let_through_until(lambda: not client.plane.store._crew.is_busy)
         reason = client.get("/models/stuck").json()["reason"]
     assert reason == "version 1: not loaded within 0.2 seconds (load_timeout_s)"
 
@@ -365,7 +364,8 @@ def test_setting_request_timeout_s_ends_waiting_with_504(tmp_path: Path) -> None
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, warmup=False, request_timeout_s=0.05) as client:
         response = client.post("/infer", json=ONES)
-        TURNSTILE.let_through_who_came()
+        lane = client.plane.store.version("wait").lane
+        TURNSTILE.let_through_until(lambda: lane.is_empty and not lane.is_busy)
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 

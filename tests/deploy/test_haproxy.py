@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ import pytest
 from tests.app.process.test_server import Process, process
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
+from tests.ports import unused_port
 
 HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 CONFIG = ROOT / "deploy/haproxy/haproxy.cfg"
@@ -29,8 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(HAPROXY is None, reason="need
 @contextmanager
 def haproxy(*servers: Process) -> Iterator[str]:
     """The example in front of two servers; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     addresses = {
         f"SERVER_{letter}": httpx.URL(each.url).netloc.decode() for letter, each in zip("AB", servers, strict=True)
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 
 from tests.deploy.test_kubernetes import FOLDER, environment, pod, server
 from tests.docs.pages import ROOT
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
+from tests.ports import unused_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,8 +61,7 @@ def test_the_init_container_fills_the_cache_and_says_what_is_wrong(cache: Path, 
 @pytest.fixture
 def served(cache: Path) -> Iterator[tuple[str, str]]:
     """A container, and the address of its server."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     more = ("--detach", "--env", f"PNNX_SERVE_PORT={port}", "--env", "PNNX_SERVE_HOST=127.0.0.1")
     name = docker(*run(server(PLAN), cache, *server(PLAN)["args"], more=more)).stdout.strip()
     yield name, f"http://127.0.0.1:{port}"
@@ -79,7 +78,9 @@ def test_the_server_has_no_rights_and_ends_within_its_grace(served: tuple[str, s
             return False
 
     until(is_ready)
-    answer = httpx.post(f"{url}/infer?model=digits", content=PICTURE, headers={"content-type": "image/png"})
+    answer = httpx.post(
+        f"{url}/infer?model=digits", content=PICTURE, headers={"content-type": "image/png"}, timeout=PATIENCE_S
+    )
     assert answer.json()["predictions"][0]["label"] == "3"
     status = docker("exec", name, "cat", "/proc/1/status").stdout
     found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

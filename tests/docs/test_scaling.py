@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 from tests.docs.pages import ROOT, blocks, page
 from tests.nightly import IS_NIGHTLY
 from tests.patience import PATIENCE_S, until
+from tests.ports import unused_port
 
 KUBERNETES, KSERVE, HAPROXY = (f"tests/deploy/test_{name}.py" for name in ("kubernetes", "kserve", "haproxy"))
 RAY = "tests/app/scale"
@@ -119,8 +119,7 @@ nightly = pytest.mark.skipif(not IS_NIGHTLY, reason="some seconds each: 'make ni
 @nightly
 @pytest.mark.parametrize("command", sorted(each for each in RUN_BY if each.startswith("pnnx-serve serve ")))
 def test_a_server_of_the_page_serves(command: str, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     own = {"PNNX_SERVE_PORT": str(port), "PNNX_SERVE_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "app", *shlex.split(command)[1:]]
 

@@ -30,6 +30,8 @@ from typing import Any, Self
 ROOT = Path(__file__).parent.parent.parent
 # A child is ended when it took so many times what a case may take.
 _KILLED = 3
+# Who has had less than this share of a processor was not at work.
+_AT_WORK = 0.01
 # Outcomes that a machine where memory or processors are scarce may be the reason of, which it seldom is twice.
 _TOO_LONG = ("too slow", "no answer", "died: SIGXCPU")
 
@@ -42,7 +44,7 @@ class Limits:
         address_bytes: address space of the child (RLIMIT_AS); more cannot be had.
         case_bytes: memory a case may touch beyond what the child held before it.
         cpu_s: processor time after which a case is a finding; the child is ended after three times as much.
-        wall_s: time to answer.
+        wall_s: time to answer of one that does not use the processor.
     """
 
     address_bytes: int = 4 << 30
@@ -103,8 +105,7 @@ class Child:
         try:
             process.stdin.write(json.dumps(case).encode() + b"\n")
             process.stdin.flush()
-            ready, _, _ = select.select([process.stdout], [], [], self._limits.wall_s)
-            line = process.stdout.readline() if ready else None
+            line = process.stdout.readline() if self._waits_for(process) else None
         except BrokenPipeError:
             line = b""
         if line is None:
@@ -116,6 +117,15 @@ class Child:
             name = signal.Signals(-status).name if status < 0 else f"exit {status}"
             return Result(case=case, outcome=f"died: {name}", is_finding=True, detail=self._end())
         return self._judged(Result(case=case, **json.loads(line)))
+
+    def _waits_for(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether it answers, or ends; one that is at work may be kept waiting for a processor by others."""
+        before = -1.0
+        while not select.select([process.stdout], [], [], self._limits.wall_s)[0]:
+            if (now := _cpu_s(process.pid)) - before < _AT_WORK * self._limits.wall_s:
+                return False
+            before = now
+        return True
 
     def _judged(self, result: Result) -> Result:
         if result.is_finding:
@@ -163,6 +173,12 @@ def run(front_end: str, cases: Iterable[Any], limits: Limits | None = None) -> I
     with Child(front_end, limits) as child:
         for case in cases:
             yield child.attempt(case)
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time that a child of ours has had."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _serve(front_end: str, address_bytes: int, cpu_s: int) -> None:

@@ -36,7 +36,7 @@ from tests.fuzz.parameters import report
 FRONT_END: Final = "tests.fuzz.onnx_files:attempt"
 LIMITS: Final = Limits(cpu_s=10.0, case_bytes=1 << 30)
 READ_S: Final = 4.0
-RUN_S: Final = 5.0
+RUN_S: Final = 2.0
 MANY_ELEMENTS: Final = 1e6
 # Most of what is to be found lies before a run: one case in so many becomes machine code.
 _COMPILED: Final = 8

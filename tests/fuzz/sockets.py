@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.app.sample_models import elementwise, write_model
+from tests.ports import unused_port
 
 ROOT = Path(__file__).parent.parent.parent
 # What the server may take: address space, resident memory at its most, files, and time for its health when it is busy.
@@ -227,11 +228,9 @@ def attacked() -> Iterator[Server]:
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.NamedTemporaryFile() as log,
-        socket.create_server(("127.0.0.1", 0)) as taken,
     ):
         write_model(Path(folder), "one", elementwise("add(@0,1)", "(?,3)f32"))
-        port = taken.getsockname()[1]
-        taken.close()
+        port = unused_port()
         own = {
             "port": port,
             "store": folder,

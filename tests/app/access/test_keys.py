@@ -109,7 +109,7 @@ def test_nothing_looks_when_nothing_is_to_be_looked_at(tmp_path: Path) -> None:
         keys.start()
         started = [each.name for each in threading.enumerate() if each not in others]
         keys.close()
-        assert started == ["keys"] * is_watched
+        assert started.count("keys") == is_watched  # others are of servers beside this test
 
 
 def test_without_keys_there_is_nothing_to_open() -> None:

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
 AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
 _SERIOUS = ("serious", "critical")
 
@@ -46,19 +47,45 @@ class Browser:
     def all(self, selector: str) -> list[Any]:
         return list(self.driver.find_elements("css selector", selector))
 
-    def one(self, selector: str, text: str = "") -> Any:
-        """The element, once it is there, is shown and has this text in it."""
+    def one(self, selector: str, *texts: str) -> Any:
+        """The element, once it is there, is shown and has these texts in it."""
+        return self.wait(lambda: self._find(selector, texts), f"{selector} with {texts}")
 
-        def look() -> Any:
-            found = self.all(selector)
-            return next((each for each in found if text in (each.text or each.get_attribute("textContent"))), None)
-
-        return self.wait(look, f"{selector} with {text!r}")
+    def text(self, selector: str, *texts: str) -> str:
+        """All words of the element, once it has these texts in it."""
+        return str(self.wait(lambda: self._words(self._find(selector, texts)), f"{selector} with {texts}"))
 
     def click(self, selector: str, text: str = "") -> None:
-        found = self.one(selector, text)
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
-        found.click()
+        """As soon as it is there and nothing is in its way: what moves, or is drawn anew, may be missed."""
+        from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException
+
+        def clicked() -> bool:
+            found = self._find(selector, (text,))
+            if found is None:
+                return False
+            self.script("arguments[0].scrollIntoView({block: 'center'})", found)
+            try:
+                found.click()
+            except (ElementClickInterceptedException, ElementNotInteractableException):
+                return False
+            return True
+
+        self.wait(clicked, f"a click at {selector} with {text!r}")
+
+    def leads_to(self, part: str) -> None:
+        """Waits until the address has this in it."""
+        self.wait(lambda: part in self.driver.current_url, f"{part!r} in the address")
+
+    def fits(self, width: int) -> None:
+        """Waits until nothing of the page lies beside a window of this width."""
+        self.wait(lambda: self.script("return document.documentElement.scrollWidth") <= width, "a page that fits")
+
+    def _find(self, selector: str, texts: tuple[str, ...]) -> Any:
+        return next((each for each in self.all(selector) if all(text in self._words(each) for text in texts)), None)
+
+    @staticmethod
+    def _words(found: Any) -> str:
+        return "" if found is None else str(found.text or found.get_attribute("textContent"))
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)

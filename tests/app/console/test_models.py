@@ -8,9 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.app.console.browser import PATIENCE_S, Browser
+from tests.app.console.browser import Browser
 from tests.app.console.conftest import serving
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
+from tests.ports import unused_port
 
 pytestmark = pytest.mark.slow
 
@@ -19,12 +21,12 @@ DIGIT = (Path(__file__).parents[3] / "model_store/digits/examples/digit-3-a.png"
 
 def answered(browser: Browser) -> int:
     """How many requests the card of the digits has counted."""
-    return int(re.findall(r"([\d,]+) answered", browser.one(".model", "digits").text)[0].replace(",", ""))
+    return int(re.findall(r"([\d,]+) answered", browser.text(".model", "digits", "answered"))[0].replace(",", ""))
 
 
 def test_every_model_has_a_card_and_a_failed_one_its_reason(browser: Browser) -> None:
     browser.go("models")
-    assert "my.Unknown" in browser.one(".model.failed", "broken").text
+    browser.one(".model.failed", "broken", "my.Unknown")
     assert {each.text for each in browser.all(".model h2")} == {
         "begun",
         "broken",
@@ -33,17 +35,18 @@ def test_every_model_has_a_card_and_a_failed_one_its_reason(browser: Browser) ->
         "shapes",
         "superres",
     }
-    card = browser.one(".model", "digits").text
-    assert "1×1×16×16 float32" in card and "classification" in card and "default" in card
+    browser.one(".model", "digits", "1×1×16×16 float32", "classification", "default")
 
 
 def test_a_card_counts_requests_as_they_are_answered(browser: Browser, server: str) -> None:
     browser.go("models")
     before = answered(browser)
     for _ in range(3):
-        httpx.post(f"{server}/infer", content=DIGIT, headers={"content-type": "image/png"}).raise_for_status()
+        headers = {"content-type": "image/png"}
+        assert httpx.post(f"{server}/infer", content=DIGIT, headers=headers, timeout=PATIENCE_S).is_success
     browser.wait(lambda: answered(browser) >= before + 3, "answers that are counted")
-    assert "ms" in browser.one(".model", "digits").text or "µs" in browser.one(".model", "digits").text
+    told = browser.text(".model", "digits")
+    assert "ms" in told or "µs" in told
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -59,7 +62,7 @@ def test_a_phone_shows_cards_below_each_other_and_nothing_beside_its_screen(brow
     browser.size(390, 844)
     browser.go("models")
     browser.one(".model", "digits")
-    assert browser.script("return document.documentElement.scrollWidth") <= 390
+    browser.fits(390)
     assert {round(card.rect["x"]) for card in browser.all(".model")} == {16}
 
 
@@ -72,19 +75,19 @@ def test_the_page_is_painted_within_a_second_and_asks_for_little(browser: Browse
 
 def test_a_server_with_keys_is_asked_with_one(window: Browser, tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
-    with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef") as (url, child):
+    port = unused_port()
+    with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef", port=port) as (url, child):
         window.driver.get(f"{url}/#/models")
         window.one("[role=dialog] input").send_keys("wrong-0123456789")
         window.click("[role=dialog] button")
         window.one("[role=dialog] [role=alert]")
         window.one("[role=dialog] input").send_keys("key-0123456789abcdef\n")
         window.one(".model", "one")
-        assert "Live" in window.one(".pulse.live").get_attribute("title")
+        window.wait(lambda: "Live" in window.one(".pulse.live").get_attribute("title"), "a server that is live")
         child.terminate()
         child.wait(PATIENCE_S)
         window.one(".pulse.lost")
-        assert "away" in window.one("main [role=alert]").text and window.all(".model")
-        port = url.rpartition(":")[2]
+        assert window.one("main [role=alert]", "away") and window.all(".model")
         with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef", port=port):
             window.one(".pulse.live")
             window.wait(lambda: not window.all("main [role=alert]"), "the server back")

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.app.console.browser import Browser
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +31,7 @@ def test_a_timeline_is_walked_through_by_keys_zoomed_and_read_as_a_table(browser
     browser.one(".lanes .span")
     lanes = browser.one(".lanes")
     lanes.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    reading = browser.one(".timeline .reading", "thread 0").text
-    assert "waits" in reading and browser.one(".span.chosen")
+    assert browser.one(".timeline .reading", "thread 0", "waits") and browser.one(".span.chosen")
     chosen = browser.one(".span.chosen rect").rect["width"]
     lanes.send_keys("+", "+")
     browser.wait(lambda: browser.one(".span.chosen rect").rect["width"] > 2 * chosen, "a span that is wider")
@@ -47,9 +47,9 @@ def test_the_picture_of_memory_tells_what_lies_where_and_for_how_long(browser: B
     browser.go("profile/digits")
     browser.one(".plan .buffer")
     browser.one(".plan").send_keys(Keys.ARROW_RIGHT)
-    assert "1×24×16×16 float32" in browser.one(".arena .reading", "from").text
+    browser.one(".arena .reading", "from", "1×24×16×16 float32")
     browser.one(".buffer.chosen")
-    assert "in use at most" in browser.one(".plan .peak-name").text
+    browser.one(".plan .peak-name", "in use at most")
     browser.click(".arena button", "Table")
     assert len(browser.all(".arena tbody tr")) == len(browser.all(".plan .buffer"))
 
@@ -69,7 +69,7 @@ def test_a_model_of_open_sizes_is_measured_on_its_sample_and_on_sizes_that_are_a
         field.send_keys(Keys.CONTROL, "a", Keys.NULL, size)
     browser.click(".sizes button", "Run")
     browser.one(".lead", "zeros of 1×3×20×24")
-    assert "shape=1%2C3%2C20%2C24" in browser.driver.current_url
+    browser.leads_to("shape=1%2C3%2C20%2C24")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 1280), ("light", 390)])
@@ -81,7 +81,7 @@ def test_a_profile_is_fit_for_everybody(browser: Browser, scheme: str, width: in
     for part in (".timeline", ".arena"):
         browser.click(f"{part} button", "Table")
         browser.one(f"{part} table")
-    assert browser.script("return document.documentElement.scrollWidth") <= width
+    browser.fits(width)
     assert browser.unfit() == []
 
 
@@ -95,7 +95,7 @@ def test_a_profile_is_fit_for_everybody(browser: Browser, scheme: str, width: in
     ],
 )  # fmt: skip
 def test_what_is_measured_is_what_fits_the_model_and_the_memory(server: str, query: str, status: int) -> None:
-    answer = httpx.get(f"{server}/models/superres/profile?{query}", timeout=60)
+    answer = httpx.get(f"{server}/models/superres/profile?{query}", timeout=PATIENCE_S)
     assert answer.status_code == status, answer.text
     if status == 200:
         assert answer.json()["input"] == ("zeros" if "shape" in query else "sample chelsea-original.png")

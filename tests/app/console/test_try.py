@@ -15,6 +15,7 @@ from tests.app.console.browser import Browser
 from tests.app.console.conftest import ROOT, serving
 from tests.app.picture_models import write_segmenter
 from tests.app.pictures import npy
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -57,12 +58,12 @@ def drop(browser: Browser, path: Path) -> None:
 def test_a_sample_is_run_at_once_and_a_file_that_is_dropped_as_well(browser: Browser) -> None:
     browser.go("try/digits")
     browser.one(".answer", "3")
-    assert "digit-3-a.png" in browser.one(".code pre").text and "/models/digits/infer" in browser.one(".code pre").text
+    browser.one(".code pre", "digit-3-a.png", "/models/digits/infer")
     drop(browser, STORE / "digits/examples/digit-7-b.png")
     browser.one(".answer", "7")
     browser.click(".code button", "Python")
-    assert 'client.infer("digits", "digit-7-b.png")' in browser.one(".code pre").text
-    assert "network" in browser.one(".timing").text
+    browser.one(".code pre", 'client.infer("digits", "digit-7-b.png")')
+    browser.one(".timing", "network")
     browser.wait(lambda: len(browser.all(".maps img")) == 24, "24 channels")
 
 
@@ -94,9 +95,9 @@ def test_tensors_come_from_a_form_and_a_refusal_is_shown(browser: Browser) -> No
     browser.go("try/long")
     browser.click(".given button", "Run")
     browser.one(".output .histogram")
-    assert "1×8×12×12" in browser.one(".output").text
+    browser.one(".output", "1×8×12×12")
     browser.click(".code button", "Python")
-    assert "np.random" in browser.one(".code pre").text
+    browser.one(".code pre", "np.random")
 
 
 def test_the_same_input_goes_through_other_models_side_by_side(browser: Browser) -> None:
@@ -104,7 +105,7 @@ def test_the_same_input_goes_through_other_models_side_by_side(browser: Browser)
     browser.one(".answer", "3")
     browser.click(".beside button", "shapes v1")
     browser.wait(lambda: len(browser.all(".beside tbody td i")) == 2, "two answers")
-    assert "other outputs" in browser.one(".beside tbody").text
+    browser.one(".beside tbody", "other outputs")
     browser.click(".beside button", "shapes v1")
     browser.wait(lambda: not browser.all(".beside table"), "nothing to compare")
 
@@ -116,34 +117,36 @@ def test_trying_is_fit_for_everybody(browser: Browser, scheme: str, width: int) 
     browser.go("try/digits")
     browser.one(".answer", "3")
     browser.one(".maps img")
-    assert browser.script("return document.documentElement.scrollWidth") <= width
+    browser.fits(width)
     assert browser.unfit() == []
 
 
 def test_what_is_seen_inside_is_what_the_engine_has_there(server: str) -> None:
     x = np.random.default_rng(0).standard_normal((1, 1, 16, 16)).astype(np.float32)
     url = f"{server}/models/digits/graph/operand"
-    told = httpx.post(f"{url}?operand=2", content=npy(x), headers={"content-type": "application/x-npy"}, timeout=60)
+    told = httpx.post(
+        f"{url}?operand=2", content=npy(x), headers={"content-type": "application/x-npy"}, timeout=PATIENCE_S
+    )
     session = engine.Session(engine.load(STORE / "digits/1/model.pnnx.param"), backend="reference")
     value = session.run([x], taps=["2"]).taps["2"]
     assert told.json()["shape"] == list(value.shape) and np.isclose(told.json()["mean"], value.mean())
     assert np.allclose(told.json()["first"], value.ravel()[:64], atol=1e-5) and len(told.json()["pictures"]) == 24
     for query, status in (("operand=nothing", 404), ("", 400), ("operand=2&version=9", 404)):
-        assert httpx.post(f"{url}?{query}", content=npy(x)).status_code == status
-    assert httpx.post(f"{url}?operand=2", content=b"{").status_code == 400
-    assert httpx.post(f"{url}?operand=2", content=npy(x[:, :, :3])).status_code == 422
+        assert httpx.post(f"{url}?{query}", content=npy(x), timeout=PATIENCE_S).status_code == status
+    assert httpx.post(f"{url}?operand=2", content=b"{", timeout=PATIENCE_S).status_code == 400
+    assert httpx.post(f"{url}?operand=2", content=npy(x[:, :, :3]), timeout=PATIENCE_S).status_code == 422
 
 
 def test_samples_are_those_of_the_folder_and_no_other_file_is_told(server: str) -> None:
     url = f"{server}/models/digits/samples"
-    listed = [each["name"] for each in httpx.get(url).json()["samples"]]
+    listed = [each["name"] for each in httpx.get(url, timeout=PATIENCE_S).json()["samples"]]
     assert listed == sorted(path.name for path in (STORE / "digits/examples").iterdir())
-    found = httpx.get(f"{url}/{listed[0]}")
+    found = httpx.get(f"{url}/{listed[0]}", timeout=PATIENCE_S)
     assert found.content == (STORE / "digits/examples" / listed[0]).read_bytes()
     assert found.headers["content-type"] == "image/png"
     for name in ("..%2fconfig.toml", "config.toml", "%2e%2e%2f1%2fmodel.pnnx.param", "nothing.png"):
-        assert httpx.get(f"{url}/{name}").status_code in (404, 405)
-    assert httpx.get(f"{server}/models/long/samples").json() == {"samples": []}
+        assert httpx.get(f"{url}/{name}", timeout=PATIENCE_S).status_code in (404, 405)
+    assert httpx.get(f"{server}/models/long/samples", timeout=PATIENCE_S).json() == {"samples": []}
 
 
 def test_areas_lie_on_the_picture_as_a_mask_and_a_server_that_goes_away_is_told(
@@ -157,15 +160,16 @@ def test_areas_lie_on_the_picture_as_a_mask_and_a_server_that_goes_away_is_told(
     with serving(tmp_path, backend="reference") as (url, child):
         window.size(390, 844)
         window.driver.get(f"{url}/#/try/colours")
-        assert "red" in window.one(".bars").text and "50 %" in window.one(".bars").text
+        window.one(".bars", "red", "50 %")
         window.one(".picture .mask")
         shown = window.driver.execute_async_script(MASK)
         # As the bars have them; on what is no area, and the picture itself, nothing lies.
         assert shown["mask"][0] == shown["bars"][0] and shown["mask"][1] == shown["bars"][1]
-        assert window.script("return document.documentElement.scrollWidth") <= 390 and window.unfit() == []
+        window.fits(390)
+        assert window.unfit() == []
         child.terminate()
-        child.wait(60)
+        child.wait(PATIENCE_S)
         window.click(".given .thumb")
-        assert "cannot be reached" in window.one(".made [role=alert]").text
+        window.one(".made [role=alert]", "cannot be reached")
         window.one(".pulse.lost")
     window.complaints()  # it could not be reached

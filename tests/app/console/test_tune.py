@@ -20,14 +20,14 @@ def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write
     browser.go(VIEW)
     browser.one(".tune-form [role=status]", "2 candidates")
     browser.click(".tune-form button", "4")
-    assert "batch=1%2C2%2C4" in browser.driver.current_url
+    browser.leads_to("batch=1%2C2%2C4")
     browser.script(LONG, "0.5")
     browser.click(".tune-form button", "Measure")
     browser.wait(lambda: len(browser.all(".trials tbody tr")) == 3, "three rows")
     browser.one(".block [role=status]", "Measured")
     assert len(browser.all(".tradeoff circle")) == 3 and browser.all(".tradeoff circle.best")
     assert browser.one(".trials tr", "as served") and len(browser.all(".trials .chip.good")) >= 1
-    assert "pnnx-serve bench digits" in browser.one(".advice", "Most throughput").text
+    browser.one(".advice", "Most throughput", "pnnx-serve bench digits")
     browser.click(".trials .link", "batch 2")
     browser.one(".trials tr.picked", "batch 2")
     browser.click(".trials th button", "Items/s")
@@ -36,7 +36,7 @@ def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write
     for scheme, width in (("light", 1280), ("dark", 390)):
         browser.scheme(scheme)
         browser.size(width, 844)
-        assert browser.script("return document.documentElement.scrollWidth") <= width
+        browser.fits(width)
         assert browser.unfit() == []
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from app.errors import QueueFullError
 from app.memory.budget import MemoryBudget
 from app.models.response_cache import ENTRY_BYTES, ResponseCache, find_hash
+from tests.patience import PATIENCE_S
 
 F32 = np.float32
 
@@ -284,7 +285,7 @@ class Runs:
     def compute(self) -> dict[str, NDArray[Any]]:
         self.count += 1
         self.begun.release()
-        assert self.release.wait(60)
+        assert self.release.wait(PATIENCE_S)
         return outputs(self.count)
 
     def fail(self) -> dict[str, NDArray[Any]]:
@@ -300,13 +301,12 @@ def never() -> bool:
 def test_equal_ones_at_once_are_computed_once_whether_or_not_that_is_kept(max_bytes: int) -> None:
     cache, runs = ResponseCache(max_bytes), Runs()
     key = numbered(cache, 1)
-    looks = itertools.count()
+    looked = [threading.Event() for _ in range(4)]
     with ThreadPoolExecutor(5) as pool:
         first = pool.submit(cache.once, key, runs.compute, never)
-        assert runs.begun.acquire(timeout=60)
-        others = [pool.submit(cache.once, key, runs.compute, lambda: next(looks) < 0) for _ in range(4)]
-        while next(looks) < 20:  # all of them wait
-            threading.Event().wait(0.01)
+        assert runs.begun.acquire(timeout=PATIENCE_S)
+        others = [pool.submit(cache.once, key, runs.compute, lambda own=own: bool(own.set())) for own in looked]
+        assert all(own.wait(PATIENCE_S) for own in looked)  # all of them wait, and look whether they should
         assert cache.once(numbered(cache, 2), lambda: outputs(7), never)[0]["out0"][0] == 7
         runs.release.set()
         assert not first.result()[1]
@@ -319,7 +319,7 @@ def test_an_error_is_that_ones_whose_run_it_was_and_another_one_begins_anew() ->
     key = numbered(cache, 1)
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(cache.once, key, runs.fail, never)
-        assert runs.begun.acquire(timeout=60)
+        assert runs.begun.acquire(timeout=PATIENCE_S)
         others = [pool.submit(cache.once, key, runs.compute, never) for _ in range(2)]
         runs.release.set()
         with pytest.raises(ZeroDivisionError):
@@ -333,7 +333,7 @@ def test_who_is_not_wanted_any_more_or_must_not_wait_waits_for_nobody() -> None:
     key = numbered(cache, 1)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cache.once, key, runs.compute, never)
-        assert runs.begun.acquire(timeout=60)
+        assert runs.begun.acquire(timeout=PATIENCE_S)
         assert cache.once(key, lambda: outputs(5), None)[0]["out0"][0] == 5
         assert cache.once(key, lambda: outputs(6), lambda: True)[0]["out0"][0] == 6
         runs.release.set()

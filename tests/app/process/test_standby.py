@@ -10,6 +10,7 @@ from app.process.server import build
 from app.process.standby import Readiness, Standing
 from app.settings import Settings
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
 
 LOADING, LOADED, READY = Standing
 
@@ -86,7 +87,7 @@ def test_the_banner_waits_for_one_that_listens_and_has_yet_to_hear_that_this_one
         seen.append(task.done())
         assert not readiness.may_accept(1)
         readiness.close(1)
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, PATIENCE_S)
         return [*seen, task.done()]
 
     assert asyncio.run(settled()) == [False, True]

@@ -114,12 +114,11 @@ def test_equal_calls_that_wait_are_one() -> None:
         while not one.team._doing:
             await asyncio.sleep(0.001)
         asked += [asyncio.create_task(worker.note("a")) for worker in (one, two) * 50]
-        while len(one.team._asked) + len(two.team._asked) < 101:
+        while len(office.board._tasks) < 101 + 2:  # all of them have reached the parent, which listens to both
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.1)  # all of them have reached the parent; were one late, it would be a call of its own
         one.gate.set()
         await asyncio.gather(*asked)
-        assert 2 <= len(two.texts) <= 3 and one.texts == two.texts
+        assert one.texts == two.texts == ["a"] * 2
 
     played(scene)
 
@@ -148,11 +147,16 @@ def test_it_is_said_which_worker_could_not() -> None:
         assert (one.texts, three.texts) == (["a"], ["a"])
         two.error = None
         two.gate.clear()
-        with pytest.raises(ModelNotReadyError, match="^worker 1: not done within 0.2 seconds$"):
-            await one.note("b", limit_s=0.2)
+        limit_s, said = 0.1, ""
+        while not said.startswith("worker 1"):  # on a busy machine the first one may be late as well
+            limit_s *= 2
+            with pytest.raises(ModelNotReadyError) as caught:
+                await one.note("b", limit_s=limit_s)
+            said = caught.value.message
+        assert said == f"worker 1: not done within {limit_s:g} seconds"
         two.gate.set()
         await three.note("c")
-        assert one.texts == ["a", "b", "c"]
+        assert list(dict.fromkeys(one.texts)) == ["a", "b", "c"]
 
     played(scene)
 

@@ -20,6 +20,7 @@ from app.process.tls import tls_context
 from app.settings import Settings, SettingsError
 from tests.app.process.test_server import ROOT, process
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
 
 
 class Files:
@@ -72,15 +73,15 @@ def test_settings_tls_certificate_tls_key_and_tls_key_password_make_the_server_s
     own: dict[str, Any] = {"tls_certificate": files.certificate, "tls_key": files.locked, "tls_key_password": "word"}
     with process(store, workers=workers, **own) as server:
         assert server.url.startswith("https://")
-        with httpx.Client(base_url=server.url, verify=files.trusting(), timeout=30) as client:
+        with httpx.Client(base_url=server.url, verify=files.trusting(), timeout=PATIENCE_S) as client:
             assert client.get("/health/live").status_code == 200
             large = [[1.0, 2.0, 3.0]] * 50_000  # more than a buffer of the socket, both ways
             answer = client.post("/infer", json={"inputs": large}, headers={"accept": "application/x-npy"})
             assert answer.status_code == 200 and len(answer.content) > 600_000
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            httpx.get(f"{server.url}/health/live", verify=ssl.create_default_context())
+            httpx.get(f"{server.url}/health/live", verify=ssl.create_default_context(), timeout=PATIENCE_S)
         with pytest.raises(httpx.HTTPError):
-            httpx.get(server.url.replace("https", "http") + "/health/live")
+            httpx.get(server.url.replace("https", "http") + "/health/live", timeout=PATIENCE_S)
         server.signal()
         status, log = server.wait()
     assert status == 0, log
@@ -107,14 +108,14 @@ def test_the_images_health_check_finds_the_server_with_tls_and_without(
 def test_setting_tls_client_ca_lets_nobody_in_without_a_certificate_of_theirs(store: Path, files: Files) -> None:
     with process(store, tls_certificate=files.both, tls_client_ca=files.ca) as server:
         live = f"{server.url}/health/live"
-        assert httpx.get(live, verify=files.trusting(files.client)).status_code == 200
+        assert httpx.get(live, verify=files.trusting(files.client), timeout=PATIENCE_S).status_code == 200
         other = trustme.CA().issue_cert("client@example.org")
         stranger = files.trusting()
         other.configure_cert(stranger)
         for context in (files.trusting(), stranger):
             with pytest.raises(httpx.HTTPError):
-                httpx.get(live, verify=context)
-        assert httpx.get(live, verify=files.trusting(files.client)).status_code == 200
+                httpx.get(live, verify=context, timeout=PATIENCE_S)
+        assert httpx.get(live, verify=files.trusting(files.client), timeout=PATIENCE_S).status_code == 200
 
 
 def test_old_versions_of_tls_are_not_spoken(files: Files) -> None:

@@ -56,7 +56,7 @@ def of_each(server: Process, path: str, method: str = "GET", body: bytes = b"") 
     answers, end = dict[int, Answer](), time.monotonic() + PATIENCE_S
     while len(answers) < 2:
         assert time.monotonic() < end, answers
-        connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
+        connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=PATIENCE_S)
         with closing(connection), suppress(OSError, HTTPException):
             status, said = ask(connection, "POST", "/models/who/infer", b'{"inputs": [[0]]}')
             if status == 200 and (pid := int(said["outputs"]["out0"]["data"][0])) not in answers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 
 from tests.app.sample_models import elementwise, write_model, write_zoo
 from tests.app.v2_models import write_v2_zoo
+from tests.ports import unused_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,12 +52,6 @@ class Ray:
     dashboard: str
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
     """Where nothing is deployed."""
@@ -66,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
     ray = pytest.importorskip("ray", reason="Ray is not installed; see 'make scale'")
     from ray import serve
 
-    port, dashboard = free_port(), free_port()
+    port, dashboard = unused_port(), unused_port()
     environ = {"PYTHONPATH": str(ROOT), "PNNX_SERVE_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
     # How often requests that wait and run are told, by those that pass them on and by replicas: nobody waits 10 s here.
     told = {f"RAY_SERVE_{each}_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.2" for each in ("HANDLE", "REPLICA")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.app.scale.conftest import ROOT, Deployed, answer, deployed, load
 from tests.patience import PATIENCE_S, until
+from tests.ports import unused_port
 
 pytestmark = pytest.mark.slow
 
@@ -90,9 +90,7 @@ def test_a_cluster_that_is_not_there_is_told(ray_url: str, store: Path) -> None:
 
 
 def test_the_command_line_deploys_on_this_machine_alone_until_it_is_told_to_stop(ray_url: str, store: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = unused_port()
     command = [
         sys.executable,
         "-m",

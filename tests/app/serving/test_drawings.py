@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from app.memory.budget import MemoryBudget
 from app.serving.drawings import Drawings
 from tests.app.client import Client, serving
 from tests.app.sample_models import through, write_model
+from tests.patience import PATIENCE_S, until
 
 
 class Gate:
@@ -27,7 +29,7 @@ class Gate:
 
     def draw(self) -> bytes:
         self.threads.append(threading.get_ident())
-        self.open.wait(30)
+        assert self.open.wait(PATIENCE_S)
         return b"drawn"
 
 
@@ -102,12 +104,17 @@ def test_graphs_asked_for_at_once_are_rendered_once_for_each_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered: list[str] = []
-    render = app.http.routes.graph.render
+    asked: list[object] = []
+    render, get = app.http.routes.graph.render, Drawings.get
 
     def counting(description: dict[str, object], format: str) -> str:
         rendered.append(format)
-        time.sleep(0.2)
+        until(lambda: len(asked) >= 3 * 20)  # nobody comes too late
         return render(description, format)
+
+    async def asking(self: Drawings, key: Hashable, *more: Any) -> bytes:
+        asked.append(key)
+        return await get(self, key, *more)
 
     async def ask(client: Client) -> list[tuple[int, bytes]]:
         formats = [format for format in ("json", "svg", "text", "param") for _ in range(20)]
@@ -116,6 +123,7 @@ def test_graphs_asked_for_at_once_are_rendered_once_for_each_format(
 
     write_model(tmp_path, "wait", through("test.Wait", "(?,3)f32"))
     monkeypatch.setattr(app.http.routes.graph, "render", counting)
+    monkeypatch.setattr(Drawings, "get", asking)
     with serving(tmp_path, warmup=False, backend="reference") as client:
         answers = client.run(ask(client))
         assert {status for status, _ in answers} == {200} and len({text for _, text in answers}) == 4

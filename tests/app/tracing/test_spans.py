@@ -214,7 +214,7 @@ def test_setting_otel_sends_spans_where_the_environment_says_and_what_is_left_at
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "ours")
     with process(store, otel="true") as server:
-        assert httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2]]}).is_success
+        assert httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2]]}, timeout=PATIENCE_S).is_success
         server.signal()
         out, log = server._process.communicate(timeout=PATIENCE_S)
     assert server._process.returncode == 0, log
@@ -228,6 +228,6 @@ def test_a_collector_that_is_not_there_holds_up_nothing(store: Path, monkeypatch
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     assert "OTEL_TRACES_EXPORTER" not in os.environ
     with process(store, otel="true") as server:
-        assert httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2]]}).is_success
+        assert httpx.post(f"{server.url}/models/one/infer", json={"inputs": [[1, 2]]}, timeout=PATIENCE_S).is_success
         server.signal()
         assert server.wait()[0] == 0

@@ -6,7 +6,6 @@ import mmap
 import os
 import tempfile
 from collections import namedtuple
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from engine.memory import blocks, sharing
 from engine.memory.blocks import TornError, is_mapped, release, spill_block
 from engine.pnnx.files import take_file
 from engine.stopping import cancelling
+from tests.held import open_files
 
 SIZE = 6 << 20
 
@@ -52,15 +52,6 @@ def resident_bytes(array: Any) -> int:
     return held
 
 
-def descriptors(folder: Path) -> int:
-    """How many this process has of files in a folder, those without a name among them."""
-    found = 0
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # others come and go
-            found += os.readlink(each).startswith(f"{folder}/")
-    return found
-
-
 def test_nothing_done_to_the_file_reaches_the_copy(tmp_path: Path) -> None:
     data = content()
     path = file(tmp_path, data)
@@ -78,10 +69,9 @@ def test_nothing_done_to_the_file_reaches_the_copy(tmp_path: Path) -> None:
 
 def test_nothing_is_left_in_the_folder_and_no_descriptor_is_kept(tmp_path: Path) -> None:
     path = file(tmp_path, content())
-    before = len(os.listdir("/proc/self/fd"))
     block = take_file(path)
     assert os.listdir(tmp_path) == ["weights"]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(tmp_path) == open_files("/memfd:weights") == 0
     assert block.nbytes == SIZE
 
 
@@ -175,7 +165,7 @@ def test_a_part_of_memory_moves_to_a_disk_and_takes_memory_where_it_is_read(skip
     assert inner[SIZE // 2] == data[SIZE // 2 + (mmap.PAGESIZE if skip else 0)]
     assert 0 < resident_bytes(inner) < SIZE // 2  # a page of 2 MiB, where the file has those
     assert block.tobytes() == data
-    assert not os.listdir(tmp_path) and descriptors(tmp_path) == 0
+    assert not os.listdir(tmp_path) and open_files(tmp_path) == 0
 
 
 def test_what_no_disk_can_take_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +201,7 @@ def test_workers_that_share_memory_have_one_file_or_one_block(
         assert [each.tobytes() for each in taken] == [data] * 2
         assert parent.blocks == 1 and len({memory(each) for each in taken}) == 1
         assert ("memfd" in memory(taken[0])) != is_a_disk
-        assert descriptors(tmp_path) == is_a_disk  # the parent's, which is this process too
+        assert open_files(tmp_path) == is_a_disk  # the parent's, which is this process too
         release(taken[0])
         assert taken[0].tobytes() == data
         with path.open("r+b") as out:

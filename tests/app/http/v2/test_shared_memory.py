@@ -26,6 +26,7 @@ from tests.app.http.v2.messages import refused, tensor
 from tests.app.pictures import png
 from tests.app.sockets import listening
 from tests.app.v2_models import write_simple, write_v2_zoo
+from tests.held import open_files
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 SIZE = X.nbytes
@@ -209,10 +210,6 @@ def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: P
     regions, wanted = Regions(tmp_path), {"key": "mine", "byte_size": SIZE}
     regions.register("first", wanted)
 
-    def descriptors() -> int:
-        links = [Path(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")]
-        return sum(os.readlink(link) == str(tmp_path / "mine") for link in links if link.is_symlink())
-
     def work(index: int) -> int:
         name, wrong = str(index % 4), 0
         for _ in range(50):
@@ -225,12 +222,12 @@ def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: P
             regions.unregister(name if index % 3 else None)
         return wrong
 
-    assert descriptors() == 1
+    assert open_files(tmp_path / "mine") == 1
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(work, range(8))) == 0
     regions.unregister()
     gc.collect()
-    assert not descriptors() and not regions.show()
+    assert not open_files(tmp_path / "mine") and not regions.show()
 
 
 def test_there_are_not_more_regions_than_there_may_be(tmp_path: Path) -> None:

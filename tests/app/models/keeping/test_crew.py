@@ -14,6 +14,12 @@ from app.models.keeping.crew import Crew, Job, LoadingStoppedError, Stop
 from tests.patience import PATIENCE_S
 
 
+@pytest.fixture(autouse=True)
+def nobody_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine has to do beside, unless a test says so."""
+    monkeypatch.setattr(crew, "PATIENCE_S", 3600.0)
+
+
 class Work:
     """A job that waits until it is let go; heeds nobody."""
 

@@ -18,6 +18,7 @@ from engine.compiler.cache import cache, entry
 from engine.compiler.cache.cache import Cache
 from engine.compiler.codegen import object_code
 from tests.engine.compiler.cache.keeping import X, compiled, convolution, entries, is_cached, kept, sorting
+from tests.held import open_files
 
 ROOT = Path(__file__).parents[4]
 
@@ -70,11 +71,11 @@ def test_a_warm_start_describes_what_the_cold_one_did(tmp_path: Path) -> None:
 
 
 def test_constants_are_in_memory_of_their_own_and_keep_no_descriptor(tmp_path: Path) -> None:
-    path, before = kept(tmp_path), len(os.listdir("/proc/self/fd"))
+    path = kept(tmp_path)
     made = compiled(tmp_path)
     assert is_cached(made)
     assert path.name not in Path("/proc/self/maps").read_text()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(tmp_path) == 0
     constants = made.builder.program([engine.TensorSpec(X.shape, X.dtype)]).blueprint.constants
     assert not constants.flags.writeable
     assert constants.ctypes.data % 64 == 0

@@ -1,5 +1,5 @@
 // Operators by name or type: what is found is lit in the drawing, and can be gone to.
-import { html, useState } from "../html.js";
+import { html, useEffect, useState } from "../html.js";
 
 const SHOWN = 12;
 
@@ -10,10 +10,17 @@ export function Search({ fieldRef, graph, text, onText, onGo }) {
   const found = word && graph ? graph.operators.filter(({ name, type }) => `${name} ${type}`.toLowerCase().includes(word)) : [];
   const shown = found.slice(0, SHOWN);
   const go = (row) => { onGo(row.name); setOpen(false); };
+  // Who is done with typing before there is anything to search in is led there as soon as there is.
+  const [isAwaited, setAwaited] = useState(false);
+  useEffect(() => {
+    if (isAwaited && graph && shown.length) go(shown[0]);
+    if (graph) setAwaited(false);
+  }, [graph, isAwaited]);
   const onKeyDown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) { setAt((at + step + shown.length) % shown.length); setOpen(true); }
     else if (event.key === "Enter" && shown.length) go(shown[Math.max(0, at)]);
+    else if (event.key === "Enter" && word && !graph) setAwaited(true);
     else if (event.key === "Escape") { onText(""); setOpen(false); }
     else return;
     event.preventDefault();
@@ -21,7 +28,7 @@ export function Search({ fieldRef, graph, text, onText, onGo }) {
   return html`<div class="search" role="search">
     <label><span class="hidden">Search operators</span>
       <input class="field" ref=${fieldRef} type="search" placeholder="Search operators  /" value=${text} role="combobox" aria-expanded=${String(isOpen && shown.length > 0)} aria-controls="found" aria-autocomplete="list"
-        aria-activedescendant=${at >= 0 ? `found-${at}` : null} onInput=${(event) => { onText(event.target.value); setAt(-1); setOpen(true); }} onKeyDown=${onKeyDown} onBlur=${() => setOpen(false)} onFocus=${() => setOpen(true)} />
+        aria-activedescendant=${at >= 0 ? `found-${at}` : null} onInput=${(event) => { onText(event.target.value); setAt(-1); setAwaited(false); setOpen(true); }} onKeyDown=${onKeyDown} onBlur=${() => setOpen(false)} onFocus=${() => setOpen(true)} />
     </label>
     <span class="hidden" role="status">${word && `${found.length} found`}</span>
     ${isOpen && word && html`<ul class="panel results" id="found" role="listbox" aria-label="Operators found">

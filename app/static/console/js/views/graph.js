@@ -46,13 +46,14 @@ export function GraphView({ route }) {
   const [passes, setPasses] = useState(query.passes ?? "after");
   const [look, setLook] = useState({ by: query.by, open: openOf(query) });
   const { layout, error: layoutError } = useLayout(model, passes, look);
-  const [wanted, setWanted] = useState(query.op ?? null);
+  const [wanted, setWanted] = useState(query.op ?? null); // a name; of what was picked before names are there, its index
   const [block, setBlock] = useState(null);
   const [text, setText] = useState("");
   const field = useRef(null);
 
-  const row = graph?.operators.find(({ name }) => name === wanted);
-  const node = layout && (block ? layout.nodes.find(({ id }) => id === block) : row && layout.nodes.find(({ operators }) => operators.includes(row.index)));
+  const index = typeof wanted === "number" ? wanted : graph?.operators.find(({ name }) => name === wanted)?.index;
+  const row = graph?.operators[index];
+  const node = layout && (block ? layout.nodes.find(({ id }) => id === block) : layout.nodes.find(({ operators }) => operators.includes(index)));
   const found = useMemo(() => {
     if (!text || !layout || !graph) return null;
     const word = text.toLowerCase();
@@ -61,11 +62,12 @@ export function GraphView({ route }) {
   }, [text, layout, graph]);
 
   const pick = useCallback((each) => {
-    const operator = each && each.kind !== "fold" ? graph?.operators[each.operators[0]].name : null;
+    const first = each && each.kind !== "fold" ? each.operators[0] : null;
     setBlock(each?.kind === "fold" ? each.id : null);
-    setWanted(operator);
-    keep({ op: operator });
+    setWanted(graph?.operators[first]?.name ?? first);
+    keep({ op: graph?.operators[first]?.name });
   }, [graph]);
+  useEffect(() => { if (row && row.name !== wanted) { setWanted(row.name); keep({ op: row.name }); } }, [row, wanted]);
   const go = (name) => { setBlock(null); setWanted(name); keep({ op: name }); };
   const unfold = (list, more = {}) => {
     setLook({ by: look.by, ...more, open: list });
