@@ -50,10 +50,12 @@ def test_setting_grpc_port_is_where_calls_come_in_and_those_that_run_at_the_end_
 ) -> None:
     settings = write_gate(store)
     for delay_s in limits(1.0):
-        (store / "open").unlink(missing_ok=True)
+        (store / "open").touch()
         with process(store, grpc_port=0, drain_delay_s=delay_s, **settings) as server:
             with client_of(server) as client, ThreadPoolExecutor(1) as pool:
                 assert client.is_server_ready()
+                client.infer("gate", ones())  # the first request finds out what may share a run
+                (store / "open").unlink()
                 pending = pool.submit(client.infer, "gate", ones())
                 until(lambda: at_work(server, "gate"))
                 server.signal()
@@ -84,6 +86,9 @@ def test_a_second_signal_ends_open_calls_at_once(store: Path) -> None:
         client_of(server) as client,
         ThreadPoolExecutor(1) as pool,
     ):
+        (store / "open").touch()
+        client.infer("gate", ones())
+        (store / "open").unlink()
         pending = pool.submit(client.infer, "gate", ones())
         until(lambda: at_work(server, "gate"))
         server.signal()
