@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,15 @@ from types import SimpleNamespace
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from engine.compiler.codegen.host import detect
 
-# A loaded machine is no failure, and the same commit gives the same verdict in CI. `make nightly` tries far more.
-settings.register_profile("project", max_examples=40, deadline=None, derandomize=bool(os.environ.get("CI")))
-settings.register_profile("nightly", max_examples=2000, deadline=None)
+# A loaded machine is no failure, and the same commit gives the same verdict everywhere. `make nightly` tries far more,
+# and other examples every time.
+LENIENT: Final = (HealthCheck.too_slow,)
+settings.register_profile("project", max_examples=40, deadline=None, derandomize=True, suppress_health_check=LENIENT)
+settings.register_profile("nightly", max_examples=2000, deadline=None, suppress_health_check=LENIENT)
 settings.load_profile("project")
 
 # Lines these run were run before by the tests beside them; they vary numbers. Counting lines doubles their time.

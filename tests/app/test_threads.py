@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.threads import BLAS_VARIABLES, ThreadBudget, limit_threads, thread_budget
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +42,7 @@ def test_deciding_imports_neither_numpy_nor_the_engine() -> None:
         "import sys; from app.threads import thread_budget\n"
         "thread_budget(); sys.exit('numpy' in sys.modules or 'engine' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 def test_what_the_user_has_set_for_blas_stays() -> None:

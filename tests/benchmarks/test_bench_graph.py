@@ -12,6 +12,7 @@ from benchmarks.bench_graph import main, parser, plan_from
 from benchmarks.files import Files
 from benchmarks.networks import NETWORKS, select
 from benchmarks.record import OURS
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,11 +79,13 @@ def test_every_file_is_missing_from_an_empty_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [["-m", "benchmarks.bench_graph"], ["benchmarks/bench_graph.py"]], ids=" ".join)
 def test_script_starts_either_way(how: list[str]) -> None:
-    done = subprocess.run([sys.executable, *how, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, *how, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     assert "--networks" in done.stdout
 
 
 def test_script_starts_without_torch() -> None:
     code = "import sys; import benchmarks.bench_graph; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=PATIENCE_S).returncode == 0

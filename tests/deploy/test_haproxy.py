@@ -68,7 +68,7 @@ def infer(http: httpx.Client, url: str) -> int:
 
 def test_the_configuration_is_one_without_warnings() -> None:
     done = subprocess.run(
-        [str(HAPROXY), "-c", "-f", str(CONFIG)], capture_output=True, text=True, check=False, timeout=60
+        [str(HAPROXY), "-c", "-f", str(CONFIG)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower(), done.stderr
 

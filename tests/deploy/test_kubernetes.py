@@ -19,6 +19,7 @@ from app.metrics.families import FAMILIES
 from app.settings import Settings, variable
 from tests.deploy.kustomize import Object, containers, documents, render
 from tests.docs.pages import ROOT
+from tests.patience import PATIENCE_S
 
 FOLDER = ROOT / "deploy/kubernetes"
 PLANS = [FOLDER / "base", *sorted((FOLDER / "overlays").iterdir())]
@@ -89,7 +90,9 @@ def test_the_validator_notices_a_slip() -> None:
 )
 @every_plan
 def test_kubectl_renders_what_these_tests_look_at(plan: Path) -> None:
-    done = subprocess.run(["kubectl", "kustomize", str(plan)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(plan)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = [each for each in yaml.safe_load_all(done.stdout) if each is not None]
     assert by_name(found) == by_name(rendered(plan))
@@ -256,7 +259,7 @@ def fetch(tmp_path: Path, source: dict[str, str], **variables: str) -> subproces
     environ = {"PATH": f"{commands}:{os.environ['PATH']}", "RCLONE_CONFIG_STORE_ENDPOINT": "e", "SOURCE_PATH": "p"}
     return subprocess.run(
         [*container["command"], script], env={**environ, "SOURCE_SUMS": "", **variables},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fuzz.child import Limits, Result, run
+from tests.patience import PATIENCE_S
 
 FRONT_END: Final = "tests.fuzz.bodies:attempt"
 LIMITS: Final = Limits(address_bytes=6 << 30, case_bytes=640 << 20, cpu_s=10.0, wall_s=90.0)
@@ -84,7 +85,7 @@ _kept: list[Any] = []
 
 def settle(client: Any) -> None:
     """Nothing is charged once the last thread is done."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while (client.plane.is_busy or client.plane.memory.used) and time.monotonic() < end:
         time.sleep(0.01)
     assert client.plane.memory.used == 0, f"{client.plane.memory.used} bytes are still charged"

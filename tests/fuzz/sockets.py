@@ -32,11 +32,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.app.sample_models import elementwise, write_model
+from tests.patience import PATIENCE_S
 from tests.ports import unused_port
 
 ROOT = Path(__file__).parent.parent.parent
 # What the server may take: address space, resident memory at its most, files, and time for its health when it is busy.
-ADDRESS_BYTES, MOST_BYTES, FILES, HEALTH_S = 6 << 30, 700 << 20, 256, 10.0
+ADDRESS_BYTES, MOST_BYTES, FILES, HEALTH_S = 6 << 30, 700 << 20, 256, 60.0
+# Who has not asked when his time is up, for all the machine has to do, may ask again.
+TRIES = 3
 CLIENTS = 8
 # What a server may have more of than at its start: the threads of its pools.
 THREADS = 8
@@ -270,7 +273,7 @@ def _confine() -> None:
 
 def _until_ready(server: Server) -> None:
     """It lives before it is imported; what it holds is counted from when it can do everything."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while True:
         with suppress(OSError):
             server.health_s(b"ready")
@@ -374,7 +377,7 @@ def _crowd(server: Server, crowd: list[socket.socket], random_: random.Random) -
 
 def _look_behind(server: Server, report: Report, before: dict[str, int]) -> None:
     """Once all clients are gone, so is what was held for them."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_S
     while not report.findings:
         held = server.holds()
         if held["task"] <= before["task"] + THREADS and held["fd"] <= before["fd"] + THREADS:
@@ -388,10 +391,15 @@ def _look(server: Server, report: Report, number: int) -> None:
     if server.process.poll() is not None:
         report.findings.append(f"the server ended with status {server.process.returncode} in round {number}")
         return
-    try:
-        report.slowest_health_s = max(report.slowest_health_s, server.health_s())
-    except OSError as error:
-        report.findings.append(f"no health after round {number}: {error}")
+    wrong: list[str] = []
+    while len(wrong) < TRIES:
+        try:
+            report.slowest_health_s = max(report.slowest_health_s, server.health_s())
+            break
+        except OSError as error:
+            wrong.append(f"no health after round {number}: {error}")
+    else:
+        report.findings += wrong
     report.findings += [f"the log of round {number} has {line}" for line in server.complaints()[:40]]
     report.peak_bytes = max(report.peak_bytes, server.peak_bytes())
     if report.peak_bytes > MOST_BYTES:

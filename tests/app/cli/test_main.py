@@ -16,6 +16,7 @@ from app.cli import graph, main
 from app.cli.verbs import VERBS
 from app.progress import compiling, progress
 from app.threads import BLAS_VARIABLES
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,7 +40,9 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
 def run_program(*argv: str, **keys: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "app", *argv]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, **keys)  # type: ignore[call-overload]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **keys
+    )  # type: ignore[call-overload]
 
 
 def test_python_m_app_is_the_program() -> None:
@@ -150,7 +153,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly(store: Path) -> None:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=writer,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
     finally:
@@ -181,7 +184,7 @@ def test_messages_send_no_escape_to_the_terminal(store: Path, capsys: pytest.Cap
 
 def test_numpy_is_not_imported_before_a_verb_has_settled_the_threads() -> None:
     code = "import sys, app.cli; sys.exit('numpy' in sys.modules or 'engine' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 def test_a_verb_sets_the_threads_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:

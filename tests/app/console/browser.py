@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.ports import unused_port
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ def browsing(url: str, scale: float = 1) -> Iterator[Browser]:
         options.add_argument(f"--{flag}")
     options.add_argument(f"--force-device-scale-factor={scale}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver"), unused_port()))
     try:
         driver.set_script_timeout(PATIENCE_S)
         yield Browser(driver, url)

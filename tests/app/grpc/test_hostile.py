@@ -49,7 +49,7 @@ def test_the_fixture_s_gate_is_closed(small: Front) -> None:
     assert small.server.plane.unready_reason() is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_answered_and_never_our_fault(made: grpc.Channel, data: bytes) -> None:
     for method in ("ModelInfer", "TraceSetting", "ModelConfig", "RepositoryModelLoad"):
@@ -59,7 +59,7 @@ def test_any_bytes_are_refused_or_answered_and_never_our_fault(made: grpc.Channe
             assert exc.code().name in ("INVALID_ARGUMENT", "NOT_FOUND", "UNAVAILABLE")  # type: ignore[attr-defined]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_a_good_message_with_a_few_bytes_changed_is_refused_or_answered(
     made: grpc.Channel, data: st.DataObject

@@ -38,7 +38,7 @@ for thread in threads:
 for thread in threads:
     thread.join()
 most = rss()
-for _ in range(100):
+for _ in range(1000):
     time.sleep(0.1)
     if rss() < before + 96:
         break
@@ -50,7 +50,7 @@ print(before, most, rss())
 @pytest.mark.parametrize("sizes", [(1_000_000, 300_000), (20_000_000, 5_000_000), (40_000_000, 60_000, 3_000_000)])
 def test_what_threads_freed_is_given_back_within_seconds(sizes: tuple[int, ...]) -> None:
     program = _PROGRAM.replace("SIZES", repr(sizes))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
     before, _, after = map(int, done.stdout.split())
     assert after < before + 96, done.stdout
 

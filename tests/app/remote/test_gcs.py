@@ -16,7 +16,7 @@ from tests.app.client import serving
 from tests.app.remote.buckets import Bucket, server_process
 from tests.app.remote.stores import answer, contents, write
 from tests.app.remote.web import tar_folder
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsBucket]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server)
-    with httpx.Client(base_url=server, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=server, timeout=PATIENCE_S, trust_env=False) as client:
         yield GcsBucket(client)
 
 

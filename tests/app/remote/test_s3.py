@@ -15,7 +15,7 @@ from tests.app.client import serving
 from tests.app.remote.buckets import Bucket, server_process
 from tests.app.remote.stores import answer, contents, write
 from tests.app.remote.web import tar_folder
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucket]:
     for name, value in (("ENDPOINT_URL", server), ("ACCESS_KEY_ID", "AKIATEST"), ("SECRET_ACCESS_KEY", "geheim")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    with httpx.Client(base_url=server, headers={"authorization": _SIGNED}, timeout=60) as client:
+    with httpx.Client(base_url=server, headers={"authorization": _SIGNED}, timeout=PATIENCE_S) as client:
         yield S3Bucket(client)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.app.sample_models import elementwise, write_model, write_zoo
 from tests.app.v2_models import write_v2_zoo
+from tests.patience import PATIENCE_S
 from tests.ports import unused_port
 
 ROOT = Path(__file__).parents[3]
@@ -122,7 +123,7 @@ def load(client: Deployed, *names: str) -> Iterator[dict[str, list[int]]]:
     stopping = threading.Event()
 
     def ask(name: str) -> None:
-        with httpx.Client(base_url=client.url, timeout=60) as own:
+        with httpx.Client(base_url=client.url, timeout=PATIENCE_S) as own:
             while not stopping.is_set():
                 try:
                     found = own.post(f"/models/{name}/infer", json={"inputs": [[0, 0]]}).status_code

@@ -22,6 +22,7 @@ from engine.errors import BundleError
 from engine.tensor import Array, TensorSpec
 from tests.engine.bundle.conftest import manifest, restate
 from tests.engine.compiler.cache.keeping import SHAPE, X, convolution, sorting
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -67,7 +68,7 @@ print(json.dumps([answers, session.backend, session.describe()["bundle"], sessio
 
 def child(folder: Path, backend: str) -> tuple[list[float | str], str, dict[str, object], dict[str, object]]:
     command = [sys.executable, "-c", CHILD, str(folder), backend]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     answers, name, told, compiler = json.loads(done.stdout)
     return answers, name, told, compiler

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[3]
 
 BLOCKED = """
@@ -22,7 +24,7 @@ x = np.array([[-1, 2, -3, 4]], np.float32)
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", BLOCKED + code]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_auto_runs_on_the_reference_and_says_why() -> None:

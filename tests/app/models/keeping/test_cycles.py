@@ -23,7 +23,7 @@ from tests.patience import until
 
 # Enough to tell a leak a turn; more where there is time for it.
 CYCLES = 50 if IS_NIGHTLY else 6
-WIDTH = 768
+WIDTH = 1536
 BYTES = 4 * WIDTH * WIDTH
 LINES = [
     f"pnnx.Input in 0 1 0 #0=(?,{WIDTH})f32",
