@@ -63,7 +63,7 @@ class Chain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its operators, the last first."""
+        """Names of its operators, the last first."""
         return self.last.name, *(op.name for op in self.inner)
 
 

@@ -9,9 +9,9 @@ from typing import Protocol
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
-from engine.compiler.lowering.placement import Placement, look_ahead
 from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of

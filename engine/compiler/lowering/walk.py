@@ -33,7 +33,7 @@ from engine.compiler.lowering.rules.registry import (
     NotLoweredError,
 )
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
-from engine.compiler.lowering.strips import with_strips
+from engine.compiler.lowering.strips.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError

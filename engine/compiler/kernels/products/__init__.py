@@ -1,1 +1,1 @@
-"""Products of two tensors that a run computes: matrices in stacks, and attention."""
+"""Products of matrices in stacks, both factors computed by the run; attention is made of them, too."""

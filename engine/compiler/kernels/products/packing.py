@@ -30,7 +30,7 @@ class Packing:
 
     @property
     def panel_floats(self) -> int:
-        """Of a full panel."""
+        """Floats of a full panel."""
         return self.rows * width_of(self.panels[0])
 
     @property
@@ -77,7 +77,7 @@ class Packing:
             column += real
 
     def _turn(self, f: Function, source: Value, target: Value, rows: Index, pitch: int) -> None:
-        """One column, whose elements lie side by side."""
+        """Pack one column whose elements are contiguous."""
         with f.loop(0, rows) as row:
             f.store(f.load("float", f.at(source, row.index)), f.at(target, f.mul(row.index, pitch)))
 

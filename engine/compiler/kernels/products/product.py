@@ -27,9 +27,9 @@ from engine.compiler.kernels.products.packing import Packing
 from engine.compiler.kernels.products.tile import Tile
 from engine.compiler.kernels.target import Target
 
-# Of the second-level cache, what rows of the left factor may take that meet one panel after the other.
+# The share of the second-level cache for rows of the left factor, which are read again for every panel.
 LEFT_SHARE = 3 / 16
-# What a packed panel may take of the stack.
+# The most bytes of a packed panel, which lies on the stack.
 PANEL_BYTES = 512 * 1024
 
 
@@ -122,7 +122,7 @@ class Product(Kernel):
         f.finish()
 
     def _first_row(self, f: Function, tile: Index) -> Index:
-        """Of a tile; the last is shifted back."""
+        """The first row of a tile; the last tile is shifted back to end with the last row."""
         return f.minimum(f.mul(tile, self.tile_rows), self.rows - self.tile_rows) if self.tiles > 1 else 0
 
     def _pack(self, f: Function, panel: Index, source: Value, packed: Value) -> None:

@@ -11,7 +11,7 @@ from engine.compiler.kernels.channels import Panel, load_panel, starts_of, terms
 
 # Terms that are multiplied without a loop, where there are no more.
 FEW = 8
-# How far ahead of its use a packed panel is fetched: it comes from the second-level cache.
+# Cache lines that a packed panel is prefetched ahead of its use: it comes from the second-level cache.
 AHEAD_LINES = 8
 
 
@@ -79,7 +79,7 @@ class Tile:
         return f.at(left, f.mul(term, self.term)), f.at(right, f.mul(term, self.pitch))
 
     def _add(self, f: Function, left: Value, right: Value, term: int, totals: Sequence[Value]) -> list[Value]:
-        """One term of every sum."""
+        """Add one term to every sum of the tile."""
         vectors = self._vectors(f, f.at(right, term * self.pitch), term)
         result = []
         for row, sums in enumerate(self.lines(totals)):

@@ -40,7 +40,7 @@ _NAMED: dict[type[Layer], tuple[str, ...]] = {
 
 @expression_for(*_NAMED)
 def named(layer: Layer, *operands: Expr) -> Expr:
-    """One function of the operands and of some fields."""
+    """A function of this name, of the operands and of some fields of the layer."""
     function, *fields = _NAMED[type(layer)]
     return apply(function, *operands, *(getattr(layer, field) for field in fields))
 

@@ -36,17 +36,17 @@ class Argument:
 
     @property
     def shape(self) -> Shape:
-        """Its shape; that of a number is ()."""
+        """The shape of the operand; () for a number."""
         return self.value.shape if isinstance(self.value, np.ndarray | TensorSpec) else ()
 
     @property
     def dtype(self) -> DType:
-        """Of a tensor; float32 of what is none."""
+        """The dtype of the tensor; float32 for what is no tensor."""
         return self.value.dtype if isinstance(self.value, np.ndarray | TensorSpec) else np.dtype(np.float32)
 
     @property
     def array(self) -> Array | None:
-        """Its elements, if they are known."""
+        """The elements of the operand, if they are known before the run."""
         return self.value if isinstance(self.value, np.ndarray) else None
 
 

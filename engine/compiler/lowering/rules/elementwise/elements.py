@@ -98,7 +98,7 @@ def lower_bitwise_not(context: Context) -> Made:
 
 @kernels_for(Where)
 def lower_where(context: Context) -> Made:
-    """One or the other of two values, by a condition."""
+    """Elements of one operand or another, by a condition."""
     if _is_map(context):
         return lower_map(context)
     if len(context.bound.positional) != 3 or context.argument(1) is None or context.argument(2) is None:

@@ -33,7 +33,7 @@ def _spec(context: Context) -> TensorSpec:
 
 
 def _spread(context: Context, number: Array) -> Made:
-    """One number, wherever it is read."""
+    """A tensor full of one number: memory for a single element, with strides of 0."""
     view, spec = constant(number.reshape(())), _spec(context)
     return context.made(derived(view, np.broadcast_to(view.phantom, spec.sizes)))
 

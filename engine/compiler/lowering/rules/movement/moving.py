@@ -48,7 +48,7 @@ def lower_complex(context: Context) -> Made:
 
 @kernels_for(Real, Imag)
 def lower_part(context: Context) -> Made:
-    """One of the parts, where it lies."""
+    """The real or imaginary part of complex numbers: a view."""
     x = context.argument(0)
     if not isinstance(x, View) or x.dtype != COMPLEX64 or not x.phantom.size:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.placement import slice_of
+from engine.compiler.lowering.layout.placement import slice_of
 from engine.compiler.lowering.rules.registry import FLOAT32, SEE_THROUGH, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major

@@ -32,7 +32,7 @@ def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[in
 
 
 def even_windows(x: View, counts: Sequence[int]) -> list[WindowAxis]:
-    """So many windows that cover an axis evenly."""
+    """Windows of adaptive pooling, where so many cover every axis evenly."""
     return [
         WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], counts, strict=True)
     ]

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.kernels.products.attention import Attention, choose_rows
-from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.kernels.attention.attention import Attention
+from engine.compiler.kernels.attention.layout import choose_rows
+from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.heads import place_in_order

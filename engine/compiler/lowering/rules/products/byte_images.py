@@ -31,7 +31,7 @@ class Zero:
 
     @classmethod
     def of(cls, context: Context, index: int, x: View) -> Zero:
-        """That of an operand."""
+        """The zero point of an operand."""
         value = context.argument(index)
         if isinstance(value, View):
             return cls(derived(value, value.phantom.reshape((1,) * len(x.shape))))

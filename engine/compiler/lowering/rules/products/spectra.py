@@ -30,7 +30,7 @@ from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, S
 from engine.tensor import Array
 
 X, Y = Operand(0), Operand(1)
-# Of the windows' share that signals are divided by; less is refused by the reference.
+# The least sum of squared windows that a signal may be divided by; the reference refuses less.
 _LEAST_SHARE = 1e-11
 
 

@@ -80,7 +80,7 @@ class RecurrentLayer:
 
     @property
     def units(self) -> int:
-        """Of a gate."""
+        """Units of a gate."""
         return len(self.weights[0].cell.hidden) // GATES[self.cell]
 
     @property

@@ -27,7 +27,7 @@ from engine.layers.onnx.recurrent.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurr
 from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
 from engine.tensor import Array, spec_of
 
-# Of our gates, which of ONNX's each is: it has i, o, f, c and z, r, h.
+# For each gate in PyTorch's order its place in ONNX's: i, o, f, c for LSTM, and z, r, h for GRU.
 _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}
 
 

@@ -59,7 +59,7 @@ def lower_onnx_top(context: Context) -> Made:
 
 @kernels_for(KthValue)
 def lower_kth(context: Context) -> Made:
-    """One place of the order."""
+    """The element at one place of the sorted order, and where it was."""
     layer = context.layer(KthValue)
     return given(context, *_single(context, layer.dim, layer.k - 1))
 

@@ -10,7 +10,7 @@ from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
 
 RANDOM = np.random.default_rng(23)
 

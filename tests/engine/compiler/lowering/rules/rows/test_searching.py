@@ -11,8 +11,8 @@ from engine.compiler.kernels.ordering.searching import Searching
 from engine.layers.reduction.scan import CumMax, CumMin
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.test_picking import kernel_of
-from tests.engine.compiler.lowering.test_sorting import awkward
+from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.rows.test_sorting import awkward
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -12,8 +12,8 @@ from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import describe
 from engine.options import Options
 from tests.engine.compiler.kernels.running import LEVELS
-from tests.engine.compiler.lowering.test_recurrent import numbers
-from tests.engine.compiler.lowering.test_recurrent import onnx as recurrent
+from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import numbers
+from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import onnx as recurrent
 from tests.engine.graph.build import F32, built, op
 
 RANDOM = np.random.default_rng(5)

@@ -10,8 +10,9 @@ import pytest
 from engine.compiler.assembly.opening import Opening
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module, TooLargeError
-from engine.compiler.kernels.products.attention import Attention, choose_rows
-from engine.compiler.kernels.products.attention_rows import Mask
+from engine.compiler.kernels.attention.attention import Attention
+from engine.compiler.kernels.attention.layout import choose_rows
+from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.tensor import Array

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.compiler.lowering.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
 
 RANDOM = np.random.default_rng(37)
 ONE: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [

@@ -232,7 +232,7 @@ class RowCode:
         return exp2_down(f, f.fmul(f.fsub(score, highest), constant(self.doublings, score.type)))
 
     def _exponentials(self, f: Function, line: Value, highest: Value, end: Index) -> Value:
-        """Of a row, kept in place of the scores; their sum."""
+        """Replace the scores of a row by their exponentials; returns the sum of those."""
         type_ = vector(self.lanes)
         largest = f.splat(self._finite(f, highest), self.lanes)
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Session, TensorSpec
 from engine.pnnx import Operator
-from tests.engine.compiler.lowering.test_elements import values
+from tests.engine.compiler.lowering.rules.elementwise.test_elements import values
 from tests.engine.graph.build import built, op
 
 F32 = np.dtype(np.float32)

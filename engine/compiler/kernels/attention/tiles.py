@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of
-from engine.compiler.kernels.products.attention_rows import RowCode
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.tile import Tile
 

@@ -12,7 +12,7 @@ from engine.layers.order.sorting import order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.test_picking import SHAPES, kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_picking import SHAPES, kernel_of
 from tests.engine.graph.build import INPUT, built, op
 
 RANDOM = np.random.default_rng(29)

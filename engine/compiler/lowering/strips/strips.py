@@ -17,15 +17,15 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.map import Map
 from engine.compiler.kernels.strip import STACK_BYTES, Argument, Band, Stage, Strip
 from engine.compiler.kernels.winograd.blocking import THREADS
-from engine.compiler.lowering.bands import Banded, banded, banded_map
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
+from engine.compiler.lowering.strips.bands import Banded, banded, banded_map
 from engine.compiler.storage import Storage
 
-# Of the second-level cache, what a band may take.
+# The share of the second-level cache that a band may take.
 BAND_SHARE: Final = 1 / 2
-# Bands there are at least, of the chunks a kernel should fall into: one to so many.
+# There is at least one band for so many of the chunks that a kernel should fall into.
 FEWEST_SHARE: Final = 2
-# In the time of a product: what a band costs by itself, for tables, zeros at its sides and tiles cut short.
+# The overhead of a band, in multiply-adds: tables, zeros at its sides, tiles cut short.
 BAND_CYCLES: Final = 2000.0
 # Steps of one strip.
 MOST_LINKS: Final = 6

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.compiler.blueprint import Home
-from engine.compiler.lowering.images import find_images
-from engine.compiler.lowering.joins import MAX_NESTING, Place, SpecOf, find_places
+from engine.compiler.lowering.layout.images import find_images
+from engine.compiler.lowering.layout.joins import MAX_NESTING, Place, SpecOf, find_places
 from engine.compiler.lowering.rules.registry import (
     BORDERS,
     FLOAT32,

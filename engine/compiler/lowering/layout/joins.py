@@ -34,7 +34,7 @@ def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
     """Operand name -> its place, for parts that some operator computes and that are joined somewhere."""
     places: dict[str, Place] = {}
     depths: dict[str, int] = {}
-    # Of two of one size, of which one lies in the other, the later is the outer one.
+    # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
     joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
     for op in sorted(joins, key=lambda each: -_size(spec_of(each.outputs[0]))):
         around = places.get(op.outputs[0].name)

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, mangled, vector
+from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.folding import fold_lanes, largest_number, load_or
 from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bits, integer, maximum, minimum
-from engine.compiler.kernels.products.attention_rows import Mask
 from engine.compiler.kernels.products.matrix import Matrix
 
 # e to the power of less is no weight beside that of the largest score.
@@ -112,7 +112,7 @@ class Sight:
 
     @property
     def _lines(self) -> int:
-        """Of the mask, for a tile."""
+        """Rows of the mask that a tile reads."""
         return self.rows if self.mask.matrix.row else 1
 
     def _of_first_key(self, f: Function, mask: Value) -> Value:

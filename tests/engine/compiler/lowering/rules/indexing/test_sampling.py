@@ -12,7 +12,7 @@ from engine.compiler.kernels.images.sampling import Sampling
 from engine.layers.vision.grid import GridSample
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
 
 RANDOM = np.random.default_rng(31)
 MODES = ("bilinear", "nearest", "bicubic")

@@ -1,0 +1,206 @@
+"""The geometry of attention: how queries and keys are blocked, what lies where, and how much memory a thread needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Sizes
+from engine.compiler.kernels.attention.rows import Mask, RowCode
+from engine.compiler.kernels.attention.sight import Sight
+from engine.compiler.kernels.channels import Panel, panels_of, width_of
+from engine.compiler.kernels.convolution.conv import rank_tiles
+from engine.compiler.kernels.grid import Grid
+from engine.compiler.kernels.kernel import Kernel, derived
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.compiler.kernels.products.packing import Packing
+
+# The part of the second-level cache that the keys and values of a block may take, and the most keys of a block.
+BLOCK_SHARE = 3 / 8
+MOST_KEYS = 512
+# The number of keys that a tile is chosen for where the code must suit any number.
+TYPICAL_KEYS = 128
+# Queries of a chunk that share a block of keys while it lies in the cache, and the most bytes of sums on the stack.
+WANTED_QUERIES = 96
+SUM_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Kernel):
+    """The geometry of attention: sizes, strides, and how it is blocked.
+
+    Args:
+        batch: sizes of the leading dimensions.
+        queries, keys: rows of the query; rows of key and value.
+        width, values: columns of query and key; columns of the value.
+        query, key, value, target: their strides. The value is row-major, the key row-major or column-major.
+        masks: applied to the scores in this order.
+        scale: factor of the scores.
+        is_causal: whether query l attends to the keys 0 to l only.
+        is_zero: whether a query without any key gives zeros; otherwise NaN.
+        rows: queries of a tile.
+        vectors: vector registers of a panel of keys, and of a panel of values.
+        is_padded: whether the key is column-major with room for whole panels: then the code can read all sizes when it
+            runs, and serve many shapes.
+    """
+
+    batch: tuple[int, ...]
+    queries: int
+    keys: int
+    width: int
+    values: int
+    query: Matrix
+    key: Matrix
+    value: Matrix
+    target: Matrix
+    masks: tuple[Mask, ...] = ()
+    scale: float
+    is_causal: bool = False
+    is_zero: bool = True
+    rows: int
+    vectors: tuple[int, int]
+    is_padded: bool = False
+
+    def opened(self, sizes: Sizes) -> Self:
+        if not self.is_padded:
+            return self
+        opened = self.with_open(sizes, "batch", "queries", "keys", "query", "key", "value", "target", "masks")
+        lines = replace(opened.key, column=sizes.open(self.key.column))
+        counts = [tuple(map(sizes.count, each)) for each in (self.grid.sizes, self.grid.block)]
+        grid = Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1]))
+        return derived(replace(opened, key=lines), grid=grid)
+
+    @property
+    def stacked(self) -> int:
+        """The product of the leading dimensions: how often attention is computed."""
+        return math.prod(self.batch)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it attends to."""
+        if not self.is_causal:
+            return self.queries * self.keys
+        within = min(self.queries, self.keys)
+        return within * (within + 1) // 2 + (self.queries - within) * self.keys
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.stacked * self.pairs * (self.width + self.values)
+
+    @cached_property
+    def block(self) -> int:
+        """Keys of a block: as many as keep it in the second-level cache."""
+        floats = int(BLOCK_SHARE * self.host.memory.second_bytes) // (4 * (self.width + self.values))
+        step = self.host.lanes * self.vectors[0]
+        most = max(step, min(MOST_KEYS, floats) // step * step)
+        if self.is_padded:  # the memory reserved must not depend on the number of keys
+            return most
+        if self.keys <= most:
+            return self.keys
+        blocks = -(-self.keys // most)
+        return -(-self.keys // (blocks * step)) * step
+
+    @property
+    def value_panels(self) -> tuple[Panel, ...]:
+        """The value's columns, cut into panels of vectors."""
+        return panels_of(self.values, self.host.lanes, self.vectors[1])
+
+    @property
+    def value_width(self) -> int:
+        """Floats of one query's weighted sum, padded to whole vectors."""
+        return sum(map(width_of, self.value_panels))
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether there is more than one block of keys."""
+        return self.block < self.keys
+
+    @property
+    def most_tiles(self) -> int:
+        """The most tiles of queries in a chunk, computed one after the other."""
+        most = max(1, WANTED_QUERIES // self.rows)
+        return max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width))) if self.has_blocks else most
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Work in two dimensions, tiles of queries and the leading dimensions, cut into chunks."""
+        tiles = -(-self.queries // self.rows)
+        blocks = -(-tiles // self.most_tiles)
+        work = self.flops / (tiles * self.stacked)
+        few = max(1, min(self.stacked, int(self.host.chunk_flops / (work * tiles))))
+        grid = Grid((tiles, self.stacked), (-(-tiles // blocks), few))
+        return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+
+    @property
+    def chunks(self) -> int:
+        return self.grid.chunks
+
+    @property
+    def row_code(self) -> RowCode:
+        """How scores become weights."""
+        # A pitch of a cache line more than a power of two puts rows into different sets of the first-level cache.
+        whole = -(-self.block // self.key_width) * self.key_width
+        return RowCode(
+            rows=self.rows,
+            pitch=whole + self.host.memory.line_floats,
+            lanes=self.host.lanes,
+            masks=self.masks,
+            is_causal=self.is_causal,
+            has_blocks=self.has_blocks,
+            is_zero=self.is_zero,
+            scale=self.scale,
+        )
+
+    @property
+    def key_width(self) -> int:
+        """Keys of a full panel."""
+        return self.host.lanes * self.vectors[0]
+
+    @property
+    def sight(self) -> Sight | None:
+        """The function that tells from the mask how many keys a tile attends to; None where none can."""
+        if self.is_causal or len(self.masks) != 1 or self.keys <= self.host.lanes:
+            return None
+        (mask,) = self.masks
+        lies_in_rows = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
+        if mask.matrix.column != 1 or not lies_in_rows or 1 not in (self.key.row, self.key.column):
+            return None
+        return Sight(
+            rows=self.rows,
+            keys=self.keys,
+            width=self.width,
+            values=self.values,
+            query=self.query,
+            key=self.key,
+            value=self.value,
+            mask=mask,
+            scale=self.scale,
+            lanes=self.host.lanes,
+        )
+
+    def packed_keys(self, keys: int) -> Packing:
+        """How the keys of a block are packed into columns."""
+        turned = Matrix((), self.key.column, self.key.row)
+        return Packing(source=turned, rows=self.width, panels=panels_of(keys, self.host.lanes, self.vectors[0]))
+
+    @property
+    def packs_keys(self) -> bool:
+        """Whether the key is row-major, so that every chunk packs it."""
+        return self.keys > 1 and self.key.row != 1
+
+
+def choose_rows(
+    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False, is_open: bool = False
+) -> tuple[int, tuple[int, int]]:
+    """Queries of a tile, and vectors of a panel of keys and of values.
+
+    Args:
+        is_open: whether the code reads the sizes when it runs: only a few tiles are tried then, and one panel.
+    """
+    # The fewer queries a causal tile has, the fewer keys it computes that only its last queries attend to.
+    columns = min(queries, host.lanes) if is_causal else queries
+    tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
+    return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))

@@ -1,0 +1,223 @@
+"""The code of attention around its inner functions: block after block of keys, tile after tile of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant
+from engine.compiler.kernels.attention.layout import Layout
+from engine.compiler.kernels.attention.rows import RowCode
+from engine.compiler.kernels.attention.sight import Sight
+from engine.compiler.kernels.attention.tiles import TileFunctions
+from engine.compiler.kernels.channels import Panel, load_panel, width_of
+from engine.compiler.kernels.products.packing import Packing, each_of
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Addresses in a thread's own memory.
+
+    Attributes:
+        keys: the keys of a block, packed into columns.
+        scores: of one tile.
+        sums: weighted sums of values, of all tiles; only where there are several blocks of keys.
+        states: the largest score and the sum of exponentials, of every query.
+        seen: how many keys each tile attends to; only where a mask tells.
+    """
+
+    keys: Value
+    scores: Value
+    sums: Value
+    states: Value
+    seen: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Addresses of the operands of one attention of the stack."""
+
+    query: Value
+    key: Value
+    value: Value
+    target: Value
+    masks: list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes the code for a range of tiles of queries of one attention of the stack.
+
+    Args:
+        at: addresses of its operands.
+        tiles: the first of the range, and the end.
+    """
+
+    kernel: Layout
+    f: Function
+    functions: TileFunctions
+    scratch: Scratch
+    at: Operands
+    tiles: tuple[Index, Index]
+
+    def emit(self) -> None:
+        """Block after block of keys."""
+        f, kernel = self.f, self.kernel
+        if kernel.sight is not None:
+            self._look(kernel.sight)
+        if not kernel.has_blocks:
+            self._block(0, kernel.keys)
+            return
+        self._clear()
+        if kernel.is_padded:
+            with f.loop(0, kernel.keys, kernel.block) as at:
+                self._seen_block(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
+            self._finish()
+            return
+        whole, rest = divmod(kernel.keys, kernel.block)
+        with f.loop(0, whole) as block:
+            self._seen_block(f.mul(block.index, kernel.block), kernel.block)
+        if rest:
+            self._seen_block(whole * kernel.block, rest)
+        self._finish()
+
+    def _first_query(self, tile: Index) -> Index:
+        """The first query of a tile; the last tile is shifted back to end with the last query."""
+        kernel = self.kernel
+        if kernel.grid.sizes[0] == 1:
+            return 0
+        return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
+
+    def _seen(self, tile: Index, first_key: Index, count: Index) -> Index:
+        """How many keys of a block the last query of a tile attends to."""
+        f, kernel = self.f, self.kernel
+        seen: Index
+        if kernel.is_causal:
+            seen = f.add(self._first_query(tile), kernel.rows)
+        elif kernel.sight is not None:
+            seen = f.load("i64", f.at(self.scratch.seen, f.sub(tile, self.tiles[0]), 8), 8)
+        else:
+            return count
+        return f.maximum(f.minimum(f.sub(seen, first_key), count), 0)
+
+    def _look(self, sight: Sight) -> None:
+        """Store for every tile how many keys it attends to, as its mask tells."""
+        f, kernel = self.f, self.kernel
+        name = f"{kernel.name}_sight"
+        if name not in f.module.functions:
+            sight.emit(f.module, name)
+        with f.loop(*self.tiles) as tile:
+            row = self._first_query(tile.index)
+            query = f.at(self.at.query, f.mul(row, kernel.query.row))
+            seen = f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0)], "i64")
+            f.store(seen, f.at(self.scratch.seen, f.sub(tile.index, self.tiles[0]), 8), 8)
+
+    def _seen_block(self, first_key: Index, count: Index) -> None:
+        """A block of keys, skipped where no query attends to it."""
+        if not self.kernel.is_causal:
+            self._block(first_key, count)
+            return
+        seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
+        if isinstance(seen, int):
+            if seen:
+                self._block(first_key, count)
+            return
+        with self.f.when(self.f.less(0, seen)):
+            self._block(first_key, count)
+
+    def _block(self, first_key: Index, count: Index) -> None:
+        """All tiles with a block of keys."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
+        keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
+        if kernel.packs_keys:
+            seen = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else count
+            packing.emit(f, keys, scratch.keys, seen)
+            keys = scratch.keys
+        values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
+        with f.loop(*self.tiles) as tile:
+            seen = self._seen(tile.index, first_key, count)
+            if kernel.sight is not None and isinstance(count, int):
+                # Mostly a tile attends to all keys: for this case there is code with the number built in.
+                is_all = f.compare("eq", as_value(seen), as_value(count))
+                with f.when(is_all):
+                    self._tile(tile.index, first_key, count, packing, (keys, values))
+                with f.unless(is_all):
+                    self._part(tile.index, first_key, seen, packing, (keys, values))
+            else:
+                self._part(tile.index, first_key, seen, packing, (keys, values))
+
+    def _part(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
+        """A tile of queries with those keys of a block that it attends to, skipped where there are none."""
+        if isinstance(seen, int) or not self.kernel.has_blocks:
+            self._tile(tile, first_key, seen, packing, block)
+            return
+        with self.f.when(self.f.less(0, seen)):
+            self._tile(tile, first_key, seen, packing, block)
+
+    def _tile(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
+        """A tile of queries with those keys of a block that its last query attends to.
+
+        block: addresses of the block's keys and values.
+        """
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        row = self._first_query(tile)
+        query = f.at(self.at.query, f.mul(row, kernel.query.row))
+        wanted, _ = f.divmod(f.add(seen, kernel.key_width - 1), kernel.key_width)
+        step = packing.panel_floats if kernel.packs_keys else kernel.key_width
+
+        def score(panel: Panel, number: Index) -> None:
+            target = f.at(scratch.scores, f.mul(number, kernel.key_width))
+            f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
+
+        if kernel.is_padded:
+            with f.loop(0, wanted) as each:
+                score(packing.panels[0], each.index)
+        else:
+            each_of(f, wanted, packing.panels, score)
+        local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
+        states = f.at(scratch.states, f.mul(local, RowCode.STATE))
+        masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]
+        arguments = [scratch.scores, states, *masks, as_value(seen), as_value(f.sub(row, first_key))]
+        f.call(self.functions.weights(seen), arguments)
+        target = f.at(self.at.target, f.mul(row, kernel.target.row))
+        sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
+
+        def add(panel: Panel, number: Index) -> None:
+            first = f.mul(number, width_of(kernel.value_panels[0]))
+            at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
+            arguments = [scratch.scores, f.at(block[1], first), states, at, as_value(seen)]
+            f.call(self.functions.values(panel, seen), arguments)
+
+        each_of(f, len(kernel.value_panels), kernel.value_panels, add)
+
+    def _mask(self, index: int, row: Index, first_key: Index) -> Value:
+        """The address of a mask's element for a query and a key."""
+        f, mask = self.f, self.kernel.masks[index]
+        offset = f.add(f.mul(row, mask.matrix.row), f.mul(first_key, mask.matrix.column))
+        return f.at(self.at.masks[index], offset, mask.size)
+
+    def _clear(self) -> None:
+        """Zero the sums, and begin every query's state."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        rows = f.mul(f.sub(self.tiles[1], self.tiles[0]), kernel.rows)
+        with f.loop(0, rows) as row:
+            kernel.row_code.clear(f, f.at(scratch.states, f.mul(row.index, RowCode.STATE)))
+        with f.loop(0, f.mul(rows, kernel.value_width)) as each:
+            f.store(constant(0.0, "float"), f.at(scratch.sums, each.index))
+
+    def _finish(self) -> None:
+        """Divide the sums over all blocks by those of the exponentials, and store them to the target."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        with f.loop(*self.tiles) as tile, f.loop(0, kernel.rows) as row:
+            local = f.add(f.mul(f.sub(tile.index, self.tiles[0]), kernel.rows), row.index)
+            state = f.at(scratch.states, f.mul(local, RowCode.STATE))
+            share = kernel.row_code.share(f, f.load("float", f.at(state, 1)))
+            line = f.at(scratch.sums, f.mul(local, kernel.value_width))
+            target = f.at(self.at.target, f.mul(f.add(self._first_query(tile.index), row.index), kernel.target.row))
+
+            def store(panel: Panel, number: Index) -> None:
+                first = f.mul(number, width_of(kernel.value_panels[0]))
+                sums = load_panel(f, f.at(line, first), panel, is_padded=True)
+                self.functions.store(f, panel, sums, share, f.at(target, f.mul(first, kernel.target.column)))
+
+            each_of(f, len(kernel.value_panels), kernel.value_panels, store)
