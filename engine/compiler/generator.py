@@ -1,0 +1,227 @@
+"""Compiles a graph for one set of input shapes: optimised, lowered to kernels, assembled to a blueprint."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.compiler.blueprint import Blueprint
+from engine.compiler.bodies import bodies_of
+from engine.compiler.branches import Branches
+from engine.compiler.codegen.host import Host
+from engine.compiler.runtime.pages import release
+from engine.compiler.weights import Weights
+from engine.compiler.widening import NotWidenedError, is_narrow, wide_specs, widened
+from engine.errors import CompileError
+from engine.graph import RuntimeGraph
+from engine.graph.port import static_specs
+from engine.layers.creation.container import Constant
+from engine.options import Options
+from engine.passes import LOWERING_PASSES, PassReport, optimise
+from engine.passes.quantised_products import quantised_products
+from engine.progress import Progress
+from engine.tensor import TensorSpec, is_known, known_value
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering import Lowering
+    from engine.compiler.lowering.choosing import Choose
+
+# How often a graph is lowered, each time without a fusion or a kernel that could not be made.
+ATTEMPTS = 6
+
+
+class Generator:
+    """Makes blueprints of a graph; one at a time. It knows neither the cache nor bundles.
+
+    Attributes:
+        is_open: whether inputs come in many shapes, so that programs share code and weights.
+        made: blueprints for which new code was made; the others found all their code made before.
+    """
+
+    def __init__(self, graph: RuntimeGraph, options: Options) -> None:
+        self._graph = self._taken = graph
+        self._branches = Branches(graph)
+        self._options = options
+        self._optimised: RuntimeGraph | None = None
+        self._passes: list[PassReport] = []
+        self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
+        self.is_open = static_specs(graph.inputs) is None
+        self._weights = Weights() if self.is_open else None
+        self.made = 0
+
+    def compile(
+        self,
+        specs: Sequence[TensorSpec],
+        host: Host,
+        progress: Progress,
+        cores: int,
+        *,
+        tune: bool = False,
+        is_known: bool = False,
+    ) -> Blueprint:
+        """The blueprint for inputs of these shapes.
+
+        What cannot be made is tried again without the operators that were fused, then left to the reference.
+
+        Args:
+            is_known: use code that was made before, and nothing else.
+
+        Raises:
+            NotYetMadeError: with ``is_known``, when some code would have to be made.
+            RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
+        """
+        # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
+        from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.choosing import take_first
+        from engine.compiler.tuning.stopwatch import Stopwatch
+        from engine.compiler.tuning.tuner import Tuner
+
+        stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
+        tuner = Tuner(self._options.cache, host, stopwatch)
+        # Where shapes share code, what is best for one of them says little of the others.
+        choose: Choose = take_first if self.is_open and not tune else tuner
+        weights = None if tune else self._weights
+        alone: set[str] = set()
+        refused: dict[str, str] = {}
+        for _ in range(ATTEMPTS):
+            try:
+                lowering = self._lower_narrow(specs, host, alone, refused, progress, choose, weights)
+                blueprint = self._assemble(lowering, progress, cores, weights, is_known=is_known)
+                return replace(blueprint, tuned=tuner.told)
+            except RefusedError as error:
+                if error.reasons.keys() <= refused.keys():
+                    break
+                refused |= {name: why for name, why in error.reasons.items() if name in alone}
+                alone |= error.reasons.keys()
+        raise CompileError("its kernels cannot be made", found=_first(refused))
+
+    def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
+        """The graph as the passes leave it, with the branches that these shapes decide."""
+        taken = self._branches.taken(specs)
+        if self._optimised is None or taken is not self._taken:
+            self._taken = taken
+            off = self._options.passes_off - set(LOWERING_PASSES)
+            if not host.has_dots:  # kernels of floats are faster than those of bytes
+                off |= {quantised_products.__name__}
+            graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
+            self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
+        return self._optimised
+
+    def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
+        """What is known of every operand of the optimised graph."""
+        return graph.infer(wide_specs(specs) if self._is_wide else specs)
+
+    def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
+        """Values of operands of the optimised graph that no run changes."""
+        values = {name: known_value(value) for name, value in self.infer(graph, specs).items()}
+        known = {name: value for name, value in values.items() if is_known(value)}
+        for op in graph.operators:
+            if op.layer is not None and isinstance(op.definition, Constant):
+                known[op.outputs[0].name] = op.layer.forward([])
+        return known
+
+    def release(self, *, needs_graph: bool) -> None:
+        """Give back the memory of weights that programs have packed.
+
+        needs_graph: whether the last program runs operators of the optimised graph.
+        """
+        release(self._graph)
+        if not self._is_wide or self._optimised is None:
+            return
+        if self.is_open or needs_graph:
+            release(self._optimised)
+        else:
+            self._optimised = None  # its float32 weights take memory of their own
+
+    def _lower_narrow(
+        self,
+        specs: Sequence[TensorSpec],
+        host: Host,
+        alone: Collection[str],
+        refused: Mapping[str, str],
+        progress: Progress,
+        choose: Choose,
+        weights: Weights | None,
+    ) -> Lowering:
+        """Lower the graph; with 16-bit floats as they are, where they cannot be computed as float32."""
+        from engine.compiler.lowering.narrow import NotNarrowedError
+
+        try:
+            return self._lower(specs, host, alone, refused, progress, choose, weights)
+        except (NotWidenedError, NotNarrowedError):
+            self._is_wide, self._optimised = False, None
+            return self._lower(specs, host, alone, refused, progress, choose, weights)
+
+    def _lower(
+        self,
+        specs: Sequence[TensorSpec],
+        host: Host,
+        alone: Collection[str],
+        refused: Mapping[str, str],
+        progress: Progress,
+        choose: Choose,
+        weights: Weights | None,
+    ) -> Lowering:
+        """Turn operators into steps.
+
+        Args:
+            alone: operators that are fused with no other.
+            refused: operators left to the reference, with the reason.
+        """
+        from engine.compiler.lowering import Lowering, lower
+        from engine.compiler.lowering.narrow import Narrow, narrow_of
+        from engine.compiler.lowering.outputs import laid_flat
+
+        graph, given = self.optimised(specs, host, progress), self._taken
+        outputs = laid_flat(graph.operators, _returned(graph))
+        before = laid_flat(given.operators, _returned(given))
+        if self._is_wide and len(before) != len(outputs):
+            raise NotWidenedError("its outputs are others")
+        lowering = Lowering(
+            graph.operators,
+            self.infer(graph, specs),
+            [port.operand for port in graph.inputs],
+            outputs,
+            host,
+            self._options,
+            alone,
+            refused,
+            choose,
+            self.is_open,
+            weights,
+            narrow_of(given, graph, specs, before) if self._is_wide else Narrow(),
+        )
+        lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
+        return lowering
+
+    def _assemble(
+        self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None, *, is_known: bool
+    ) -> Blueprint:
+        """Make the code and the memory plan of what was lowered."""
+        from engine.compiler.assembly.generation import make_blueprint
+
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
+        passes = [*self._passes, *fusions]
+        blueprint = make_blueprint(
+            lowering, passes, progress, cores, weights=weights, is_open=self.is_open, is_known=is_known
+        )
+        self.made += bool(lowering.made)
+        lowering.forget()
+        if not blueprint.steps and not any(map(bodies_of, lowering.operators)):
+            raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
+        return blueprint
+
+
+def _returned(graph: RuntimeGraph) -> list[str]:
+    return [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
+
+
+def _weights_bytes(graph: RuntimeGraph) -> int:
+    return sum(each.data.nbytes for op in graph.operators for each in op.attributes.values())
+
+
+def _first(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3]) or "an empty graph"
