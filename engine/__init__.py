@@ -53,7 +53,7 @@ from engine.pnnx.sniffing import kind_of_file
 from engine.progress import Progress
 from engine.session import Outputs, Session
 from engine.stopping import cancelling
-from engine.tensor import TensorSpec
+from engine.tensor import TensorSpec, is_close
 from engine.toolchain import admit, describe_host, in_background, measure_peak
 
 __all__ = [
@@ -103,6 +103,7 @@ __all__ = [
     "free_memory_bytes",
     "in_background",
     "is_bundle",
+    "is_close",
     "is_onnx",
     "kind_of_file",
     "load",

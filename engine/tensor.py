@@ -74,7 +74,7 @@ def parse_dtype(value: object) -> DType:
     raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
 
 
-# Those that ONNX has and PyTorch's graphs have not.
+# Dtypes that ONNX has and graphs of PyTorch have not.
 _OTHERS: Final[dict[str, DType]] = {
     str(np.dtype(kind).name): np.dtype(kind)
     for kind in (
@@ -213,3 +213,18 @@ def spec_of(value: object, *, with_value: bool = False) -> object:
     if isinstance(value, dict):
         return {key: spec_of(item, with_value=with_value) for key, item in value.items()}
     return value
+
+
+def is_close(a: Array, b: Array) -> bool:
+    """Whether two results are equal but for sums in another order; the docs state these tolerances.
+
+    Floats may differ by 1e-3 of themselves and 1e-4 of the largest finite magnitude in ``b``; all else must be equal.
+    """
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "biuO":
+        return bool(np.array_equal(a, b))
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    found, expected = a.astype(wide), b.astype(wide)
+    scale = float(np.max(np.abs(np.nan_to_num(expected, posinf=0, neginf=0)), initial=1e-30))
+    return bool(np.allclose(found, expected, rtol=1e-3, atol=1e-4 * scale, equal_nan=True))

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
 import orjson
 from numpy.typing import NDArray
 
@@ -147,7 +146,7 @@ class Trial:
             return False
         for at in {0, size - 1}:
             alone = self._session.run({name: array[at : at + 1] for name, array in inputs.items()})
-            if not all(_is_close(a[at : at + 1], b) for a, b in zip(together, alone, strict=True)):
+            if not all(engine.is_close(a[at : at + 1], b) for a, b in zip(together, alone, strict=True)):
                 return False
         return True
 
@@ -197,15 +196,3 @@ def _reason(times: Mapping[int, float], is_on: bool, batcher: Batcher) -> str:
     return (
         f"an item takes {times[size] / size / times[1]:.2f} of its time in a run of {size}, at most {GAIN} is worth it"
     )
-
-
-def _is_close(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Equal up to what another order of sums makes of them; the docs state these numbers."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind not in "fc":
-        return bool(np.array_equal(a, b))
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    first, second = a.astype(wide), b.astype(wide)
-    scale = float(np.max(np.abs(np.nan_to_num(second, posinf=0, neginf=0)), initial=1e-30))
-    return bool(np.allclose(first, second, rtol=1e-3, atol=1e-4 * scale, equal_nan=True))

@@ -33,7 +33,7 @@ from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.limits import asking_for_room
 from engine.stopping import cancelling
-from engine.tensor import Array, TensorSpec, format_shape
+from engine.tensor import Array, TensorSpec, format_shape, is_close
 
 MOST_STEPS: Final = 1 << 16
 """Of a trial: operators, and turns of loops in them. A model of thousands of operators takes fewer."""
@@ -165,7 +165,7 @@ def _agrees(
         raise
     except EngineError:
         return False
-    return len(together) == len(apart) and all(_close(a, b) for a, b in zip(together, apart, strict=True))
+    return len(together) == len(apart) and all(is_close(a, b) for a, b in zip(together, apart, strict=True))
 
 
 def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
@@ -189,18 +189,7 @@ def _follows_its_items(graph: RuntimeGraph, reading: InputAxes, outputs: Axes, s
     if any(axis is not None and axis >= each.ndim for each, axis in zip(before, outputs, strict=True)):
         return False  # the file announces a batch that the answer has not
     expected = [each if axis is None else np.roll(each, 1, axis) for each, axis in zip(before, outputs, strict=True)]
-    return all(_close(a, b) for a, b in zip(after, expected, strict=True))
-
-
-def _close(a: Array, b: Array) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind in "biuO":
-        return bool(np.array_equal(a, b))
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    finite = np.nan_to_num(b.astype(wide), posinf=0, neginf=0)
-    scale = float(np.max(np.abs(finite), initial=1e-30))
-    return bool(np.allclose(a.astype(wide), b.astype(wide), rtol=1e-3, atol=1e-4 * scale, equal_nan=True))
+    return all(is_close(a, b) for a, b in zip(after, expected, strict=True))
 
 
 def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
