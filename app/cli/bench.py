@@ -38,15 +38,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check, measure, report; 1 when an engine that was asked for cannot take part."""
     if args.host:
         return _measure_host(args, settings)
-    if args.model is None:
-        raise UsageError("found neither MODEL nor --host, expected what is to be measured")
-    names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
-    if unknown := [name for name in names if name not in RIVALS]:
-        raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
-    if args.plot is not None:
-        check_ending(args.plot)
-    if args.shape and args.batch is not None:
-        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
+    names = _rivals(args)
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
@@ -58,11 +50,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         made = model.compile(args.batch, specs=specs, tune=args.tune, progress=show) or {}
     inputs = random_inputs(specs, args.batch)
     with progress(f"checking {found.name}"):
-        contest = Contest(inputs, _reference(model, settings).run(inputs))
-        try:
-            contest.enter(_OURS, model.session.run)
-        except rivals.RivalError as exc:
-            raise engine.ExecutionError(f"the model's answer is not the reference's: {exc}") from exc
+        contest = _contest(model, inputs, settings)
     for name in names:
         _challenge(name, version.param, args, contest, model)
     with rounds(f"measuring {found.name}") as tell:
@@ -84,6 +72,30 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if args.plot is not None:
         write_result(plot(args.plot, _heading(found.name, model), times, kernels), args.plot)
     return int(len(contest) <= len(names))
+
+
+def _rivals(args: argparse.Namespace) -> list[str]:
+    """The engines that --against names, once the command line is found to make sense."""
+    if args.model is None:
+        raise UsageError("found neither MODEL nor --host, expected what is to be measured")
+    names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
+    if unknown := [name for name in names if name not in RIVALS]:
+        raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
+    if args.plot is not None:
+        check_ending(args.plot)
+    if args.shape and args.batch is not None:
+        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
+    return names
+
+
+def _contest(model: Model, inputs: list[Array], settings: Settings) -> Contest:
+    """A contest with the model as its first engine, its answer held against the reference's."""
+    contest = Contest(inputs, _reference(model, settings).run(inputs))
+    try:
+        contest.enter(_OURS, model.session.run)
+    except rivals.RivalError as exc:
+        raise engine.ExecutionError(f"the model's answer is not the reference's: {exc}") from exc
+    return contest
 
 
 def _measure_host(args: argparse.Namespace, settings: Settings) -> int:

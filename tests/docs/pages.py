@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 ADDRESS = "127.0.0.1:8000"
 """Where the server of a page listens, as the page has it."""
@@ -92,7 +94,12 @@ class Reader:
     def _run(self, command: str) -> str:
         # A shell, since that is what readers type commands into.
         done = subprocess.run(
-            f"exec 2>&1; {command}", shell=True, env=self._environ, stdout=subprocess.PIPE, text=True, timeout=60
+            f"exec 2>&1; {command}",
+            shell=True,
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=2 * PATIENCE_S,
         )
         return done.stdout
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODELS = sorted(path for path in (ROOT / "model_store").iterdir() if path.is_dir())
@@ -37,7 +39,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     # A make that runs these tests hands its own flags down; these calls are none of its business.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 
