@@ -53,7 +53,7 @@ class Remote:
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is one file with a store in it."""
+        """Whether the address is that of an archive: one file that holds a store."""
         return self.name.endswith(ARCHIVES)
 
     @property

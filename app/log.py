@@ -23,7 +23,7 @@ from app.codec.answers import as_text, dump_json
 from app.wording import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
-# Of the trace that the request belongs to, where its client says that it does.
+# The id of the trace that the request belongs to, where its client names one.
 trace_id: Final[ContextVar[str]] = ContextVar("trace_id", default="-")
 
 _STANDARD: Final = (
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, request_id, trace_id, the line's own fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """A record as one line of JSON."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -78,12 +78,12 @@ class Signature:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """In graph order."""
+        """Names, in the order of the graph."""
         return tuple(port.name for port in self.inputs)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """In graph order."""
+        """Names, in the order of the graph."""
         return tuple(port.name for port in self.outputs)
 
 

@@ -17,7 +17,7 @@ from app.wording import did_you_mean, printable
 PREFIX: Final = "PNNX_SERVE_"
 # Names the file of settings, and is none.
 CONFIG: Final = "config"
-# Of these there may be several: by comma in a variable, as a list in a file.
+# Settings with several values: separated by commas in a variable, a list in a file.
 LISTS: Final = ("cors_origins", "load_model", "passes_off", "plugins")
 # Never flags or in a file of settings, which everybody on the machine can read; never echoed.
 SECRETS: Final = ("keys", "tls_key_password")

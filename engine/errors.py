@@ -49,7 +49,7 @@ class EngineError(Exception):
 
     @classmethod
     def like(cls, other: EngineError) -> Self:
-        """Another kind of error that says the same."""
+        """An error of this class, with the message of another."""
         return cls(other.problem, where=other.where, found=other._found, expected=other._expected)
 
     @property

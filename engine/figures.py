@@ -50,7 +50,7 @@ class Meter:
             self._seconds[is_cached] += seconds
 
     def read(self) -> CompileFigures:
-        """How it stands now."""
+        """The figures as they stand now."""
         instances, size = self.kept()
         wishes, is_compiling = self.wished()
         with self._lock:

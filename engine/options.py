@@ -16,7 +16,7 @@ Winograd: TypeAlias = Literal["auto", "off"]
 CACHE_MAX_BYTES: Final = 4 << 30
 # Graph optimisations that can be left out.
 PASS_NAMES: Final = (*PASSES, *LOWERING_PASSES)
-# Of one run; more than any machine has cores, and few enough to be started.
+# The most threads of one run: more than any machine has cores, and few enough to be started.
 MAX_THREADS: Final = 1024
 
 

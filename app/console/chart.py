@@ -18,9 +18,9 @@ from app.render.spelling import shape_text, shortened, text_width
 
 # Boxes that can be taken in at a glance.
 _GLANCE: Final = 64
-# Of `open`: everything is unfolded.
+# A value of `open`: everything is unfolded.
 ALL: Final = "all"
-# Of `by`: what blocks are.
+# Values of `by`: what makes a block.
 STRUCTURE: Final = "structure"
 MODULES: Final = "modules"
 # Boxes that are read without coming closer.
@@ -154,7 +154,7 @@ class _Drawer:
         return self.operator(unit).type == "pnnx.Input"
 
     def boxes(self, folds: Sequence[Fold], unfolded: Collection[str]) -> Iterator[_Box]:
-        """In the order of execution."""
+        """The boxes of the chart, in the order of execution."""
         yield from self._within(0, len(self.web.units) - 1, folds, unfolded)
 
     def _within(self, first: int, last: int, folds: Sequence[Fold], unfolded: Collection[str]) -> Iterator[_Box]:

@@ -18,7 +18,7 @@ _LONGEST_PERIOD: Final = 4
 _LONG: Final = 10
 # Graphs of fewer units are shown as they are.
 _FEW: Final = 12
-# Of units that are no block, those that make a fold.
+# The fewest units that a repetition must cover to be folded.
 _LEAST: Final = 3
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from app.console.folding import Fold, find_runs
 
 Path = tuple[str, ...]
-# Of all units those that need a path of their own, for names to tell something.
+# The least share and number of units that need a path of their own for names to be worth folding by.
 _LEAST_SHARE: Final = 0.3
 _LEAST_UNITS: Final = 2
 # Deeper than modules are nested.

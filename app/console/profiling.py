@@ -15,7 +15,7 @@ from app.models.sessions import cache_of
 from app.render.family import family_of
 from app.settings import Settings
 
-# Of so many runs the fastest is told; of a slow model of fewer.
+# The fastest of so many runs is reported; fewer where together they take longer than _ENOUGH_S.
 _RUNS: Final = 7
 _ENOUGH_S: Final = 1.0
 

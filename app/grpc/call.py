@@ -100,7 +100,7 @@ class Call:
         return data
 
     def fields(self) -> dict[str, object]:
-        """What it took, for a line of the log."""
+        """Times and sizes of the call, as fields of its log line."""
         return {
             "took_ms": round((time.perf_counter() - self.start) * 1e3, 3),
             "bytes_in": self.received,

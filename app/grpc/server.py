@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _LARGEST: Final = 2**31 - 1
 # What a message has beside its tensors, so that one that is a little too large is told so by us.
 _ENVELOPE: Final = 1 << 16
-# Of one connection. How many calls are answered is bounded elsewhere, in words; this resets them without any.
+# Streams of one connection; more are reset without an explanation. How many calls are served is bounded elsewhere.
 _STREAMS: Final = 128
 # A connection without calls is ended; a client comes again by itself, and does not notice.
 _IDLE_MS: Final = 300_000

@@ -86,7 +86,7 @@ def _openvino(module: Any, path: Path, threads: int) -> Run:
 
 
 def _ncnn(module: Any, path: Path, threads: int) -> Run:
-    """It knows no batch: the items of one are run one after another."""
+    """The engine has no batches: items are run one after another."""
     net = module.Net()
     net.opt.num_threads = threads
     for option in ("use_vulkan_compute", *(f"use_{kind}" for kind in _NCNN_HALVES)):

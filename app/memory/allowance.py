@@ -119,7 +119,7 @@ class Allowance:
         return before
 
     def end(self, before: Callable[[], bool] | None) -> None:
-        """What it does last: what comes next has a time of its own."""
+        """End a piece of work: what follows has a time of its own."""
         self._is_void = before
         self.close()
 

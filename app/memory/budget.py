@@ -17,7 +17,7 @@ from app.memory.allowance import Allowance, Answering
 
 # Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
 _ARRIVING: Final = 1 / 2
-# What is kept between requests may hold so much of it.
+# The share of the budget that may be kept between requests.
 _KEPT: Final = 1 / 2
 
 

@@ -13,7 +13,7 @@ import orjson
 from app.metrics.families import FAMILIES, Kind
 
 Labels: TypeAlias = tuple[str, ...]
-# Of a histogram: the sum, then how many there are in each bucket.
+# A number; of a histogram a list: the sum, then the count of each bucket.
 Value: TypeAlias = "float | list[float]"
 Snapshot: TypeAlias = dict[str, dict[Labels, Value]]
 
@@ -35,7 +35,7 @@ def lasting(snapshot: Snapshot) -> Snapshot:
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
-    """For another process."""
+    """The snapshot as bytes that another process can read."""
     return orjson.dumps({name: [[labels, value] for labels, value in rows.items()] for name, rows in snapshot.items()})
 
 

@@ -76,7 +76,7 @@ class Batcher:
         return True
 
     def specs(self, items: int) -> list[engine.TensorSpec]:
-        """Of a batch's inputs."""
+        """Shapes and dtypes of the inputs of a batch of so many items."""
         return [engine.TensorSpec((items, *tail), dtype) for _, tail, dtype in self._kind]
 
     def example(self, items: int) -> dict[str, NDArray[Any]]:

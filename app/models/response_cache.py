@@ -122,7 +122,7 @@ class ResponseCache:
 
     @property
     def held_bytes(self) -> int:
-        """What it holds now."""
+        """Bytes that it holds now."""
         return self._bytes
 
     @property

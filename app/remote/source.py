@@ -108,7 +108,7 @@ class Source:
             SourceError: they stop coming.
         """
         with self._telling("read", path):
-            # Of a web server in one answer, which is of one file; a bucket's pieces are asked for by their ETag.
+            # A web server sends a file in one response, so it is of one state; pieces of a bucket by their ETag.
             more = {"cache_type": "readahead", "block_size": _BLOCK} if self._is_bucket else {"block_size": 0}
             with self._fs.open(self._address(path), "rb", **more) as file:
                 while chunk := file.read(CHUNK):
@@ -119,7 +119,7 @@ class Source:
         if not path:
             return self._remote.url
         parts = urlsplit(self._remote.url)
-        # Of a bucket's name nothing is to be quoted.
+        # Names in a bucket are not URL-encoded.
         name = path if self._is_bucket else quote(path, errors="surrogateescape")
         base = parts.path if self._remote.is_archive else f"{parts.path.rstrip('/')}/"
         return urlunsplit((parts.scheme, parts.netloc, f"{base}{name}", parts.query, ""))
@@ -155,7 +155,7 @@ def _open(scheme: str) -> Any:
             more[key] = {**more[key], **value} if isinstance(value, dict) and key in more else value
         return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **more)
     except ImportError as exc:
-        # Of an extra that is there in part fsspec says itself what is missing, and has the reason behind it.
+        # Where an extra is installed in part, fsspec names what is missing in the error's cause.
         missing = getattr(exc.__cause__, "name", None) or exc.name or "fsspec"
         raise SettingsError(
             f"a store at {scheme}:// needs an extra that is not installed ({missing}): pip install 'pnnx-serve[remote]'"

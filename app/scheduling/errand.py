@@ -32,5 +32,5 @@ class Errand:
         raise NotImplementedError
 
     def finish(self, queue_s: float) -> Any:
-        """What it gave."""
+        """The result of the work."""
         return self._result

@@ -120,7 +120,7 @@ class Job:
         return self.work
 
     def wait(self) -> None:
-        """It waits in a queue once more."""
+        """Go back to waiting in a queue."""
         self.stage = Stage.WAITING
         self.since = time.perf_counter()
 

@@ -14,7 +14,7 @@ _QUICK_S: Final = 0.0003
 
 
 class Average:
-    """Of what was measured last; None before the first."""
+    """An exponential moving average; None before the first measurement."""
 
     __slots__ = ("value",)
 
@@ -22,7 +22,7 @@ class Average:
         self.value: float | None = None
 
     def add(self, found: float) -> None:
-        """One more figure."""
+        """Take one more measurement in."""
         known = self.value
         self.value = found if known is None else known + _WEIGHT * (min(found, known * _MOST_TIMES) - known)
 

@@ -24,7 +24,7 @@ class Waiting:
         return self._live
 
     def push(self, job: Job) -> None:
-        """It waits."""
+        """Put a job in the queue."""
         heapq.heappush(self._heap, job)
         self._live += 1
         self.items += _items(job)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 MAX_CALLS: Final = 16
 # A load of several models, each of which may take its time, waits for its turn.
 LOADS: Final = 3
-# Of a worker that has just been started as well.
+# Seconds beyond the time limit of a request, for workers that have just been started.
 _MARGIN_S: Final = 60.0
 _LOAD: Final = "load"
 _UNLOAD: Final = "unload"

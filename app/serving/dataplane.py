@@ -45,7 +45,7 @@ T = TypeVar("T")
 CANCELLED: Final = "cancelled"
 # How long models that load may take to heed that the server stops.
 STOP_LOADING_S: Final = 3.0
-# Of those that are loading, how many are named.
+# How many of the models that are loading are named.
 MAX_NAMES: Final = 10
 
 

@@ -15,7 +15,7 @@ from app.schema import Section
 # What is measured in one go.
 MAX_CANDIDATES: Final = 48
 MAX_BATCH: Final = 64
-# Of `passes_off`: none of them runs.
+# A value of `passes_off`: no pass runs.
 ALL: Final = "all"
 
 Count = Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True)]

@@ -35,7 +35,7 @@ _ROUNDS: Final = 5
 _TURN_S: Final = 0.1
 # Names of operators that have no counterpart.
 _NAMED: Final = 20
-# Of predictions, what is large and says nothing of numbers.
+# Keys of predictions that are left out of a comparison: large, and no numbers.
 _PICTURES: Final = ("mask", "image")
 
 

@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def graph(self) -> engine.RuntimeGraph:
-        """What it computes."""
+        """The graph that is run."""
         return self.model.session.graph
 
     def told(self) -> dict[str, Any]:

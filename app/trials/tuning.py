@@ -136,7 +136,7 @@ def _enter(
     around: Surroundings,
     tell: Tell,
 ) -> dict[int, _Entry]:
-    """Those that run, and answer as the reference does."""
+    """The candidates that run, and whose answers are the reference's."""
     expected: dict[int, list[NDArray[Any]]] = {}
     entries: dict[int, _Entry] = {}
     for at, candidate in enumerate(candidates):

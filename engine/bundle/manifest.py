@@ -61,7 +61,7 @@ class ProgramFile:
 
     @property
     def file(self) -> str:
-        """Its name in the folder."""
+        """The name of its file in the bundle's folder."""
         return f"{self.key}.blueprint"
 
     def describe(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class RunnableBody(Protocol):
         """What is known of its results."""
 
     def run(self, inputs: Sequence[object]) -> list[object]:
-        """Its results."""
+        """Run the body, and return its results."""
 
     def prepare(self, specs: Sequence[TensorSpec]) -> None:
         """Compile it for these operands, if that can be."""

@@ -29,9 +29,9 @@ from engine.profiling import MeasuredRun
 from engine.progress import Progress, silent
 from engine.tensor import Array, TensorSpec
 
-# Of the last-level cache: what a run writes beyond it comes from memory, or from what others use too, when it is read.
+# A share of the last-level cache: what a run writes beyond it is read back from memory.
 FAR_SHARE: Final = 1 / 2
-# Of a graph: LLVM takes some 20 ms for each that is different, and the reference a few to run it.
+# Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.
 MANY_OPERATORS: Final = 24
 
 

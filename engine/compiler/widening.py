@@ -21,13 +21,13 @@ from engine.memory.blocks import disk_block
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
 
-# Of weights that are kept in a file, and of them so many elements at a time.
+# Weights of so many bytes lie in a file, and are widened so many elements at a time.
 _LARGE_BYTES: Final = 1 << 18
 _PIECE: Final = 1 << 20
 _FLOAT32: Final = np.dtype(np.float32)
 _NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
 _WIDE: Final = "torch.float"
-# Their answer jumps, or they ask their operand's dtype for its limits, or they round on the way.
+# Layers that are not the same in float32: discontinuous ones, and those that depend on the dtype's limits or rounding.
 _SENSITIVE: Final = (Comparison, IsClose, NanToNum, Tanhshrink)
 _CODES: Final = ("f16", "bf16")
 

@@ -47,7 +47,7 @@ class _Node:
         return self is other or (isinstance(other, _Node) and self._digest == other._digest)
 
     def __repr__(self) -> str:
-        """In the order a stack machine runs it: ``<@0 1 add>``."""
+        """The expression in postfix order, as a stack machine runs it: ``<@0 1 add>``."""
         return f"<{' '.join(str(node.label[-1]) for node in reversed(_backwards(self)))}>"
 
     def __reduce__(self) -> tuple[type[_Node], tuple[object, ...]]:

@@ -98,7 +98,7 @@ def _channels(joiner: _Joiner, last: Operator) -> None:
     if before is None or parts is None or after is None or before.shape != after.shape or before.rank != 4:
         return
     groups = parts.shape[1]
-    # Of one open size, the number of images, the others tell that it stays.
+    # One open size, the number of images, is allowed: as all others stay, so does it.
     if None in before.shape[1:] or parts.rank != 5 or None in parts.shape[1:] or parts.shape[0] != before.shape[0]:
         return
     if parts.shape[3:] != before.shape[2:]:

@@ -17,7 +17,7 @@ from app.wording import printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """One line about a model; problem is None when all is well."""
+    """One line about a model; ``problem`` is None when all is well."""
 
     place: str
     problem: str | None = None

@@ -12,7 +12,7 @@ _TITLES = ("µs", "of model's", "operator", "found fastest")
 
 
 def short(tuned: Mapping[str, Mapping[str, Any]]) -> str:
-    """In half a line."""
+    """What was tuned, short enough for the end of a line."""
     return f"{counted(len(tuned), 'operator')} tuned, {len(_changed(tuned))} otherwise than the model has it"
 
 

@@ -43,5 +43,5 @@ def is_tag(name: str) -> bool:
 
 
 def is_version(name: str) -> bool:
-    """Whether it is the number of a version."""
+    """Whether a folder's name is the number of a version."""
     return _VERSION.fullmatch(name) is not None

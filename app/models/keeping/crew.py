@@ -48,7 +48,7 @@ class Stop:
         self._is_given_up = False
 
     def begin(self) -> None:
-        """Its time begins now."""
+        """Start the clock of its time limit."""
         self._end = time.monotonic() + self._limit_s
 
     def give_up(self) -> None:
@@ -56,7 +56,7 @@ class Stop:
         self._is_given_up = True
 
     def is_void(self) -> bool:
-        """Whether it should end."""
+        """Whether its time is over, or nobody wants it any more."""
         return self._is_given_up or time.monotonic() > self._end
 
     @property

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _TIMES: Final = 3
 # Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
 SIDE_BY_SIDE: Final = 4
-# In place of a name: every model of the store.
+# Stands for every model of the store where names are listed.
 ALL: Final = "*"
 
 

@@ -16,9 +16,9 @@ import orjson
 from app.models.keeping.version import Entry, Version
 from app.models.statistics import Batches, Statistics
 
-# Of these the largest is told, of all other numbers the sum.
+# Of several processes the largest of these is reported; of all other numbers the sum.
 _LATEST: Final = "last_request_at"
-# By model and version, what one process has counted.
+# What one process has counted, by model and version.
 Rows: TypeAlias = Mapping[tuple[str, int], Mapping[str, Any]]
 
 

@@ -89,7 +89,7 @@ class Card:
     def _heat(self, box: Box) -> list[str]:
         if self.heat is None:
             return []
-        # By the square root: shares are so uneven that all but a few cards would stay blank.
+        # The square root of the share: shares are so uneven that otherwise all but a few cards would stay blank.
         opacity = f"{0.85 * self.heat**0.5:.2f}"
         return [element("rect", class_="pnnx-graph-heat", width=box.width, height=box.height, rx=7, opacity=opacity)]
 

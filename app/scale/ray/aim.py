@@ -12,7 +12,7 @@ import orjson
 from app.scale.ray.wire import Receive, Scope, again, read
 
 _PATH: Final = re.compile(r"(?:/v2(?:/repository)?)?/models/([^/]+)(?:/.*)?")
-# Of no model, though they look like it.
+# Paths that look as if they named a model, but do not.
 _NONE: Final = ("/v2/models/stats",)
 _BY_QUERY: Final = {"/infer": ("POST", "PUT"), "/graph": ("GET", "HEAD")}
 

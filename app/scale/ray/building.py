@@ -13,7 +13,7 @@ from app.scale.ray.version import check_ray
 from app.settings import Settings, SettingsError
 
 NAME: Final = "pnnx-serve"
-# Of the server's settings, those that Ray decides: where it listens, how many there are, and when they end.
+# The server's settings that Ray decides: where it listens, how many processes there are, and when they end.
 OF_RAY: Final = ("store", "host", "port", "grpc_port", "workers", "tls_certificate", "tls_key", "tls_client_ca")
 _HEALTH_S: Final = 5.0
 # Ray has the same names for them.

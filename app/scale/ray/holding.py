@@ -135,7 +135,7 @@ class Holding:
         await self._do("load", name)
 
     async def _do(self, verb: str, name: str) -> None:
-        """In this replica, and in no other."""
+        """Load or unload a model in this replica only."""
         arguments = {"name": name, "config": None}
         await self._plane.commands.do(
             Command(verb=verb, subject=f"model/{name}", arguments=arguments, limit_s=self._settings.load_timeout_s)

@@ -16,7 +16,7 @@ from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
 
-# Of the second-level cache: larger images with borders share their memory with anything.
+# A share of the second-level cache. Images with borders that are larger may share memory with any other tensor.
 SHARED_SHARE = 1 / 4
 
 

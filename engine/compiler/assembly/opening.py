@@ -12,7 +12,7 @@ from engine.compiler.codegen.ir import Module, Sizes
 from engine.compiler.codegen.ir.function import TABLE
 from engine.compiler.kernels.kernel import Kernel
 
-# Of object code that is kept for kernels with open sizes, in bytes.
+# The most bytes of object code kept for kernels with open sizes.
 KEPT_BYTES: Final = 64 << 20
 
 

@@ -16,7 +16,7 @@ from engine.compiler.codegen.host import Host, Memory, cpu_name, describe, furth
 from engine.compiler.measuring.caches import find_caches
 from engine.errors import BundleError, CompileError
 
-# Of a hash, what people compare.
+# Digits of a hash that messages show.
 _SHOWN: Final = 12
 _LEVELS: Final = ("avx512", "avx2", "sse", "neon")
 

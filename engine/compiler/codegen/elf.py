@@ -38,7 +38,7 @@ class Section:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is in memory at run time."""
+        """Whether the section takes memory at run time (SHF_ALLOC)."""
         return bool(self.flags & _ALLOCATED) and self.size > 0
 
 

@@ -120,7 +120,7 @@ class Host:
 
     @property
     def element_bytes(self) -> int:
-        """Of what kernels compute with."""
+        """Bytes of an element that kernels compute with."""
         return 8 if self.precision == "double" else 4
 
     @property

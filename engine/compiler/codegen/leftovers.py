@@ -19,7 +19,7 @@ import numpy as np
 _NAME: Final = "llvm"
 _MAPS: Final = Path("/proc/self/maps")
 _PAGES: Final = Path("/proc/self/pagemap")
-# Of a page: whether it is in memory, or was written out; and whether it is the file's.
+# Bits of /proc/self/pagemap: the page is in memory, was swapped out, is a file's.
 _PRESENT, _SWAPPED, _OF_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 
 

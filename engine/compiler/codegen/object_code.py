@@ -13,7 +13,7 @@ from engine.compiler.codegen.leftovers import give_back
 from engine.compiler.codegen.loading import Block, UnknownFormError
 from engine.errors import CompileError
 
-# Of object code that is kept for modules of the same text, in bytes: graphs share kernels, and every program its team.
+# The most bytes of object code kept by the text of its module: graphs share kernels, and all programs the team's code.
 KEPT_BYTES: Final = 64 << 20
 
 _ready = threading.Lock()

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from engine.compiler.codegen.ir import Function, Value, constant, element_of
 from engine.compiler.kernels.functions import math, typed
 
-# Of the expression a kernel carries: functions inside each other, and all of them. What walks them recurses.
+# Limits of an expression: the depth of nested functions, which walkers recurse through, and their number.
 DEEPEST = 80
 LARGEST = 400
 

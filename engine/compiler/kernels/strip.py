@@ -19,7 +19,7 @@ from engine.compiler.kernels.images.border import clear
 from engine.compiler.kernels.kernel import Kernel, start
 
 POINTER_BYTES = 8
-# Of a thread's stack, what lies between the kernels may take.
+# Bytes of a thread's stack for the tensors between the kernels.
 STACK_BYTES = 7 << 17
 
 
@@ -97,7 +97,7 @@ class Stage:
 
     @property
     def flops(self) -> int:
-        """Of an image, no row counted twice."""
+        """Floating-point operations of an image, no row counted twice."""
         return self.kernel.flops if self.is_whole else self.kernel.flops // self.band * self.rows
 
 
@@ -116,7 +116,7 @@ class Strip(Kernel):
 
     @property
     def bands(self) -> int:
-        """Of an image."""
+        """Bands of an image."""
         last = self.stages[-1]
         return -(-last.rows // last.band)
 

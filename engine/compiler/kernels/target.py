@@ -30,7 +30,7 @@ class Target:
 
     @property
     def addresses(self) -> list[Value]:
-        """Of the target and of every operand."""
+        """Addresses of the target and of every operand."""
         return [address for address, _ in self.tensors]
 
     def at(self, n: Index = 0, h: Index = 0, w: Index = 0, c: Index = 0) -> Target:

@@ -11,7 +11,7 @@ from typing import Final
 from engine.memory.resources import available_cores
 
 _STAT: Final = Path("/proc/stat")
-# Of the columns: idle, and waiting for a disk.
+# Columns of /proc/stat for processors at rest: idle, and waiting for a disk.
 _IDLE: Final = (3, 4)
 
 

@@ -16,7 +16,7 @@ from engine.compiler.measuring.timing import Probe, slowest_of, written
 from engine.memory.resources import available_cores, free_memory_bytes
 from engine.tensor import Array
 
-# Of each measurement, in every round; the fastest turn counts, and a turn is half a millisecond.
+# Seconds of each measurement in every round; its turns take half a millisecond, and the fastest counts.
 _SECONDS: Final = 0.005
 # What disturbs one round is over in the next.
 _ROUNDS: Final = 3
@@ -24,10 +24,10 @@ _ROUNDS: Final = 3
 _LAST_BYTES: Final = 8 << 20
 _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
-# Of the memory that is free, what measuring may take; threads that share memory, at most.
+# The share of free memory that measuring may take, and the most threads that measure shared memory.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
-# Of all cores, what others may take of a machine that counts as quiet.
+# The share of all cores that other programs may take on a machine that counts as quiet.
 _QUIET: Final = 0.1
 # A rate that is found to be so much higher is another one: what is chosen does not change for less.
 _CLEARLY: Final = 1.1

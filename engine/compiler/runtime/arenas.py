@@ -35,7 +35,7 @@ class Arena:
 
 
 NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0)
-"""Of an instance that does not run."""
+"""The arena of an instance that does not run."""
 
 
 def _rounded(size: int) -> int:

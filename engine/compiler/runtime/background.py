@@ -126,7 +126,7 @@ class Background:
                 self._start()
 
     def forget(self, maker: Maker, key: Key) -> None:
-        """It is there, or not wanted."""
+        """Drop the wish for code that was made, or is not wanted any more."""
         with self._lock:
             self._wishes.pop((id(maker), key), None)
 

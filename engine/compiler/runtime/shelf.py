@@ -92,7 +92,7 @@ class Shelf:
         return True
 
     def discard(self, kept: Kept) -> None:
-        """It is kept no longer."""
+        """Keep an instance no longer."""
         with self._lock:
             self._kept.discard(kept)
 

@@ -21,7 +21,7 @@ from engine.stopping import check_wanted
 from engine.tensor import Array
 
 _ROUNDS: Final = 9
-# Of the last-level cache, what weights may take and still be there when a kernel is run again.
+# The share of the last-level cache up to which weights are still there when a kernel is run again.
 _STAYS: Final = 1 / 2
 _LONGEST_WALK: Final = 128 << 20
 _RUN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)

@@ -24,11 +24,11 @@ class Built(Protocol):
 
     @property
     def source(self) -> pnnx.Graph:
-        """What it was made of."""
+        """The source that the body was built from."""
 
     @property
     def operators(self) -> tuple[RuntimeOperator, ...]:
-        """In execution order."""
+        """The operators of the body, in execution order."""
 
     @property
     def plan(self) -> Plan:
@@ -36,7 +36,7 @@ class Built(Protocol):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What it takes."""
+        """The inputs of the body."""
 
 
 Build = Callable[[pnnx.Graph, Registry], Built]
@@ -71,7 +71,7 @@ class Body:
 
     @property
     def operators(self) -> Sequence[RuntimeOperator]:
-        """What it is made of."""
+        """The operators of the body."""
         return self.graph.operators
 
     @property
@@ -81,7 +81,7 @@ class Body:
 
     @property
     def operands(self) -> list[str]:
-        """What it calls the values it takes."""
+        """Names of the operands that the body takes."""
         return [port.operand for port in self.graph.inputs]
 
     def infer(self, inputs: Sequence[object]) -> list[object]:

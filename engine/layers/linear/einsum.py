@@ -33,7 +33,7 @@ from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape, pr
 
 Labels = tuple[str, ...]
 
-# Of different axes together: what numpy can tell apart.
+# The most different axes that numpy's einsum can name.
 _MOST_LABELS: Final = 52
 
 

@@ -60,7 +60,7 @@ def operand_texts(a: Value, b: Value) -> tuple[list[str], list[Value]]:
 def _unary(function: str) -> Translator:
     def translator(node: Node) -> Value:
         x = node.input(0)
-        # Of a value nothing is known of, an expression would take it that it is a number.
+        # An expression would take a value of which nothing is known for a number.
         return node.make(f"torch.{function}", x) if x.tensor is None else node.expression(f"{function}(@0)", x)
 
     return translator

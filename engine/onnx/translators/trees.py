@@ -77,7 +77,7 @@ def _regression(
     if aggregate not in _AGGREGATES:
         raise ParameterError("no such aggregate_function", found=aggregate, expected=", ".join(_AGGREGATES))
     scores = _trees(node, forest, targets, aggregate, base, narrow=narrow)
-    # Of one target onnxruntime computes one of these steps alone, and models are made to be run by it.
+    # For a single target onnxruntime applies PROBIT alone of these transforms, and models are made for it.
     is_done = transform == "NONE" or targets == 1 and transform in _TRANSFORMS and transform != "PROBIT"
     return scores if is_done else step(node, scores, transform)
 

@@ -78,7 +78,7 @@ class Module:
 
 
 class Function(Instructions):
-    """One function, written from top to bottom."""
+    """One function of a module; its instructions are written from top to bottom."""
 
     def __init__(self, module: Module, name: str, parameters: Sequence[tuple[str, str]], result: str) -> None:
         self.module = module

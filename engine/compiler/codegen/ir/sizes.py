@@ -81,7 +81,7 @@ class Size:
 
     @property
     def text(self) -> str:
-        """Its name in code, which reads it."""
+        """The name of the value in IR, read from the table of sizes."""
         place, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
         return f"{READ}{place}"
 

@@ -33,7 +33,7 @@ from engine.compiler.kernels.kernel import Convolution, Strides, derived, place,
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
-# Of the second-level cache, what may stay there while a chunk runs.
+# Shares of the second-level cache for what is read again while a chunk runs: pixels, and weights.
 IMAGE_SHARE = 3 / 16
 WEIGHT_SHARE = 3 / 8
 # Vectors of a panel that are tried; the first of equals is taken.

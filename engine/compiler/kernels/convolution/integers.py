@@ -8,9 +8,9 @@ from __future__ import annotations
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 
-# Of so many words x86 multiplies and adds the pairs in one instruction.
+# By the words of a vector, the x86 instruction that multiplies pairs and adds their products.
 _X86 = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-# And of so many it adds them to others at once, if it has these instructions.
+# Likewise those that also add to a running sum, where the processor has them.
 _DOTS = {4: "128", 8: "256", 16: "512"}
 DOTS = "dots"
 

@@ -62,12 +62,12 @@ class Deforming(Kernel):
 
     @property
     def taps(self) -> int:
-        """Of a pixel."""
+        """Taps of every output pixel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def channels(self) -> int:
-        """Of a tap."""
+        """Channels of every tap."""
         return sum(each.count for each in self.segments)
 
     @property

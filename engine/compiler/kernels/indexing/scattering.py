@@ -45,12 +45,12 @@ class Scattering(Kernel):
 
     @cached_property
     def turns(self) -> int:
-        """Of the loops that write to places of their own."""
+        """Turns of the loops whose writes cannot meet, so that threads may share them."""
         return math.prod(self.sizes[: self.apart])
 
     @cached_property
     def block(self) -> int:
-        """Of them, in a chunk."""
+        """How many of these turns a chunk does."""
         each = 16 * math.prod(self.sizes[self.apart :])
         return max(1, min(self.turns, self.host.chunk_bytes // each))
 

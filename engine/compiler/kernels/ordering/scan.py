@@ -36,7 +36,7 @@ class Scan(Lines):
 
     @property
     def lanes(self) -> int:
-        """Of a vector."""
+        """Elements of a vector register."""
         return fitting_lanes(self.inner, self.host.lanes)
 
     @property
@@ -98,7 +98,7 @@ class TypedScan(Scan):
 
     @property
     def lanes(self) -> int:
-        """Of a vector: so many that all are whole."""
+        """Elements of a vector: the most that divide a line evenly."""
         return math.gcd(self.inner, max(1, self.host.lanes // 2))
 
     @property
@@ -141,7 +141,7 @@ class RunningExtreme(Lines):
 
     @property
     def lines(self) -> int:
-        """Of elements that follow each other."""
+        """How many lines of contiguous elements there are."""
         return self.outer * self.inner
 
     @property

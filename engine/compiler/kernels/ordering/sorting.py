@@ -68,7 +68,7 @@ class Sorting(Kernel):
 
     @property
     def lanes(self) -> int:
-        """Of a vector of 64-bit numbers."""
+        """Elements of a vector register of 64-bit numbers."""
         return max(2, self.host.lanes // 2)
 
     @property

@@ -50,7 +50,7 @@ class PoolPlaces(Kernel):
 
     @property
     def rows(self) -> int:
-        """Of all images of the output."""
+        """Output rows of all images."""
         return self.batch * self.down.count
 
     @property

@@ -60,12 +60,12 @@ class AheadWriter:
 
     @property
     def _calls(self) -> int:
-        """Of a step: there is one tile, so as many as panels."""
+        """Calls of a step: there is one tile, so as many as panels."""
         return len(self.writer.kernel.panels)
 
     @property
     def _jobs(self) -> int:
-        """Of a block."""
+        """Jobs of a block of steps."""
         kernel = self.writer.kernel
         return kernel.gate_floats // (self.ahead.vectors * kernel.host.lanes) * self.ahead.parts
 

@@ -91,17 +91,17 @@ class Layout(Kernel):
 
     @property
     def directions(self) -> int:
-        """One or two."""
+        """How many directions there are: one or two."""
         return len(self.source.steps)
 
     @property
     def gates(self) -> int:
-        """Of a unit."""
+        """Gates of a unit."""
         return GATES[self.cell]
 
     @property
     def taps(self) -> int:
-        """Width of h."""
+        """Columns of h, which are the terms of a gate's sum."""
         return self.projected or self.units
 
     @cached_property

@@ -58,7 +58,7 @@ class TypedReduction(Lines):
 
     @property
     def lanes(self) -> int:
-        """Of a vector."""
+        """Elements of a vector register."""
         return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
 
     def opened(self, sizes: Sizes) -> Self:

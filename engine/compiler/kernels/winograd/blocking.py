@@ -26,7 +26,7 @@ from engine.compiler.kernels.winograd.transforms import Filtering
 IntArray: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[Any]
 
-# Of the second-level cache, what a chunk's own memory may take, and that with all weights; of the last one, weights.
+# Shares of the second-level cache for a chunk's scratch memory, and for that with all weights; of the last, weights.
 SCRATCH_SHARE = 3 / 16
 CACHE_SHARE = 13 / 16
 LAST_SHARE = 1 / 2
@@ -44,7 +44,7 @@ SET_CYCLES = 0.75
 ADD_CYCLES = 1.4
 # How often a kernel is run by one, two and four threads.
 THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
-# Of a transform in two dimensions, what one takes that is made in one.
+# What a transform in one dimension costs, as a share of one in two.
 LINE_SHARE = 0.6
 MOST_TILES = 64
 # Tiles of an image for which weights are packed, where images come in many sizes, and of one that is large.

@@ -80,12 +80,12 @@ class Line:
 
     @property
     def outer_taps(self) -> int:
-        """Of the filter of stride 1 that is transformed."""
+        """Taps of the filter of stride 1 that is transformed."""
         return self.taps if self.stride == 1 else 2
 
     @property
     def products(self) -> int:
-        """Of that filter, for all outputs."""
+        """Products of that filter, for all outputs of a tile."""
         return self.outer_taps + self.output_tile - 1
 
     @property
