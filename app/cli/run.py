@@ -10,7 +10,7 @@ import numpy as np
 
 from app.cli.arguments import files, models
 from app.cli.wording import report
-from app.codec.numpy_files import write_npz
+from app.codec.arrays.numpy_files import write_npz
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.progress import compiling, progress

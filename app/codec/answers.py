@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from app.codec.arrays.numpy_files import portable
 from app.codec.dtype_names import dtype_name
-from app.codec.numpy_files import portable
 from app.few import all_finite, few_values
 from app.memory.allowance import charge, check
 from app.texts import as_strings, is_text

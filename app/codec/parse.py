@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from app.codec.arrays_body import npy_message, npz_message
-from app.codec.forms import parse_form
-from app.codec.json_body import parse_json_body
+from app.codec.arrays.body import npy_message, npz_message
+from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC
+from app.codec.forms.body import parse_form
+from app.codec.json.body import parse_json_body
 from app.codec.message import Message
-from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
 from app.images.survey import format_of

@@ -18,7 +18,7 @@ from app.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from app.http.reception import RECEPTION, Reception
+from app.http.wire.reception import RECEPTION, Reception
 from app.memory.allowance import Allowance
 from app.memory.blank import unwritten
 from app.wording import cut

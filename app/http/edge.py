@@ -20,7 +20,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.exchange import GONE, Exchange
-from app.http.reception import RECEPTION, Reception
+from app.http.wire.reception import RECEPTION, Reception
 from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,10 @@
-"""The process around the app: ``server`` runs it with a banner and a drain, ``workers`` several of it on one socket.
+"""The process around the app: ``server`` builds and runs it, ``workers`` runs several of it on one socket.
 
-switchboard and team carry commands from one worker to all, peers and board what workers tell of each other.
-porch answers until the server is there, standby says which worker takes connections, descriptors lifts limits of the
-system, tls reads certificates.
+uvicorn_server   its start and its end: banner, drain
+porch            answers probes until the server is imported
+standby          which worker takes connections
+switchboard      the parent's side of commands that go to all workers; team: a worker's side
+peers, board     what workers share: their figures, in memory that all of them see
+calls            gRPC beside HTTP
+descriptors, tls limits of the system lifted, certificates read
 """

@@ -18,7 +18,7 @@ from app.process.shared_file import shared_file
 
 log = logging.getLogger(__name__)
 
-# Of a half. Memory is taken by what is written only.
+# Bytes of each half of a place. Pages take memory only once they are written to.
 ROOM: Final = 4 << 20
 _HEAD: Final = struct.Struct("<II")  # length, CRC-32
 # At the start of a place: which half is to be read, and whether the worker runs.
@@ -79,7 +79,7 @@ class Board:
         self._memory[index * _PLACE + 1] = False
 
     def place(self, index: int) -> Place:
-        """One worker's view of it."""
+        """The place of one worker: what it writes, and what it reads of the others."""
         return Place(self, index, self._count)
 
 

@@ -40,7 +40,7 @@ class _Line:
             self._writer.write(packed(message))
 
     async def do(self, command: Message) -> Message:
-        """What it says when it has done a command, or cannot."""
+        """Have the worker do a command, and wait for its answer or its failure."""
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -54,7 +54,7 @@ class _Line:
             del self._asked[number]
 
     def heard(self, message: Message) -> None:
-        """It has done something."""
+        """Take an answer of the worker."""
         future = self._asked.get(message["done"])
         if future is not None and not future.done():
             future.set_result(message)

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.process.server import Server, build
+from app.process.server import build
+from app.process.uvicorn_server import Server
 from app.settings import Settings
 from tests.patience import PATIENCE_S, until
 

@@ -23,7 +23,8 @@ from engine.compiler.codegen.host import Host, detect
 from tests.app.client import serving
 from tests.app.environment import environment
 from tests.app.grpc import test_hostile
-from tests.app.http import test_access, test_connection
+from tests.app.http import test_access
+from tests.app.http.connection import test_connection
 from tests.app.http.v2 import test_repository
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls

@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from app.codec.advice import advised
 from app.codec.answers import SLAB, dump_json, dump_pieces, json_tensors
-from app.codec.forms import read_outputs
+from app.codec.arrays.numpy_files import write_npy, write_npz
+from app.codec.forms.body import read_outputs
 from app.codec.message import Message, read_version
-from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError
 from app.http.accept import choose

@@ -10,7 +10,7 @@ from app.serving.commands import Arguments, Command, Commands, Deed
 
 _LOGGING: Final = "logging"
 _TRACE: Final = "trace"
-# Of one that has just been started as well.
+# How long a change may take in all workers, one that has just been started included.
 _LIMIT_S: Final = 60.0
 
 

@@ -9,7 +9,7 @@ from app.models.statistics import Batches, Statistics, Timing
 
 
 def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:
-    """One version's figures; times are sums, in nanoseconds."""
+    """Statistics of one version; times are sums, in nanoseconds."""
     return {
         "name": entry.name,
         "version": str(version.number),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from app.codec.advice import advise
 from app.codec.dtype_names import dtype_name
-from app.codec.json_lists import Numbers
-from app.codec.json_tensors import decode_input, filled
+from app.codec.json.lists import Numbers
+from app.codec.json.tensors import decode_input, filled
 from app.errors import RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.answers import Slabs, dump_json, dump_pieces
-from app.codec.numpy_files import portable
+from app.codec.arrays.numpy_files import portable
 from app.errors import InvalidRequestError
 from app.few import all_finite, few_values
 from app.memory.allowance import charge

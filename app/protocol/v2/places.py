@@ -16,7 +16,7 @@ _OFFSET: Final = "shared_memory_offset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """So many bytes of a region, from an offset on."""
+    """A part of a region of shared memory: an offset, and a number of bytes."""
 
     region: str
     size: int

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from app.codec.json_text import parse_request_json
-from app.codec.parsed import Parsed
+from app.codec.json.parsed import Parsed
+from app.codec.json.text import parse_request_json
 from app.errors import ServiceError
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.places import REGION, Place, read_place

@@ -73,7 +73,7 @@ class TraceSettings:
         self._seen = 0
 
     def show(self, model: str | None = None) -> dict[str, Any]:
-        """Those of a model, or of all."""
+        """The settings of a model, or those for all models."""
         return {**self._all, **self._own.get(model or "", {})}
 
     def kept(self, model: str | None = None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def quick(client: Client, name: str) -> None:
     """As if it had been measured on a machine with nothing else to do."""
     model = client.plane.store.version(name).model
     assert model is not None
-    model.run_s = model._rest_s = 0.0
+    model.quickness.run_s = model.quickness.rest_s = 0.0
 
 
 def test_what_is_short_and_for_a_quick_model_is_run_without_a_thread(tmp_path: Path, threads: list[str]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from app.codec.json_cost import measure
+from app.codec.json.cost import measure
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
 from app.memory.allowance import Allowance, charge, charged, check, running

@@ -1,0 +1,164 @@
+""".npy and .npz bodies <-> arrays, without numpy's reader: it copies, and it evaluates the header as Python.
+
+The layout is numpy's NEP 1: magic, version, header length, a dict as text, then the values. An array of a body is a
+view of the body. Of an archive, stored members are views of it as well; packed ones are unpacked only when all of
+them together fit the body limit, and never beyond what each announces.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
+from app.errors import InvalidRequestError, RequestTooLargeError
+from app.memory.allowance import charge
+from app.settings import Settings
+from app.texts import as_fixed, is_text
+from app.wording import cut
+
+NPY_MAGIC: Final = b"\x93NUMPY"
+ZIP_MAGIC: Final = b"PK\x03\x04"
+
+_BFLOAT16: Final[np.dtype[Any]] = np.dtype(ml_dtypes.bfloat16)
+_DESCR: Final = re.compile(r"'descr'\s*+:\s*+'([<>|=]?[a-zA-Z][0-9]{1,4})'")
+_ORDER: Final = re.compile(r"'fortran_order'\s*+:\s*+(True|False)")
+_SHAPE: Final = re.compile(r"'shape'\s*+:\s*+\(([0-9\s,]*+)\)")
+_MAX_HEADER: Final = 10_000
+_MAX_MEMBERS: Final = 256
+_MAX_RANK: Final = 32
+_MAX_DIGITS: Final = 18
+# JSON as it is written here has no larger whole number.
+_MOST: Final = 2**63 - 1
+
+
+def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: str = "the .npy body") -> NDArray[Any]:
+    """The array of an .npy file, as a view of the body; foreign byte orders are turned.
+
+    Raises:
+        InvalidRequestError: not an .npy file, cut short, too long, or of a dtype that is no number.
+        RequestTooLargeError: more elements than allowed.
+    """
+    dtype, fortran, shape, start = _header(body, where)
+    count = math.prod(shape)
+    if math.prod(dim for dim in shape if dim) > settings.max_elements:
+        raise RequestTooLargeError(
+            f"{where} has too many elements: found {count} for shape {list(shape)}, expected at most"
+            f" {settings.max_elements}",
+            found=count,
+            limit=settings.max_elements,
+        )
+    if len(body) - start != count * dtype.itemsize:
+        raise InvalidRequestError(
+            f"{where} does not fill its shape: found {len(body) - start} bytes of values, expected"
+            f" {count * dtype.itemsize} for {list(shape)} {dtype.name}"
+        )
+    flat = np.frombuffer(body, dtype, count, start)
+    array = flat.reshape(shape, order="F" if fortran else "C")
+    if not dtype.isnative or not array.flags.c_contiguous:
+        charge(array.nbytes)  # it is copied, here or by the run
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name.
+
+    Raises:
+        InvalidRequestError: not an archive of .npy files, damaged, or packed in a way numpy does not write.
+        RequestTooLargeError: more than the body limit when unpacked.
+    """
+    try:
+        found = members(memoryview(body), _MAX_MEMBERS)
+        _check_members(found, settings)
+        charge(sum(member.size for member in found if member.method == DEFLATED))
+        return {
+            member.name.removesuffix(".npy"): read_npy(
+                unpack(member), settings, f"'{cut(member.name)}' of the .npz body"
+            )
+            for member in found
+        }
+    except ZipError as exc:
+        raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {cut(str(exc), 300)}") from None
+
+
+def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """An uncompressed .npz file; bfloat16, which numpy cannot load again, is widened to float32."""
+    charge(3 * sum(array.nbytes for array in arrays.values()))
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{name: portable(array) for name, array in arrays.items()})
+    return buffer.getvalue()
+
+
+def write_npy(array: NDArray[Any]) -> list[bytes]:
+    """An .npy file in pieces, the values as they lie; bfloat16 as in an .npz."""
+    array = np.asarray(portable(array), order="C")
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    values = array.reshape(-1).view(np.uint8).data if array.size else b""
+    return [head.getvalue(), values]  # type: ignore[list-item]  # bytes or what can be read as such
+
+
+def portable(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in a dtype every numpy knows."""
+    if is_text(array.dtype):
+        return as_fixed(array)
+    return array.astype(np.float32) if array.dtype == _BFLOAT16 else array
+
+
+def _header(body: bytes | bytearray | memoryview, where: str) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
+    view = memoryview(body)
+    if bytes(view[:6]) != NPY_MAGIC or len(view) < 12:
+        raise InvalidRequestError(f"{where} does not start as an .npy file does")
+    wide = view[6] != 1  # version 1 has a length of two bytes, 2 and 3 of four
+    start = 12 if wide else 10
+    length = int.from_bytes(view[8:start], "little")
+    if length > _MAX_HEADER or len(view) < start + length:
+        raise InvalidRequestError(f"{where} has a header of {length} bytes, expected one within the file")
+    text = bytes(view[start : start + length]).decode("latin-1")
+    descr, order, shape = _DESCR.search(text), _ORDER.search(text), _SHAPE.search(text)
+    if descr is None or order is None or shape is None:
+        raise InvalidRequestError(f"{where} has a header that describes no array of numbers")
+    return _dtype(descr[1], where), order[1] == "True", _shape(shape[1], where), start + length
+
+
+def _shape(text: str, where: str) -> tuple[int, ...]:
+    dims = [dim.strip() for dim in text.split(",") if dim.strip()]
+    if len(dims) > _MAX_RANK or any(len(dim) > _MAX_DIGITS or not dim.isdigit() for dim in dims):
+        raise InvalidRequestError(f"{where} has a shape no array has")
+    return tuple(map(int, dims))
+
+
+def _dtype(descr: str, where: str) -> np.dtype[Any]:
+    if descr.lstrip("|<") == "V2":  # how numpy writes ml_dtypes.bfloat16
+        return _BFLOAT16
+    try:
+        dtype = np.dtype(descr)
+    except TypeError:
+        dtype = np.dtype(np.void)
+    if dtype.kind not in "biufc":
+        raise InvalidRequestError(f"{where} has dtype '{descr}', expected numbers (no objects, no text)")
+    return dtype
+
+
+def _check_members(found: list[Member], settings: Settings) -> None:
+    unpacked = sum(member.size for member in found)
+    if unpacked > settings.max_body_bytes or len(found) > _MAX_MEMBERS:
+        raise RequestTooLargeError(
+            f"the .npz body is too large unpacked: found {unpacked} bytes in {len(found)} arrays, expected at most"
+            f" {settings.max_body_bytes} bytes in {_MAX_MEMBERS}",
+            found=min(unpacked, _MOST),
+            limit=settings.max_body_bytes,
+        )
+    names = [member.name for member in found]
+    if len(set(names)) != len(names):
+        raise InvalidRequestError("the .npz body names an array twice")
+    for member in found:
+        if member.method not in (STORED, DEFLATED):
+            raise InvalidRequestError(f"'{cut(member.name)}' of the .npz body is packed in a way .npz files are not")

@@ -1,0 +1,1 @@
+"""multipart/form-data: cut into its parts (multipart), and what they say (body)."""

@@ -1,0 +1,170 @@
+"""The ``inputs`` of a JSON body -> tensors and pictures. A ``dtype`` that is spelt out must be the input's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import engine
+from app.codec.dtype_names import dtype_name
+from app.codec.json.numbers import spelling, to_array
+from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
+from app.images.decode import Picture
+from app.memory.allowance import charge
+from app.settings import Settings
+from app.signature import Input, Inputs, Signature
+from app.texts import is_text
+from app.wording import brief, cut, did_you_mean, quoted
+
+_TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
+
+
+def decode_inputs(value: object, signature: Signature, settings: Settings) -> Inputs:
+    """The ``inputs`` of a JSON request: one unnamed tensor or picture, or an object by input name."""
+    if type(value) is not list and isinstance(value, Mapping) and not _is_unnamed(value, signature):
+        ports = {name: signature.input(name) for name in value}
+        return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports.items()}
+    pictures = _pictures(value)
+    if pictures is not None:
+        return {signature.picture_port().name: pictures}
+    port = signature.only_input()
+    return {port.name: decode_input(value, port, signature, settings)}
+
+
+def decode_input(value: object, port: engine.Port, signature: Signature, settings: Settings) -> Input:
+    """One input: a nested list or number, {"shape", "dtype", "data" or "b64"}, {"image"} or a list of those."""
+    pictures = _pictures(value)
+    if pictures is not None:
+        signature.picture_port(port.name)
+        return pictures
+    if type(value) is list or not isinstance(value, Mapping):
+        return to_array(value, port, _dtype(port))
+    unknown = sorted(set(value) - _TENSOR_KEYS)
+    if unknown:
+        raise InvalidRequestError(
+            f"input '{port.name}': unknown key '{cut(unknown[0])}'{did_you_mean(unknown[0], [*_TENSOR_KEYS, 'image'])},"
+            f" expected {quoted(sorted(_TENSOR_KEYS))}, or 'image' alone"
+        )
+    return _tensor(value, port, settings)
+
+
+def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
+    """Whether an object is one tensor or picture, not a table of inputs; an input's name wins over a keyword."""
+    names = {name for port in signature.inputs for name in (port.name, *port.aliases)}
+    return bool(value) and not set(value) & names and set(value) <= _TENSOR_KEYS | {"image"}
+
+
+def _pictures(value: object) -> tuple[Picture, ...] | None:
+    """The pictures, when the value is {"image": base64} or a list of those."""
+    items = value if isinstance(value, list) else [value]
+    # Lists of numbers are most of what comes, and end at the first look.
+    if not items or type(items[0]) in (list, float, int):
+        return None
+    if not all(isinstance(item, Mapping) and set(item) == {"image"} for item in items):
+        return None
+    labels = ["the picture"] if len(items) == 1 else [f"picture {index + 1}" for index in range(len(items))]
+    return tuple(
+        Picture(data=_base64(item["image"], f"{label}: image"), label=label)
+        for item, label in zip(items, labels, strict=True)
+    )
+
+
+def _base64(text: object, where: str) -> bytes:
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{where}: found {spelling(text)}, expected a base64 string")
+    if text.startswith("data:"):  # what a browser's FileReader gives: data:image/png;base64,...
+        text = text.partition(",")[2]
+    charge(len(text) * 2)  # its bytes as text, and what they say
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise InvalidRequestError(f"{where}: not base64: {exc}") from None
+
+
+def _tensor(value: Mapping[str, Any], port: engine.Port, settings: Settings) -> NDArray[Any]:
+    if ("data" in value) == ("b64" in value):
+        raise InvalidRequestError(f"input '{port.name}': expected either 'data' or 'b64' (base64 of the raw bytes)")
+    dtype = _declared_dtype(value.get("dtype"), port)
+    shape = _shape(value["shape"], port, settings) if "shape" in value else None
+    if "b64" in value:
+        return _from_bytes(_base64(value["b64"], f"input '{port.name}': b64"), shape, dtype, port)
+    return filled(value["data"], shape, port, dtype)
+
+
+def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values, flat or nested, as a tensor of a shape.
+
+    Args:
+        shape: None for that of the lists.
+
+    Raises:
+        InputMismatchError: they do not fill it, or are not of that dtype.
+    """
+    array = to_array(data, port, dtype)
+    if shape is None or array.shape == shape:
+        return array
+    if array.size != math.prod(shape):
+        raise InputMismatchError(
+            f"input '{port.name}': data does not fill its shape: found {array.size} values,"
+            f" expected {math.prod(shape)} for shape {list(shape)}",
+            input=port.name,
+            found=array.size,
+            expected=math.prod(shape),
+        )
+    return array.reshape(shape)
+
+
+def _from_bytes(raw: bytes, shape: tuple[int, ...] | None, dtype: np.dtype[Any], port: engine.Port) -> NDArray[Any]:
+    if is_text(dtype):
+        raise InvalidRequestError(f"input '{port.name}' is of texts: send them as 'data'")
+    if shape is None:
+        raise InvalidRequestError(f"input '{port.name}': b64 needs 'shape'")
+    expected = math.prod(shape) * dtype.itemsize
+    if len(raw) != expected:
+        raise InputMismatchError(
+            f"input '{port.name}': b64 holds {len(raw)} bytes, expected {expected} for {list(shape)} {dtype.name}",
+            input=port.name,
+            found=len(raw),
+            expected=expected,
+        )
+    return np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
+
+
+def _shape(value: object, port: engine.Port, settings: Settings) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(dim) is int and dim >= 0 for dim in value) or len(value) > 32:
+        raise InvalidRequestError(f"input '{port.name}': shape: expected a list of whole numbers, none negative")
+    # Zeros do not make a shape small: [0, 10**12] would still have to be addressed.
+    elements = math.prod(dim for dim in value if dim)
+    if elements > settings.max_elements:
+        raise RequestTooLargeError(
+            f"input '{port.name}': shape has too many elements: found {elements}, expected at most"
+            f" {settings.max_elements}",
+            input=port.name,
+            found=elements,
+            limit=settings.max_elements,
+        )
+    return tuple(value)
+
+
+def _dtype(port: engine.Port) -> np.dtype[Any]:
+    return np.dtype(np.float32) if port.spec is None else port.spec.dtype
+
+
+def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
+    expected = _dtype(port)
+    if name is None or name == dtype_name(expected):
+        return expected
+    if port.spec is None and isinstance(name, str) and name in {*np.sctypeDict} and np.dtype(name).kind in "biuf":
+        return np.dtype(name)
+    raise InputMismatchError(
+        f"input '{port.name}': wrong dtype: found {brief(name)}, expected '{dtype_name(expected)}'",
+        input=port.name,
+        found=cut(name) if isinstance(name, str) else brief(name),
+        expected=dtype_name(expected),
+    )

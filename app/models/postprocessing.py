@@ -1,0 +1,146 @@
+"""What becomes of a run's outputs: predictions, a drawing of them, and the raw outputs that were asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from PIL import Image
+
+from app.errors import InputMismatchError, NotAcceptableError
+from app.images.placement import Placement
+from app.images.preprocess import Preprocessor
+from app.models.folder.config import ModelConfig
+from app.models.request import InferRequest, InferResult, Prepared, Ran, batch_of
+from app.signature import Inputs, Signature
+from app.tasks.registry import find_task
+from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
+from app.wording import cut, quoted
+
+
+class Postprocessing:
+    """One model's task, and what it needs of the model.
+
+    Args:
+        name: the model's, for messages.
+        preprocessor: None where the model takes no pictures.
+
+    Raises:
+        ConfigError: the task's table does not fit the model.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: ModelConfig,
+        signature: Signature,
+        labels: tuple[str, ...] | None,
+        preprocessor: Preprocessor | None,
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._signature = signature
+        self._preprocessor = preprocessor
+        self._output_names = signature.output_names
+        task = find_task(config.task)
+        self._task = task(config.table(task), TaskContext(signature=signature, labels=labels))
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether predictions can be shown as a picture."""
+        return isinstance(self._task, DrawingTask)
+
+    def options(self, request: InferRequest) -> Any:
+        """The task's options, with the request's parameters.
+
+        Raises:
+            InvalidRequestError: for a parameter that the task does not have.
+        """
+        return self._task.options(request.parameters)
+
+    def wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
+        """Names of the raw outputs to answer with, from what the request says; None for the usual ones.
+
+        Raises:
+            InputMismatchError: the model has no such output.
+        """
+        if outputs is None:
+            return None
+        names = self._output_names
+        if isinstance(outputs, bool):
+            return names if outputs else ()
+        for name in outputs:
+            if name not in names:
+                raise InputMismatchError(
+                    f"unknown output: found '{cut(name)}', expected one of {quoted(names)}",
+                    found=name,
+                    expected=list(names),
+                )
+        return outputs
+
+    def check_drawable(self, inputs: Inputs) -> None:
+        """Refuse to draw what cannot be drawn, before anything runs.
+
+        Raises:
+            NotAcceptableError: the task draws nothing.
+            InputMismatchError: there is more than one item.
+        """
+        if not self.can_draw:
+            raise NotAcceptableError(f"model '{self._name}': its task '{self._config.task}' gives no picture")
+        pictures = inputs.get(self._signature.picture_input or "")
+        items = len(pictures) if isinstance(pictures, tuple) else batch_of(inputs.values())
+        if items != 1:
+            raise InputMismatchError(
+                f"an answer as a picture is of one item: found {items}, expected 1", found=items, expected=1
+            )
+
+    def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
+        """Predict and draw.
+
+        Raises:
+            ConfigError: the outputs are not what the config promises.
+        """
+        start = time.perf_counter()
+        request, outputs, placements = prepared.request, ran.outputs, prepared.placements
+        predictions = self._predict(prepared, outputs) if request.predict and self._task.FINDING is not None else None
+        wanted = prepared.wanted
+        if wanted is None:
+            wanted = () if placements else tuple(outputs)
+        drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
+        timing = prepared.timing
+        timing.infer_s = ran.infer_s
+        timing.postprocess_s = time.perf_counter() - start
+        return InferResult(
+            outputs={name: outputs[name] for name in wanted},
+            predictions=predictions,
+            items=prepared.items,
+            timing=timing,
+            drawing=drawing,
+            batch=ran.batch,
+            is_first=ran.is_first,
+        )
+
+    def _predict(self, prepared: Prepared, outputs: Outputs) -> Sequence[Finding] | None:
+        placements = prepared.placements or self._whole(prepared.tensors, outputs)
+        return self._task.predict(outputs, placements, prepared.options)
+
+    def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
+        """Placements for tensors sent as they are: the picture is all of the first tensor of four dimensions."""
+        name, items = self._signature.picture_input or "", batch_of(outputs.values())
+        maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
+        if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:
+            return [Placement.identity((1, 1))] * items
+        is_nhwc = self._preprocessor is not None and self._preprocessor.config.layout == "nhwc"
+        height, width = maps[0].shape[1:3] if is_nhwc else maps[0].shape[2:]
+        return [Placement.identity((width, height))] * items
+
+    def _draw(self, inputs: Inputs, predictions: Sequence[Finding]) -> bytes | None:
+        def picture() -> Image.Image:
+            sent = inputs.get(self._signature.picture_input or "")
+            if not isinstance(sent, tuple) or self._preprocessor is None:
+                raise InputMismatchError("an answer as a picture: found a tensor, expected a picture to draw on")
+            return self._preprocessor.open(sent[0])
+
+        return self._task.draw(predictions[0], picture) if isinstance(self._task, DrawingTask) else None

@@ -1,0 +1,121 @@
+"""Runs of prepared requests, through the batcher, and through the response cache where the model has one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from app.memory.allowance import charge
+from app.models.batcher import Batcher
+from app.models.request import Prepared, Ran
+from app.models.response_cache import ResponseCache
+from app.tasks.task import Outputs
+
+
+class Runs:
+    """Computes the outputs of requests, each once where outputs are cached.
+
+    Args:
+        cache: None where the model keeps no outputs.
+    """
+
+    def __init__(self, batcher: Batcher, cache: ResponseCache | None) -> None:
+        self._batcher = batcher
+        self._cache = cache
+
+    def recall(self, prepared: Prepared) -> Ran | None:
+        """The cached outputs for these tensors; None where there are none.
+
+        Raises:
+            ServiceError: there is no memory for them.
+        """
+        cache, start = self._cache, time.perf_counter()
+        if cache is None:
+            return None
+        key = cache.key(prepared.tensors)
+        found = cache.get(key)
+        prepared.timing.was_cached = False
+        prepared.timing.cache_s = time.perf_counter() - start
+        if found is None:
+            prepared.key = key
+            return None
+        return _recalled(prepared, found)
+
+    def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
+        """Compute the outputs of one request.
+
+        Where outputs are cached, those of a run on the same tensors are taken if it has ended since ``recall``, or is
+        under way.
+
+        Args:
+            cancelled: asked between operators, and while another run is waited for; without it nothing is waited for.
+
+        Raises:
+            ServiceError: there is no memory for it.
+            EngineError: the engine refuses the tensors, or fails.
+        """
+        if self._cache is None or prepared.key is None:
+            return self._compute(prepared, cancelled)
+        start, ran = time.perf_counter(), list[Ran]()
+
+        def compute() -> dict[str, NDArray[Any]]:
+            ran.append(self._compute(prepared, cancelled))
+            return ran[0].outputs
+
+        outputs, is_known = self._cache.once(prepared.key, compute, cancelled)
+        prepared.timing.cache_s += time.perf_counter() - start - sum(each.infer_s for each in ran)
+        return _recalled(prepared, outputs) if is_known else ran[0]._replace(outputs=dict(outputs))
+
+    def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
+        start, items = time.perf_counter(), prepared.items
+        outputs = self._batcher.run(prepared.tensors, items, cancelled)
+        return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
+
+    def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
+        """Compute the outputs of several requests in one run; where outputs are cached, those of equal requests once.
+
+        Raises:
+            ServiceError, EngineError: as ``run`` says; it cannot be told which request was to blame.
+        """
+        known = {each.key: found for each in prepared if (found := self._known(each)) is not None}
+        first = {each.key or id(each): each for each in reversed(prepared) if each.key not in known}
+        ran = self._run_batch(list(reversed(first.values())), cancelled)
+        for each in prepared:
+            if id(each) not in ran:
+                outputs = known[each.key] if each.key in known else ran[id(first[each.key or id(each)])].outputs
+                ran[id(each)] = _recalled(each, outputs)
+        return [ran[id(each)] for each in prepared]
+
+    def _run_batch(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None) -> dict[int, Ran]:
+        """What one run gives for each request, by the request's identity; the outputs are cached."""
+        if not prepared:
+            return {}
+        start, items = time.perf_counter(), [each.items for each in prepared]
+        found = self._batcher.run_together([each.tensors for each in prepared], items, cancelled)
+        seconds, total = time.perf_counter() - start, sum(items)
+        for each, outputs in zip(prepared, found, strict=True):
+            if self._cache is not None and each.key is not None:
+                self._cache.put(each.key, outputs)
+        return {
+            id(each): Ran(outputs=outputs, infer_s=seconds, batch=total, is_first=at == 0)
+            for at, (each, outputs) in enumerate(zip(prepared, found, strict=True))
+        }
+
+    def _known(self, prepared: Prepared) -> Outputs | None:
+        if self._cache is None or prepared.key is None:
+            return None
+        return self._cache.get(prepared.key)
+
+
+def _recalled(prepared: Prepared, outputs: Outputs) -> Ran:
+    """Outputs that another request's run computed.
+
+    Raises:
+        ServiceError: there is no memory for them.
+    """
+    prepared.timing.was_cached = True
+    charge(sum(array.nbytes for array in outputs.values()))
+    return Ran(outputs=dict(outputs), infer_s=0.0, batch=prepared.items, is_first=False)

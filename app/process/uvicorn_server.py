@@ -1,0 +1,214 @@
+"""uvicorn's server around the app, with a banner at the start and a drain at the end.
+
+SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, every answer the
+last one of its connection, close the port, finish what is in flight within shutdown_timeout_s, exit with status 0. A
+second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from app.http.connection.door import Door
+from app.memory.collector import set_aside, set_aside_when_due
+from app.metrics.meter import Meter
+from app.process.banner import banner
+from app.process.calls import Calls, stop_calls
+from app.process.peers import Peers
+from app.process.porch import Porch
+from app.process.standby import Readiness, Standing
+from app.process.tls import tls_context
+from app.serving.dataplane import DataPlane
+
+log = logging.getLogger(__name__)
+
+# Where models take longer to load, the banner is printed before they have.
+ANNOUNCE_S: Final = 60.0
+# libuv accepts one connection for each handle of the listening socket in a turn of the loop. Turns are long under load,
+# and a connection that finds the kernel's queue full is dropped: its client tries again after 1, 3, 7 seconds.
+ACCEPTED_AT_ONCE: Final = 8
+# How often a worker checks whether it should listen.
+_LOOK_S: Final = 0.05
+# How often a worker publishes its figures for the others.
+_PUBLISH_S: Final = 1.0
+# How often it is checked whether objects loaded since should be taken out of the garbage collector's sight.
+_LOOK_AT_GARBAGE_S: Final = 10.0
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with another start and stop.
+
+    Args:
+        url: printed in the banner; None prints none.
+        standby: which workers are ready, and the index of this one; None for a single process.
+        calls, calls_port: gRPC, and its port.
+        peers: what this worker shares with the others; None for a single process.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        plane: DataPlane,
+        url: str | None,
+        meter: Meter,
+        standby: tuple[Readiness, int] | None = None,
+        calls: Calls | None = None,
+        calls_port: int = 0,
+        peers: Peers | None = None,
+    ) -> None:
+        super().__init__(config)
+        self.porch: Porch | None = None
+        self.door: Door | None = None
+        self.calls = calls
+        self.calls_port = calls_port
+        self._peers = peers
+        self._meter = meter
+        self._standby = standby
+        self.plane = plane
+        self._url = url
+        self._tls = tls_context(plane.settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._announcement: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and print the banner once the models are loaded, or when that takes long."""
+        self._loop = asyncio.get_running_loop()
+        if not sockets:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            if self.porch is not None:  # it has answered until now
+                await asyncio.to_thread(self.porch.close)
+            if self._standby is None:
+                await self._listen(sockets[0], ACCEPTED_AT_ONCE)
+            else:
+                self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
+        if self._peers is not None:
+            await self._peers.team.start(self.plane.commands, partial(self._peers.publish, self.plane, self._meter))
+            self._publishing = asyncio.create_task(self._publish(self._peers))
+        if self.calls is not None and self._standby is None:
+            await self._take_calls(self.calls)
+        elif self.calls is not None:
+            self._calling = asyncio.create_task(self._take_calls(self.calls))
+        self._announcement = asyncio.create_task(self._announce())
+        self._settling = asyncio.create_task(self._set_aside())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close both ports, and let what is in flight on them finish, before the models go."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if self.calls is not None:
+            grace_s = self.plane.settings.shutdown_timeout_s
+            await stop_calls(self.calls, grace_s, lambda: self.force_exit)
+        await super().shutdown(sockets)
+        if self._peers is not None:
+            await self._peers.team.close()
+
+    async def _take_calls(self, calls: Calls) -> None:
+        """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
+        if self._standby is not None:
+            await self.plane.loaded.wait()
+        self.calls_port = await calls.start(self.calls_port, is_shared=self._standby is not None)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
+        if self.plane.is_draining or self._loop is None:
+            self.should_exit = self.force_exit = True
+            return
+        self.plane.is_draining = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        """Not ready any more; go on serving until load balancers have noticed."""
+        log.info("stopping: finishing what is in flight")
+        if self.door is not None:
+            self.door.is_emptying = True
+        asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def _stand_by(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
+        """Listen while no other worker has come further than this one."""
+        while not self.should_exit:
+            readiness.set(index, self._standing())
+            if not self.servers:
+                if readiness.open(index):
+                    await self._listen(listener, 1)  # the others shall have some of a crowd too
+            elif not readiness.may_accept(index):
+                while self.servers:
+                    self.servers.pop().close()
+                for connection in list(self.server_state.connections):
+                    connection.shutdown()  # its client's next request goes to a worker that is ready
+                readiness.close(index)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _publish(self, peers: Peers) -> None:
+        """Let the other workers tell what this one counts."""
+        while not self.should_exit:
+            peers.publish(self.plane, self._meter)
+            await asyncio.sleep(_PUBLISH_S)
+
+    def _standing(self) -> Standing:
+        if self.plane.unready_reason() is None:
+            return Standing.READY
+        return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
+
+    async def _listen(self, listener: socket.socket, at_once: int) -> None:
+        """Accept connections, so many in a turn of the event loop."""
+
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        tls_limit_s = None if self._tls is None else self.plane.settings.header_timeout_s
+        for _ in range(at_once):
+            # Handles of its own: closing a server closes its socket.
+            self.servers.append(
+                await asyncio.get_running_loop().create_server(
+                    connection,
+                    sock=listener.dup(),
+                    backlog=self.config.backlog,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=tls_limit_s,
+                    ssl_shutdown_timeout=tls_limit_s,
+                )
+            )
+
+    async def _set_aside(self) -> None:
+        """Keep what lives as long as the server out of garbage collections."""
+        await self.plane.loaded.wait()
+        await asyncio.to_thread(set_aside)
+        while not self.should_exit:
+            await asyncio.sleep(_LOOK_AT_GARBAGE_S)
+            await asyncio.to_thread(set_aside_when_due)
+
+    async def _announce(self) -> None:
+        """Print the banner."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._settle(), ANNOUNCE_S)
+        if self._url is not None and not self.plane.is_draining:
+            print(banner(self.plane, self._url, self.calls_port if self.calls is not None else None), flush=True)
+
+    async def _settle(self) -> None:
+        """Until the models are loaded here, and no worker that still loads its own takes connections."""
+        await self.plane.loaded.wait()
+        if self._standby is None:
+            return
+        readiness, index = self._standby
+        # Said before it is asked: as long as nobody knows of this one, those that still load may all listen.
+        readiness.set(index, self._standing())
+        while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
+            await asyncio.sleep(_LOOK_S)
+            readiness.set(index, self._standing())

@@ -1,0 +1,120 @@
+"""JSON bytes to values: what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.codec.json import cost
+from app.codec.json.cost import count, count_rare, measure
+from app.codec.json.text import parse_json
+from app.errors import InvalidRequestError
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(alphabet='a"\\[]{}é\n/'),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='k"]{', max_size=3), inner, max_size=3)
+    ),
+    max_leaves=20,
+)
+
+
+def depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+@given(TREES, st.sampled_from([None, 2]), st.booleans())
+def test_nesting_is_measured_as_a_parser_would(tree: object, indent: int | None, ascii: bool) -> None:
+    assert measure(json.dumps(tree, indent=indent, ensure_ascii=ascii).encode()).depth == depth(tree)
+
+
+def counted(value: object) -> tuple[int, int, int, int]:
+    """Values, lists, objects and strings of a document, its keys among them."""
+    if isinstance(value, dict):
+        inside, own = [*value.values()], (1, 0, 1, len(value))
+    elif isinstance(value, list):
+        inside, own = value, (1, 1, 0, 0)
+    else:
+        inside, own = [], (1, 0, 0, int(isinstance(value, str)))
+    a, b, c, d = (sum(column) for column in zip(own, *map(counted, inside), strict=True))
+    return a, b, c, d
+
+
+@given(
+    TREES, st.booleans(), st.sampled_from([0, 3, 1000]), st.sampled_from([0, 1 << 13]), st.sampled_from([7, 1 << 17])
+)
+def test_the_measure_is_never_less_than_what_is_made(
+    tree: object, ascii: bool, enough: int, short: int, block: int
+) -> None:
+    text = json.dumps(tree, ensure_ascii=ascii).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "_SHORT", short)
+        patch.setattr(cost, "_BLOCK", block)
+        found = measure(text, enough)
+    exact = depth(tree)
+    assert found.depth == exact or exact < found.depth <= enough
+    values, lists, objects, strings = counted(tree)
+    least = (values - objects) * cost._VALUE + lists * cost._LIST + objects * cost._OBJECT
+    assert found.parsed_bytes >= least + strings * cost._STRING - cost._VALUE * (lists + objects)
+
+
+@pytest.mark.parametrize("every", [1, 7, 2047, 2049, 5000, 10**6])
+def test_what_is_rare_is_counted_as_what_is_not(every: int) -> None:
+    body = bytearray(b"x") * 300_000
+    body[::every] = b"[" * len(body[::every])
+    for start, end in ((0, len(body)), (1, len(body)), (0, 1), (5, 5), (100, 250_001)):
+        assert (
+            count_rare(body, b"[", start, end)
+            == count(memoryview(body)[start:end], b"[")
+            == body[start:end].count(b"[")
+        )
+
+
+@given(TREES)
+def test_values_are_those_of_the_standard_library(tree: object) -> None:
+    text = json.dumps(tree).encode()
+    assert parse_json(text, max_depth=1000) == json.loads(text)
+
+
+@given(st.binary())
+def test_arbitrary_bytes_are_parsed_or_refused(body: bytes) -> None:
+    with suppress(InvalidRequestError):
+        parse_json(body, max_depth=8)
+
+
+def test_nesting_at_the_limit_is_taken_and_beyond_it_refused() -> None:
+    assert parse_json(b"[[[1]]]", max_depth=3) == [[[1]]]
+    with pytest.raises(InvalidRequestError, match="nested too deep: found 4 levels, expected at most 3"):
+        parse_json(b"[[[[1]]]]", max_depth=3)
+
+
+def test_a_million_brackets_are_refused_without_being_parsed() -> None:
+    with pytest.raises(InvalidRequestError, match="found 1000000 levels"):
+        parse_json(b"[" * 1_000_000, max_depth=32)
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "nan", "-inf"])
+def test_numbers_json_has_not_are_named(token: str) -> None:
+    with pytest.raises(InvalidRequestError, match='line 1 column [23] holds NaN or Infinity.*write "NaN"'):
+        parse_json(f"[{token}]".encode(), max_depth=8)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "the body is not JSON: .*line 1 column"),
+        (b'{"a": 1,}', "the body is not JSON: "),
+        (b"[1 2]", "the body is not JSON: "),
+        (b"\xff\xfe{}", "the body is not JSON: "),
+        (b"[1e999]", "the body is not JSON: "),
+    ],
+)
+def test_text_that_is_not_json_is_refused_with_its_place(body: bytes, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        parse_json(body, max_depth=8)
