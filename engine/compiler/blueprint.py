@@ -90,6 +90,7 @@ class NativeStep:
         arguments: the addresses it is given.
         operators: names of those it computes, the one that gave it its kind first.
         bytes: read and written, each once.
+        is_dealt: whether chunks are dealt out to threads one by one, and not as shares of consecutive ones.
     """
 
     function: str
@@ -99,6 +100,7 @@ class NativeStep:
     operators: tuple[str, ...]
     flops: int
     bytes: int
+    is_dealt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

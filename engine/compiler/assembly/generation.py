@@ -30,6 +30,8 @@ PROGRAM_STEPS = 10_000
 _FREED_BYTES = 32 << 20
 # Smaller tables are not worth a file.
 _TABLE_BYTES = 4 << 20
+# A kernel that has so many times as many weights to read as all else waits for them and nothing else.
+_MOSTLY = 2
 
 
 def make_blueprint(
@@ -151,7 +153,20 @@ def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> Nati
         operators=step.operators,
         flops=step.kernel.flops,
         bytes=step.bytes,
+        is_dealt=_is_dealt(step),
     )
+
+
+def _is_dealt(step: KernelStep) -> bool:
+    """Whether threads should take a kernel's chunks in turn.
+
+    Usually a thread that has consecutive chunks finds more of what it reads in its own cache. Where there is little but
+    weights to read, more than a cache holds, chunks beside each other read the same weights or ones that lie beside
+    each other: threads that have these at the same time read memory only once, and in order.
+    """
+    stored = {each.storage for each in step.pointers if each.storage.home in (Home.CONSTANT, Home.WEIGHT)}
+    weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
+    return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * (step.bytes - weights)
 
 
 def _buffers(

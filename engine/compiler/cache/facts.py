@@ -58,7 +58,7 @@ def _listed(value: Any) -> Any:
 
 
 def _step(values: Sequence[Any]) -> NativeStep:
-    function, kind, chunks, arguments, operators, flops, moved = values
+    function, kind, chunks, arguments, operators, flops, moved, is_dealt = values
     return NativeStep(
         function=function,
         kind=kind,
@@ -67,6 +67,7 @@ def _step(values: Sequence[Any]) -> NativeStep:
         operators=tuple(operators),
         flops=flops,
         bytes=moved,
+        is_dealt=is_dealt,
     )
 
 

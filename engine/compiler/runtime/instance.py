@@ -55,7 +55,9 @@ class Instance:
         self._user = new_user()
         self._lock = threading.Lock()
         self._epoch = 0
-        self._tables = Tables(program)
+        # More than a step has chunks would look for work that never comes, after every run.
+        self._threads = min(threads, max((step.chunks for step in program.blueprint.steps), default=1))
+        self._tables = Tables(program, self._threads)
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
         self._made = [(each.address.port, each.shape, np.dtype(each.dtype)) for each in outputs]
@@ -63,8 +65,6 @@ class Instance:
         ports = {each.address.port for each in outputs}
         self.gives_new_arrays = len(ports) == len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
-        # More than a step has chunks would look for work that never comes, after every run.
-        self._threads = min(threads, max((step.chunks for step in program.blueprint.steps), default=1))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._hired)

@@ -1,11 +1,13 @@
 """How the threads of a team agree on who does what: which words they share, and what each does to them.
 
-Every thread walks the same list of steps. A step has a counter from which threads take chunks until there are none, and
-a second one that says how many have ended; a thread goes on when all have. Nobody owns a share: a thread that the
-system does not let run takes nothing, and the others do not wait for it unless it holds a chunk. Waiting is a brief
-spin, then sleep on a futex.
+Every thread walks the same list of steps. The chunks of a step fall into as many shares as there are threads: of
+consecutive chunks, or, of steps that say so, dealt out one by one. A thread takes the chunks of its own share first, so
+that from step to step it works on the same rows, which its own caches hold; then it helps with the others' shares. A
+thread that the system does not let run takes nothing, and the others do not wait for it unless it holds a chunk. Every
+share has a counter of the chunks taken. One more of the step says how many have ended: a thread adds its own once it
+finds no more, and goes on when all have ended. Waiting is a brief spin, then sleep on a futex.
 
-Both counters carry the number of the run (the epoch) in their upper bits. A counter of an earlier run counts as zero,
+The counters carry the number of the run (the epoch) in their upper bits. A counter of an earlier run counts as zero,
 so nothing is cleared between runs, and a thread that comes late from an earlier run sees a later epoch and leaves.
 
 The leader is the caller's thread; the others, the workers, are parked for life and never take Python's lock.
@@ -20,23 +22,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# Bytes: a step is its function, its arguments, its number of chunks and the place of the first of them in a trace; its
-# counters lie on lines of their own. A chunk's place in a trace is its thread, and the clock before and after it.
-STEP_BYTES: Final = 32
-COUNTER_BYTES: Final = 128
+# Bytes: a step is its function, its arguments, its number of chunks, the place of the first of them in a trace, and
+# whether they are dealt out one by one; its counters lie on lines of their own, those of its shares one after the
+# other, then the one of chunks that have ended. A chunk's place in a trace is its thread, and the clock before and
+# after it.
+STEP_BYTES: Final = 40
+LINE_BYTES: Final = 64
 TEAM_BYTES: Final = 512
 TRACE_BYTES: Final = 24
 # Words of the team's block that nobody writes while threads run, as byte offsets.
-STEPS, COUNTERS, SEGMENTS, SPIN, TRACE = 256, 264, 272, 280, 288
+STEPS, COUNTERS, SEGMENTS, SPIN, TRACE, SHARES = 256, 264, 272, 280, 288, 296
 
 # A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
 SEGMENT_BITS: Final = 24
 STOP: Final = (1 << SEGMENT_BITS) - 1
 
 
+def counter_bytes(shares: int) -> int:
+    """Bytes of a step's counters."""
+    return LINE_BYTES * (shares + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word that threads share: its byte offset in the team's block or in a step's counters, and its LLVM type."""
+    """A word that threads share: its byte offset in the team's block or on its line of counters, and its LLVM type."""
 
     offset: int
     type: str
@@ -46,8 +55,8 @@ GENERATION: Final = Word(0, "i64")  # the run that is asked for
 IDLE: Final = Word(64, "i32")  # workers asleep on GENERATION
 SLEEPERS: Final = Word(128, "i32")  # threads asleep on WAKE
 WAKE: Final = Word(192, "i32")  # counts the calls to those
-TAKEN: Final = Word(0, "i64")  # of a step: the epoch, and how many chunks were taken
-ENDED: Final = Word(64, "i64")  # of a step: the epoch, and how many chunks have ended
+TAKEN: Final = Word(0, "i64")  # of a share: the epoch, and how many chunks were taken
+ENDED: Final = Word(0, "i64")  # of a step: the epoch, and how many chunks have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +79,10 @@ PROTOCOL: Final[dict[str, Access]] = {
     "listen again": Access("worker", GENERATION, "load", "seq_cst", "the same: sleep while GENERATION is. Then rise"),
     "rise": Access("worker", IDLE, "sub", "seq_cst", "listen"),
     # In a step.
-    "look": Access("all", TAKEN, "load", "monotonic", "a later epoch: leave the run. All taken: wait. Else take"),
-    "take": Access("all", TAKEN, "swap", "acq_rel", "held: compute the chunk, then count. Else look"),
-    "count": Access("all", ENDED, "load", "monotonic", "end"),
-    "end": Access("all", ENDED, "swap", "seq_cst", "held: look, or find sleepers if it was the last. Else count"),
+    "look": Access("all", TAKEN, "load", "monotonic", "a later epoch: leave. All taken: the next, or count. Else take"),
+    "take": Access("all", TAKEN, "swap", "acq_rel", "held: compute the chunk. Look"),
+    "count": Access("all", ENDED, "load", "monotonic", "end, where it has computed any; else wait"),
+    "end": Access("all", ENDED, "swap", "seq_cst", "held: wait, or find sleepers if all have ended. Else count"),
     "find sleepers": Access("all", SLEEPERS, "load", "seq_cst", "some: call. Wait"),
     "call": Access("all", WAKE, "add", "seq_cst", "wake all that sleep on WAKE. Wait"),
     # At the end of a step.

@@ -12,14 +12,15 @@ from engine.compiler.blueprint import Home, NativeStep, Segment
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
-    COUNTER_BYTES,
     COUNTERS,
     SEGMENTS,
+    SHARES,
     SPIN,
     STEP_BYTES,
     STEPS,
     TEAM_BYTES,
     TRACE_BYTES,
+    counter_bytes,
 )
 from engine.tensor import Array
 
@@ -36,11 +37,15 @@ _FAR = 4
 class Tables:
     """The addresses a run walks: arguments of every step, steps, segments and counters.
 
+    Args:
+        threads: of a run; a step's chunks fall into as many shares.
+
     Attributes:
         pieces: of every segment the numbers of the shorter ones it falls into, for runs that may be cancelled.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, threads: int) -> None:
+        self._threads = threads
         steps = program.blueprint.steps
         places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
@@ -58,7 +63,7 @@ class Tables:
         at = address_of(self.arguments)
         self._chunks = [0]
         for record, step in zip(self.steps, steps, strict=False):
-            record[:4] = program.code.address(step.function), at, step.chunks, self._chunks[-1]
+            record[:] = program.code.address(step.function), at, step.chunks, self._chunks[-1], step.is_dealt
             at += 8 * len(step.arguments)
             self._chunks.append(self._chunks[-1] + step.chunks)
         segments = program.blueprint.segments
@@ -71,7 +76,7 @@ class Tables:
         self.segments = np.array(rows, np.int64).reshape(-1, 2)
         self._at_first = [*self.pieces]
         self._plan = plan
-        self.counters = aligned_bytes(max(1, len(steps)) * COUNTER_BYTES)
+        self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(threads))
         self._trace: Array | None = None
 
     def make_team(self) -> Array:
@@ -82,6 +87,7 @@ class Tables:
         words[COUNTERS // 8] = self.counters.ctypes.data
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
+        words[SHARES // 8] = self._threads
         return team
 
     @property

@@ -7,7 +7,7 @@ access is a row of the protocol's table, and is written from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value
@@ -26,6 +26,7 @@ _CLOCK_MONOTONIC = 1
 
 _NULL, _ZERO, _ONE, _NOBODY = Value("null", "ptr"), Value("0", "i64"), Value("1", "i64"), Value("0", "i32")
 _BITS, _MASK = Value(str(protocol.SEGMENT_BITS), "i64"), Value(str(protocol.STOP), "i64")
+_LINE = Value(str(protocol.LINE_BYTES), "i64")
 
 
 def team_code(host: Host) -> str:
@@ -74,16 +75,13 @@ def _walk(module: Module, pause: _Pause) -> None:
     team, generation, thread = f.parameters
     epoch, segment = f.binary("lshr", generation, _BITS), f.binary("and", generation, _MASK)
     base = f.binary("shl", epoch, _BITS)
-    steps, counters, segments = (
-        f.load("ptr", f.at(team, at, 1), 8) for at in (protocol.STEPS, protocol.COUNTERS, protocol.SEGMENTS)
-    )
+    steps, segments = (f.load("ptr", f.at(team, at, 1), 8) for at in (protocol.STEPS, protocol.SEGMENTS))
     spin, trace = f.load("i64", f.at(team, protocol.SPIN, 1), 8), f.load("ptr", f.at(team, protocol.TRACE, 1), 8)
-    untraced = f.compare("eq", trace, _NULL)
     sleepers, wake = _at(f, team, protocol.SLEEPERS), _at(f, team, protocol.WAKE)
     bounds = f.at(segments, f.binary("shl", segment, _ONE), 8)
     first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
 
-    step, begin, look, wait, advance, leave = map(f.block, ("step", "begin", "look", "wait", "advance", "leave"))
+    step, begin, wait, advance, leave = map(f.block, ("step", "begin", "wait", "advance", "leave"))
     following = _later(f, "i64")
     f.jump(step)
 
@@ -93,23 +91,11 @@ def _walk(module: Module, pause: _Pause) -> None:
 
     f.start(begin)
     record = f.at(steps, f.binary("mul", number, Value(str(protocol.STEP_BYTES), "i64")), 1)
-    function, arguments = f.load("ptr", record, 8), f.load("ptr", f.at(record, 8, 1), 8)
     chunks = f.load("i64", f.at(record, 16, 1), 8)
-    counter = f.at(counters, f.binary("mul", number, Value(str(protocol.COUNTER_BYTES), "i64")), 1)
-    taken, ended = _at(f, counter, protocol.TAKEN), _at(f, counter, protocol.ENDED)
+    counters, ended = _counters(f, team, number)
     all_ended = f.binary("or", base, chunks)
-    f.jump(look)
-
-    f.start(look)
-    chunk = _take(f, taken, chunks, epoch, base, look, wait, leave)
-    with f.unless(untraced):
-        place = _place(f, trace, record, chunk)
-        f.store(thread, place, 8)
-        f.store(f.call("now", [], "i64"), f.at(place, 8, 1), 8)
-    f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
-    with f.unless(untraced):
-        f.store(f.call("now", [], "i64"), f.at(_place(f, trace, record, chunk), 16, 1), 8)
-    _end(f, ended, chunks, epoch, base, look)
+    done = _work(f, _Step(team, record, chunks, counters, trace), epoch, thread, leave)
+    _end(f, ended, done, chunks, epoch, base, wait)
     with f.when(f.compare("ne", _access(f, "find sleepers", sleepers), _NOBODY)):
         _access(f, "call", wake)
         f.call("wake_all", [wake])
@@ -139,16 +125,112 @@ def _walk(module: Module, pause: _Pause) -> None:
     f.finish()
 
 
-def _place(f: Function, trace: Value, record: Value, chunk: Value) -> Value:
+class _Step(NamedTuple):
+    """What a thread knows of a step: its record, its number of chunks, the counters of its shares."""
+
+    team: Value
+    record: Value
+    chunks: Value
+    counters: Value
+    trace: Value
+
+
+def _counters(f: Function, team: Value, number: Value) -> tuple[Value, Value]:
+    """The counters of a step's shares, and the one of chunks that have ended."""
+    shares, counters = (
+        f.load("i64", f.at(team, protocol.SHARES, 1), 8),
+        f.load("ptr", f.at(team, protocol.COUNTERS, 1), 8),
+    )
+    line = f.binary("mul", number, f.binary("add", shares, _ONE))
+    first = f.at(counters, f.binary("mul", line, _LINE), 1)
+    return first, _at(f, f.at(first, f.binary("mul", shares, _LINE), 1), protocol.ENDED)
+
+
+def _work(f: Function, step: _Step, epoch: Value, thread: Value, leave: str) -> Value:
+    """Compute chunks until none is left, of the thread's own share and then of the others'; how many it were."""
+    shares = f.load("i64", f.at(step.team, protocol.SHARES, 1), 8)
+    begin, share, look, seek, computed, onwards, found_none = map(
+        f.block, ("begin", "share", "look", "seek", "computed", "onwards", "none")
+    )
+    next_turn, more, done = (_later(f, "i64") for _ in range(3))
+    f.jump(begin)
+    f.start(begin)
+    f.jump(share)
+
+    f.start(share)
+    turn, before = f.phi((_ZERO, begin), (next_turn, onwards)), f.phi((_ZERO, begin), (done, onwards))
+    number = _turned(f, thread, turn, shares)
+    first, size, pace = _share(f, step, number, shares)
+    taken = _at(f, f.at(step.counters, f.binary("mul", number, _LINE), 1), protocol.TAKEN)
+    f.jump(look)
+
+    f.start(look)
+    _define(f, done, f"phi i64 [ {before.text}, %{share} ], [ {more.text}, %{computed} ]")
+    f.jump(seek)
+
+    f.start(seek)
+    place = _take(f, taken, size, epoch, seek, onwards, leave)
+    chunk = f.binary("add", first, f.binary("mul", place, pace))
+    _compute(f, step, chunk, thread)
+    f.jump(computed)
+
+    f.start(computed)
+    _define(f, more, f"add i64 {done.text}, 1")
+    f.jump(look)
+
+    f.start(onwards)
+    _define(f, next_turn, f"add i64 {turn.text}, 1")
+    f.branch(f.compare("uge", next_turn, shares), found_none, share)
+
+    f.start(found_none)
+    return done
+
+
+def _turned(f: Function, thread: Value, turn: Value, shares: Value) -> Value:
+    """The share that a thread looks at next: its own, those after it, then the ones from the first on."""
+    number = f.binary("add", thread, turn)
+    return f.select(f.compare("uge", number, shares), f.binary("sub", number, shares), number)
+
+
+def _share(f: Function, step: _Step, number: Value, shares: Value) -> tuple[Value, Value, Value]:
+    """A share's first chunk, how many it has, and how far apart they are; the first shares are the larger ones."""
+    last = f.binary("sub", shares, _ONE)
+
+    def part(chunks: Value) -> Value:
+        return f.binary("udiv", f.binary("add", chunks, last), shares)
+
+    first = part(f.binary("mul", step.chunks, number))
+    after = part(f.binary("mul", step.chunks, f.binary("add", number, _ONE)))
+    in_turn = part(f.binary("sub", step.chunks, number))
+    is_dealt = f.compare("ne", f.load("i64", f.at(step.record, 32, 1), 8), _ZERO)
+    return (
+        f.select(is_dealt, number, first),
+        f.select(is_dealt, in_turn, f.binary("sub", after, first)),
+        f.select(is_dealt, shares, _ONE),
+    )
+
+
+def _compute(f: Function, step: _Step, chunk: Value, thread: Value) -> None:
+    """Call a step's function for a chunk; note who did it and when, where that is asked for."""
+    function, arguments = f.load("ptr", step.record, 8), f.load("ptr", f.at(step.record, 8, 1), 8)
+    untraced = f.compare("eq", step.trace, _NULL)
+    with f.unless(untraced):
+        place = _place(f, step, chunk)
+        f.store(thread, place, 8)
+        f.store(f.call("now", [], "i64"), f.at(place, 8, 1), 8)
+    f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
+    with f.unless(untraced):
+        f.store(f.call("now", [], "i64"), f.at(_place(f, step, chunk), 16, 1), 8)
+
+
+def _place(f: Function, step: _Step, chunk: Value) -> Value:
     """Where the trace has a chunk of a step."""
-    number = f.binary("add", f.load("i64", f.at(record, 24, 1), 8), chunk)
-    return f.at(trace, f.binary("mul", number, Value(str(protocol.TRACE_BYTES), "i64")), 1)
+    number = f.binary("add", f.load("i64", f.at(step.record, 24, 1), 8), chunk)
+    return f.at(step.trace, f.binary("mul", number, Value(str(protocol.TRACE_BYTES), "i64")), 1)
 
 
-def _take(
-    f: Function, taken: Value, chunks: Value, epoch: Value, base: Value, look: str, wait: str, leave: str
-) -> Value:
-    """Take a chunk of a step; else go on to a block around, which begins with ``look``."""
+def _take(f: Function, taken: Value, size: Value, epoch: Value, look: str, none: str, leave: str) -> Value:
+    """Take a chunk of a share, its number there; else go on to a block around, which begins with ``look``."""
     current, take, work = f.block("current"), f.block("take"), f.block("work")
     found = _access(f, "look", taken)
     its_epoch = f.binary("lshr", found, _BITS)
@@ -156,26 +238,26 @@ def _take(
 
     f.start(current)
     chunk = _count(f, found, its_epoch, epoch)
-    f.branch(f.compare("uge", chunk, chunks), wait, take)
+    f.branch(f.compare("uge", chunk, size), none, take)
 
     f.start(take)
-    more = f.binary("or", base, f.binary("add", chunk, _ONE))
+    more = f.binary("or", f.binary("shl", epoch, _BITS), f.binary("add", chunk, _ONE))
     f.branch(_access(f, "take", taken, found, more), work, look)
     f.start(work)
     return chunk
 
 
-def _end(f: Function, ended: Value, chunks: Value, epoch: Value, base: Value, look: str) -> None:
-    """Count a chunk as ended; who counted the last one goes on here, others look for another chunk."""
+def _end(f: Function, ended: Value, done: Value, chunks: Value, epoch: Value, base: Value, wait: str) -> None:
+    """Count the chunks that a thread computed, if any; who counted the last one goes on here, others wait."""
     count, counted, finished = f.block("count"), f.block("counted"), f.block("finished")
-    f.jump(count)
+    f.branch(f.compare("eq", done, _ZERO), wait, count)
     f.start(count)
     found = _access(f, "count", ended)
-    number = f.binary("add", _count(f, found, f.binary("lshr", found, _BITS), epoch), _ONE)
+    number = f.binary("add", _count(f, found, f.binary("lshr", found, _BITS), epoch), done)
     f.branch(_access(f, "end", ended, found, f.binary("or", base, number)), counted, count)
 
     f.start(counted)
-    f.branch(f.compare("eq", number, chunks), finished, look)
+    f.branch(f.compare("eq", number, chunks), finished, wait)
     f.start(finished)
 
 

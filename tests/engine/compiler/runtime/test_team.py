@@ -76,9 +76,17 @@ def script(segments: tuple[int, ...], *, may_be_dismissed: bool = False) -> str:
 
 
 def machine_of(
-    code: str, segments: tuple[int, ...], *, spin: int = 0, is_dismissed: bool = False, may_wake: bool = False
+    code: str,
+    shares: int,
+    segments: tuple[int, ...],
+    *,
+    spin: int = 0,
+    is_dealt: bool = False,
+    is_dismissed: bool = False,
+    may_wake: bool = False,
 ) -> Machine:
     constants = {
+        TEAM + protocol.SHARES: shares,
         TEAM + protocol.STEPS: STEPS,
         TEAM + protocol.COUNTERS: COUNTERS,
         TEAM + protocol.SEGMENTS: SEGMENTS,
@@ -87,14 +95,16 @@ def machine_of(
     }
     for step, chunks in enumerate(CHUNKS):
         record = STEPS + step * protocol.STEP_BYTES
-        constants |= {record: KERNELS + step, record + 8: 0, record + 16: chunks}
+        constants |= {record: KERNELS + step, record + 8: 0, record + 16: chunks, record + 32: is_dealt}
     for number, bounds in enumerate(RANGES):
         constants |= {SEGMENTS + 16 * number + 8 * end: bound for end, bound in enumerate(bounds)}
     team = (protocol.GENERATION, protocol.IDLE, protocol.SLEEPERS, protocol.WAKE)
     shared = [DISMISSED, *(TEAM + word.offset for word in team)]
     for step in range(len(CHUNKS)):
-        counter = COUNTERS + step * protocol.COUNTER_BYTES
-        shared += [counter + protocol.TAKEN.offset, counter + protocol.ENDED.offset]
+        counters = range(0, protocol.counter_bytes(shares), protocol.LINE_BYTES)
+        at = COUNTERS + step * protocol.counter_bytes(shares)
+        words = [protocol.TAKEN] * shares + [protocol.ENDED]
+        shared += [at + line + word.offset for line, word in zip(counters, words, strict=True)]
     functions = parse(code + script(segments, may_be_dismissed=is_dismissed))
     return Machine(functions, constants, tuple(shared), observe, may_wake)
 
@@ -107,7 +117,7 @@ def first_state(machine: Machine, workers: int, *, is_dismissed: bool = False) -
 
 def check(code: str, workers: int, segments: tuple[int, ...], **how: Any) -> Machine:
     """Explore everything, and hold it against what the protocol promises."""
-    machine = machine_of(code, segments, **how)
+    machine = machine_of(code, workers + 1, segments, **how)
     states, edges = explore(machine, first_state(machine, workers, is_dismissed=how.get("is_dismissed", False)))
     generation = machine.shared.index(TEAM + protocol.GENERATION.offset)
     for state, following in zip(states, edges, strict=True):
@@ -131,6 +141,7 @@ TWO_AND_THREE = [
     (1, (0, 1, 2), {"spin": 1}),
     (1, (2, 2), {"is_dismissed": True}),
     (1, (0, 1), {"may_wake": True}),
+    (1, (0, 1), {"is_dealt": True}),
     pytest.param(2, (0,), {}, marks=pytest.mark.slow),
     (2, (2, 2), {}),
 ]
