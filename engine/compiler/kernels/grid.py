@@ -12,7 +12,7 @@ Range: TypeAlias = tuple[Index, Index]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Pieces of work in rows and columns; chunks of the same columns follow each other.
+    """Pieces of work in rows and columns; chunks of the same columns follow each other, or those of the same rows.
 
     Args:
         sizes: rows and columns.
@@ -21,6 +21,7 @@ class Grid:
 
     sizes: tuple[int, int]
     block: tuple[int, int]
+    is_by_rows: bool = False
 
     @property
     def tiling(self) -> tuple[int, int]:
@@ -34,9 +35,9 @@ class Grid:
 
     def opened(self, sizes: Sizes) -> Grid:
         """The same with rows that are read when the code runs, and blocks of any size."""
-        return Grid(
-            (sizes.count(self.sizes[0]), self.sizes[1]), (sizes.count(self.block[0]), sizes.count(self.block[1]))
-        )
+        rows, columns = self.sizes
+        block = sizes.count(self.block[0]), sizes.count(self.block[1])
+        return replace(self, sizes=(sizes.count(rows), columns), block=block)
 
     def evened(self) -> Grid:
         """The same in no more blocks, as equal as can be: threads that share them finish together."""
@@ -50,8 +51,10 @@ class Grid:
             wanted: how many there should be.
             work: of a piece, in any unit.
             least: what a block should have.
+            rows_first: whether to begin with the rows, and to go through chunks row by row: a thread that has
+                consecutive ones has rows of its own.
         """
-        grid = self
+        grid = replace(self, is_by_rows=rows_first)
         for axis in (0, 1) if rows_first else (1, 0):
             while grid.chunks < wanted and grid.block[axis] > 1 and grid.block[0] * grid.block[1] * work > least:
                 rows, columns = grid.block
@@ -60,7 +63,10 @@ class Grid:
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """The rows and the columns of a chunk, from the first to before the last."""
-        across, down = f.divmod(chunk, self.tiling[0])
+        if self.is_by_rows:
+            down, across = f.divmod(chunk, self.tiling[1])
+        else:
+            across, down = f.divmod(chunk, self.tiling[0])
         row, column = f.mul(down, self.block[0]), f.mul(across, self.block[1])
         stops = (
             f.minimum(f.add(row, self.block[0]), self.sizes[0]),

@@ -36,6 +36,8 @@ from engine.tensor import Array
 # Shares of the second-level cache for what is read again while a chunk runs: pixels, and weights.
 IMAGE_SHARE = 3 / 16
 WEIGHT_SHARE = 3 / 8
+# Tiles that can be shared out evenly enough.
+FEW_TILES = 7
 # Vectors of a panel that are tried; the first of equals is taken.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
@@ -143,7 +145,10 @@ class Conv(Convolution):
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
         grid = Grid((tiles, panels), (some_tiles, some_panels)).evened()
-        return grid.cut(self.host.wanted_chunks, self.flops / (tiles * panels), self.host.chunk_flops)
+        work, wanted = self.flops / (tiles * panels), self.host.wanted_chunks
+        # Threads that have rows of their own read what they wrote themselves, but all of the weights.
+        is_image_large = tiles >= FEW_TILES and tiles * tile_bytes * self.groups >= panels * 4 * self.panel_floats / 4
+        return grid.cut(wanted, work, self.host.chunk_flops, rows_first=is_image_large)
 
     @property
     def chunks(self) -> int:

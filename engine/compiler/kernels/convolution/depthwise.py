@@ -84,7 +84,7 @@ class Depthwise(Convolution):
         """Rows of tiles and vectors, and what a chunk has of them."""
         sizes = rows, vectors = self.batch * self.tiling[0], len(self.vectors)
         work, least = self.flops / (rows * vectors), self.host.chunk_flops / 2
-        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=not self.is_plane_small)
+        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=rows >= 8)
 
     @property
     def chunks(self) -> int:
