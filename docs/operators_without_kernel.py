@@ -15,7 +15,6 @@ _ONNX_FORM: Final = (
 )
 
 REASONS: Final = {
-    "attention.encoder": "PyTorch's fused fast path; exported without it, its parts have kernels",
     "creation.container": _NO_TENSORS,
     "creation.creation": _CONSTANT,
     "creation.distribution": _RANDOM,

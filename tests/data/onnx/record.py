@@ -152,6 +152,10 @@ CASES |= {
     "QGemmCodes": ("QGemm", [*GEMM, c(s(0.09)), c(u(120))], 1, {}),
     "QLinearSoftmax": ("QLinearSoftmax", [*PAIR[:3], c(s(1 / 256)), c(u(0))], 1, {"axis": -1, "opset": 13}),
     "DynamicQuantizeLSTM": ("DynamicQuantizeLSTM", LSTM, 3, {"hidden_size": 16}),
+    "QLinearAveragePool": (
+        "QLinearAveragePool", [x(q(1, 3, 5, 4)), c(s(0.05)), c(u(100)), c(s(0.03)), c(u(90))], 1,
+        {"kernel_shape": [3, 3], "pads": [0, 1, 1, 0], "strides": [2, 1]},
+    ),
 }  # fmt: skip
 
 MANY = [name for name, (_, _, count, _) in CASES.items() if count > 1 and name != "Embed"]

@@ -17,7 +17,7 @@ from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import Array, Dim, TensorSpec, format_shape
+from engine.tensor import Array, Dim, TensorSpec, format_shape, known_value
 
 
 @register("onnx.CausalMask")
@@ -38,6 +38,14 @@ class CausalMask(Layer):
         before = 0 if past is None else past.shape[-2]
         is_seen = np.tri(rows, columns, before, dtype=np.bool_)
         return np.where(is_seen, 0, -np.inf).astype(query.dtype)
+
+
+def _room(past: Any, total: Any) -> Dim:
+    """Keys that there is room for, None where only a run can tell."""
+    most, room = known_value(total), past.shape[2] if isinstance(past, TensorSpec) else 0
+    if not isinstance(most, np.ndarray | int) or np.size(most) != 1 or room is None:
+        return None
+    return max(room, int(np.reshape(most, ())))
 
 
 @register("GroupQueryAttention")
@@ -88,7 +96,7 @@ class GroupQueryAttention(Layer):
         size = self._size(query, key)
         batch, length = query.shape[:2]
         result = TensorSpec((batch, length, None if size is None else self.num_heads * size), query.dtype)
-        kept: tuple[Dim, ...] = (batch, self.kv_num_heads, None, size)
+        kept: tuple[Dim, ...] = (batch, self.kv_num_heads, _room(past_key, total_sequence_length), size)
         specs = [result, *[TensorSpec(kept, query.dtype)] * 2]
         return selected(specs, range(len(self.annotations.outputs)))
 

@@ -105,3 +105,33 @@ def test_sums_of_products_of_many(equation: str, dtype: str) -> None:
 def test_a_large_sum_of_products_on_any_processor() -> None:
     given = [values(*shape, dtype="float32") for shape in ((33, 40), (40, 70), (70, 17))]
     everywhere(given, op("torch.einsum", "sum", "0 1 2", "y", equation="ij,jk,kl->il"), tolerance=5e-6)
+
+
+def encoder(inputs: str, **given: Any) -> Operator:
+    """PyTorch's fused encoder layer: 12 wide, 3 heads, 20 between its linear layers."""
+    shapes = {
+        "qkv": (36, 12), "proj": (12, 12), "norm_1": (12,), "norm_2": (12,), "ffn_1": (20, 12), "ffn_2": (12, 20),
+    }  # fmt: skip
+    weights = {}
+    for name, shape in shapes.items():
+        first, _, number = name.partition("_")
+        end = f"_{number}" if number else ""
+        weights[f"{first}_weight{end}"] = values(*shape, dtype="float32") / np.float32(3)
+        weights[f"{first}_bias{end}"] = values(shape[0], dtype="float32")
+    labels = ("src", "mask")[: len(inputs.split())]
+    params = {"embed_dim": 12, "num_heads": 3, "eps": 1e-5, **given}
+    return op("aten::_transformer_encoder_layer_fwd", "layer", inputs, "y", labels=labels, **params, **weights)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoder_layers_as_pytorch_fuses_them(norm_first: bool) -> None:
+    x, later = values(2, 7, 12, dtype="float32"), np.triu(np.ones((7, 7), np.bool_), 1)
+    given = {"norm_first": norm_first, "use_gelu": norm_first}
+    check([x], encoder("0", **given), tolerance=1e-5)
+    check([x, later], encoder("0 1", mask_type=0, **given), tolerance=1e-5)
+    check([x, later[:2]], encoder("0 1", mask_type=1, **given), tolerance=1e-5)
+    check([x[:1, :1]], encoder("0", **given), tolerance=1e-5)
+
+
+def test_an_encoder_layer_on_any_processor() -> None:
+    everywhere([values(1, 19, 12, dtype="float32")], encoder("0"), tolerance=1e-5)

@@ -15,7 +15,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.indexing import Index, constant_slots
@@ -177,8 +177,14 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
     if spec is None or not spec.size:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
     target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-    wide = [derived(each.view, np.broadcast_to(each.view.phantom, spec.sizes)).strides for each in slots]
-    loops = merge_loops(spec.sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
+    return context.made(target, picking(context, target, x, source, slots))
+
+
+def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
+    """The step that stores what indices name in memory that is given; see picked()."""
+    sizes = target.shape
+    wide = [derived(each.view, np.broadcast_to(each.view.phantom, sizes)).strides for each in slots]
+    loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
     positions = tuple(
         Positions(
             strides=tuple(steps[2 + k] for _, steps in loops),
@@ -197,4 +203,4 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
         element=x.dtype.itemsize,
         host=context.host,
     )
-    return context.made(target, context.step(kernel, target, x, *(each.view for each in slots)))
+    return context.step(kernel, target, x, *(each.view for each in slots))

@@ -220,7 +220,20 @@ def scattered(
     source: View,
     mode: Mode,
 ) -> Made:
-    """The kernel after those steps.
+    """The kernel after those steps; see scattering()."""
+    return context.made(target, *steps, scattering(context, target, sizes, kept, slots, source, mode))
+
+
+def scattering(
+    context: Context,
+    target: View,
+    sizes: Sequence[int],
+    kept: Sequence[int],
+    slots: Sequence[Slot],
+    source: View,
+    mode: Mode,
+) -> KernelStep:
+    """The kernel that writes where indices say in memory that is given.
 
     Args:
         sizes, kept: of the loops, and strides of the target along them, those that no index decides.
@@ -251,4 +264,4 @@ def scattered(
         apart=len(free),
         host=context.host,
     )
-    return context.made(target, *steps, context.step(kernel, target, source, *(each.view for each in slots)))
+    return context.step(kernel, target, source, *(each.view for each in slots))

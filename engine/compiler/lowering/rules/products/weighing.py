@@ -22,14 +22,20 @@ X, Y = Operand(0), Operand(1)
 _MOST_PLACES = 1 << 24
 
 
-def weighed(context: Context, attended: Attended) -> tuple[View, list[KernelStep]]:
-    """The weights (..., L, S), and the steps that make them and store what is weighed."""
+def weighed(context: Context, attended: Attended, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
+    """The weights (..., L, S), and the steps that make them and store what is weighed.
+
+    Args:
+        cap: that scores are bent towards before masks; 0 for none.
+    """
     composition = Composition(context)
     query, key, target = attended.query, attended.key, attended.target
     turned = derived(key, key.phantom.swapaxes(-1, -2))
     lead = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
     scores = row_major((*lead, query.shape[-2], key.shape[-2]), context.dtype)
     scaled = apply("mul", X, float(attended.scale))
+    if cap:
+        scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
     wide = derived(query, np.broadcast_to(query.phantom, (*lead, *query.shape[-2:])))
     composition.steps += multiplied(context, wide, turned, scores, scaled)
     masks = [*attended.masks, *([_causal(scores.shape[-2:])] if attended.is_causal else [])]

@@ -1,0 +1,127 @@
+"""The encoder layer that PyTorch's fast path fuses: linear layers, attention and norms, one kernel after another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.rows.layer_norm import LayerNorm as Norm
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Fused
+from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.rules.products.attended import BOOL, Attended, MaskView
+from engine.compiler.lowering.rules.products.attention import attention_steps
+from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
+from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.stacks import derived
+from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.storage import View, constant, spaced_rows
+from engine.layers.attention.encoder import TransformerEncoderLayer
+from engine.tensor import Array
+
+_MASK = 13
+_ITSELF: Expr = Operand(0)
+_SUM = apply("add", _ITSELF, Operand(1))
+
+
+@kernels_for(TransformerEncoderLayer, rows=True)
+def lower_encoder_layer(context: Context) -> Made:
+    """Attention and two linear layers, each added to what it is of, with a norm behind or before."""
+    layer, x = context.layer(TransformerEncoderLayer), context.tensor(0)
+    qkv, proj, norm_1, norm_2, ffn_1, ffn_2 = (
+        (context.weight(first), context.weight(first + 1)) for first in range(1, _MASK, 2)
+    )
+    steps = _Steps(context, layer)
+    activation = apply("gelu" if layer.use_gelu else "relu", _ITSELF)
+    target = context.lowering.placement.place(context.op.outputs[0], is_image=False)
+    if layer.norm_first:
+        attended = steps.attended(steps.linear(steps.norm(x, norm_1), qkv))
+        x = steps.linear(attended, proj, _SUM, x)
+        steps.linear(steps.linear(steps.norm(x, norm_2), ffn_1, activation), ffn_2, _SUM, x, target=target)
+    else:
+        x = steps.norm(steps.linear(steps.attended(steps.linear(x, qkv)), proj, _SUM, x), norm_1)
+        steps.norm(steps.linear(steps.linear(x, ffn_1, activation), ffn_2, _SUM, x), norm_2, target)
+    return context.made(target, *steps.made)
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The kernels of one layer, in order; tensors are (B, L, width)."""
+
+    context: Context
+    layer: TransformerEncoderLayer
+    made: list[KernelStep] = field(default_factory=list)
+
+    def linear(
+        self,
+        x: View,
+        weights: tuple[Array, Array],
+        tree: Expr = _ITSELF,
+        *others: View,
+        target: View | None = None,
+    ) -> View:
+        """x @ weight.T + bias, and what an expression makes of it and others."""
+        weight, bias = weights
+        rows, copies = self.context.rows(x)
+        target = spaced_rows((*x.shape[:-1], len(weight))) if target is None else target
+        op = self.context.op
+        fused = Fused(op.outputs[0], tree, others, (op.name,))
+        result = Result.seen(fused, target, rows_as_image, self.context.lowering.alarm)
+        self.made += [*copies, linear_step(self.context, result, rows, weight, bias)]
+        return target
+
+    def norm(self, x: View, weights: tuple[Array, Array], target: View | None = None) -> View:
+        """The norm of every row."""
+        rows, copies = self.context.rows(x)
+        target = spaced_rows(x.shape) if target is None else target
+        lines = derived(target, target.phantom.reshape(-1, x.shape[-1]))
+        kernel = Norm(
+            rows=rows.shape[0],
+            columns=x.shape[-1],
+            source=rows.strides[0],
+            target=lines.strides[0],
+            eps=self.layer.eps,
+            is_centred=True,
+            has_weight=True,
+            has_bias=True,
+            host=self.context.host,
+        )
+        self.made += [*copies, self.context.step(kernel, rows, lines, *map(constant, weights))]
+        return target
+
+    def attended(self, qkv: View) -> View:
+        """Attention of heads whose queries, keys and values lie side by side."""
+        batch, length, width = qkv.shape
+        heads, size = self.layer.num_heads, width // 3
+        target = spaced_rows((batch, length, size))
+        query, key, value = (derived(qkv, self._heads(qkv.phantom[..., k * size : (k + 1) * size])) for k in range(3))
+        attended = Attended(
+            query=query,
+            key=key,
+            value=value,
+            target=derived(target, self._heads(target.phantom)),
+            masks=self._masks(batch, length),
+            scale=1 / math.sqrt(size // heads),
+        )
+        self.made += attention_steps(self.context, attended)
+        return target
+
+    def _heads(self, x: Array) -> Array:
+        """(B, L, H*E) as (B, H, L, E)."""
+        return x.reshape(*x.shape[:2], self.layer.num_heads, -1).transpose(0, 2, 1, 3)
+
+    def _masks(self, batch: int, length: int) -> list[MaskView]:
+        mask = self.context.argument(_MASK) if len(self.context.bound.positional) > _MASK else None
+        if mask is None:
+            return []
+        mask = self.context.lowering.stored(mask) if isinstance(mask, np.ndarray) else mask
+        if not isinstance(mask, View) or mask.dtype != BOOL:
+            raise NotLoweredError("there is no kernel for masks of numbers")
+        if self.layer.mask_type == 1:
+            sizes = [batch, 1, 1, length]
+        else:
+            sizes = [1, 1, length, length] if len(mask.shape) == 2 else [batch, -1, length, length]
+        return [MaskView(derived(mask, mask.phantom.reshape(sizes)), "drop")]
