@@ -15,8 +15,10 @@ from engine import pnnx
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.elementwise.activation import Tanhshrink
+from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.elementwise.comparison import Comparison, IsClose
 from engine.layers.elementwise.mathematics import NanToNum
+from engine.layers.onnx.elementwise.arithmetic import CastLike, OnnxCast
 from engine.memory.blocks import disk_block
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
@@ -29,6 +31,7 @@ _NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
 _WIDE: Final = "torch.float"
 # Layers that are not the same in float32: discontinuous ones, and those that depend on the dtype's limits or rounding.
 _SENSITIVE: Final = (Comparison, IsClose, NanToNum, Tanhshrink)
+_CASTS: Final = (To, TypeAs, OnnxCast, CastLike)
 _CODES: Final = ("f16", "bf16")
 
 
@@ -79,6 +82,9 @@ def _operators(op: pnnx.Operator, known: RuntimeOperator | None, *, is_kept: boo
     """What takes the place of an operator: itself, its weights widened, or itself among casts."""
     if known is not None and known.layer is not None and _is_sensitive(known):
         return _among_casts(op, known)
+    if known is not None and _rounds(known):
+        narrow = f"{known.outputs[0].name}.{op.name}"
+        return [replace(op, outputs=(narrow,)), _cast(op, narrow, known.outputs[0].name, "float32")]
     params = {name: _parameter(value) for name, value in op.params.items()}
     attributes = {name: _attribute(each, is_kept=is_kept) for name, each in op.attributes.items()}
     if all(a is b for a, b in zip((*params.values(), *attributes.values()), _contents(op), strict=True)):
@@ -92,6 +98,14 @@ def _is_sensitive(op: RuntimeOperator) -> bool:
     if isinstance(op.definition, Comparison) and len(op.inputs) == 2 and len(dtypes) == 1:
         return False  # the same numbers in float32
     return isinstance(op.definition, _SENSITIVE) and any(map(_dtype_of, (*op.inputs, *op.outputs)))
+
+
+def _rounds(op: RuntimeOperator) -> bool:
+    """Whether an operator gives in 16 bits what it was given in others: in float32 it would change nothing."""
+    if not isinstance(op.definition, _CASTS) or not op.inputs or op.inputs[0].spec is None:
+        return False
+    dtype = _dtype_of(op.outputs[0])
+    return dtype is not None and dtype != op.inputs[0].spec.dtype
 
 
 def _among_casts(op: pnnx.Operator, known: RuntimeOperator) -> list[pnnx.Operator]:

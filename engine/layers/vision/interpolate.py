@@ -196,6 +196,33 @@ overload(
 )
 
 
+class NearestExact(Interpolate):
+    """The element that is nearest to the middle of the new one."""
+
+    mode: str = "nearest-exact"
+    scale_d: float | None = None
+    scale_h: float | None = None
+    scale_w: float | None = None
+
+    def scales(self, rank: int) -> list[float | None]:
+        """The factor of each axis, None where the sizes decide."""
+        given = [None if each is None else as_written(each) for each in (self.scale_d, self.scale_h, self.scale_w)]
+        return given[-rank:] if self.size else super().scales(rank)
+
+
+overload("aten::_upsample_nearest_exact1d", (NearestExact, "input size scale_factor"))
+overload(
+    "aten::_upsample_nearest_exact2d",
+    (NearestExact, "input size scale_factor"),
+    (NearestExact, "input size scale_h scale_w"),
+)
+overload(
+    "aten::_upsample_nearest_exact3d",
+    (NearestExact, "input size scale_factor"),
+    (NearestExact, "input size scale_d scale_h scale_w"),
+)
+
+
 def as_written(scale: float) -> float:
     """A factor before the converter rounded it to float32: a simple fraction if that is what it rounds from.
 

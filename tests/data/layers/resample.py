@@ -77,6 +77,25 @@ SAMPLES = [
         (SIGNAL,),
     ),
     Sample(
+        "aten_upsample_nearest_exact1d",
+        lambda x: F.interpolate(x, size=(x.size(2) + 4,), mode="nearest-exact"),
+        (SIGNAL,),
+        dynamic=(torch.randn(2, 3, 5),),
+    ),
+    Sample(
+        "aten_upsample_nearest_exact2d",
+        lambda x: F.interpolate(x, size=(x.size(2) // 2, x.size(3) + 3), mode="nearest-exact"),
+        (IMAGE,),
+        further=[(THIRD,)],
+        dynamic=(OTHER,),
+    ),
+    Sample(
+        "aten_upsample_nearest_exact3d",
+        lambda x: F.interpolate(x, size=(x.size(2) + 1, x.size(3) + 3, x.size(4)), mode="nearest-exact"),
+        (VOLUME,),
+        dynamic=(torch.randn(1, 2, 6, 2, 7),),
+    ),
+    Sample(
         "F_interpolate_recomputed",
         lambda x: F.interpolate(x, scale_factor=1.3, mode="bicubic", recompute_scale_factor=True),
         (IMAGE,),

@@ -150,6 +150,22 @@ def test_operators_that_mean_something_else_in_float32_are_left_among_casts(dtyp
 
 
 @both
+def test_what_is_cast_and_cast_back_is_rounded(dtype: DType) -> None:
+    name = {"float16": "torch.half", "bfloat16": "torch.bfloat16"}[str(dtype)]
+    graph = built(
+        INPUT,
+        op("Tensor.to", "narrow", "0", "1", dtype=name),
+        op("Tensor.to", "wide", "1", "2", dtype="torch.float"),
+        op("nn.ReLU", "relu", "2", "3"),
+        op("pnnx.Output", "out_0", "3"),
+        _0=(3, 50),
+    )
+    x = np.random.default_rng(0).standard_normal((3, 50)).astype(F32)
+    (y,) = engine.Session(graph, backend="compiled", cache=None).run([x])
+    np.testing.assert_array_equal(y, np.maximum(x.astype(dtype).astype(F32), 0))
+
+
+@both
 def test_inputs_are_outputs_and_constants_are_returned(dtype: DType) -> None:
     names = ["0", "1", "0"]
     net = built(

@@ -88,7 +88,7 @@ class BitShift(_Pair):
         if a.dtype.kind not in "iu":
             raise ShapeError("only integers have bits", found=dtype_name(a.dtype))
         is_left = self.direction == "LEFT"
-        rest = np.where((a < 0) & (not is_left), -1, 0)
+        rest = cast(np.where((a < 0) & (not is_left), -1, 0), a.dtype)  # of int64, uint64 would become float64
         return np.where((b >= 0) & (b < 8 * a.dtype.itemsize), a << b if is_left else a >> b, rest)
 
 

@@ -203,3 +203,12 @@ def test_lengths_of_keys_beside_keys_of_earlier_steps_are_refused() -> None:
     attention = bind(registry["Attention"], n_inputs=6, params={}, attributes={}, annotations=NO_ANNOTATIONS).layer
     with pytest.raises(ShapeError, match="lengths of padded keys beside keys of earlier steps"):
         attention.infer(*specs, TensorSpec((2,), np.dtype(np.int64)))
+
+
+def test_bits_of_large_unsigned_numbers_are_all_kept() -> None:
+    given = [np.array([2**64 - 9, 2**63 + 1], np.uint64), np.array([1, 1], np.uint64)]
+    annotations = Annotations(inputs=(None, None), outputs=(None,), labels=(None, None))
+    found = bind(
+        registry["BitShift"], n_inputs=2, params={"direction": "RIGHT"}, attributes={}, annotations=annotations
+    ).forward(given)
+    assert found.tolist() == [2**63 - 5, 2**62]

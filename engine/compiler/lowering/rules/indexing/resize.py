@@ -18,7 +18,7 @@ from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.errors import ShapeError
 from engine.layers.onnx.vision.resize import Resize as OnnxResize
 from engine.layers.onnx.vision.resize import Upsample as OnnxUpsample
-from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate
+from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate, NearestExact
 from engine.layers.vision.taps import Taps
 from engine.tensor import Array, DType
 
@@ -26,7 +26,7 @@ from engine.tensor import Array, DType
 MOST_TAPS = 64
 
 
-@kernels_for(Interpolate, Antialiased, AntialiasedBicubic, image=True, doubles=True)
+@kernels_for(Interpolate, Antialiased, AntialiasedBicubic, NearestExact, image=True, doubles=True)
 def lower_resample(context: Context) -> Made:
     """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
