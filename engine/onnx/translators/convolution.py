@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.layers.convolution.window import same_pairs
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
 from engine.onnx.value import Value
@@ -17,17 +18,18 @@ Pair = tuple[int, int]
 
 @translates("Conv")
 def conv(node: Node) -> Value | list[Value]:
-    """nn.Conv with stored weights that pads both sides alike; else ONNX's own, which pads as it likes."""
+    """nn.Conv with stored weights, after what is padded on one side alone; else ONNX's own, which pads as it likes."""
     stored = _stored(node)
-    padding = symmetric_padding(node)
-    if stored is None or padding is None:
+    padded = None if stored is None else _padded(node, stored[0].shape[2:])
+    if stored is None or padded is None:
         return node.same()
     weight, bias = stored
     rank = weight.ndim - 2
     group = node.number("group", 1)
+    x, padding = padded
     return node.make(
         f"nn.Conv{rank}d",
-        node.input(0),
+        x,
         weights={"weight": weight} if bias is None else {"weight": weight, "bias": bias},
         bias=bias is not None,
         dilation=spread(node, "dilations", rank),
@@ -95,6 +97,34 @@ def causal_conv(node: Node) -> list[Value] | None:
     else:
         state = node.make("Tensor.slice", whole, dim=2, start=0, end=0, step=1)
     return [y, state]
+
+
+def _padded(node: Node, kernel: Sequence[int]) -> tuple[Value, tuple[int, ...]] | None:
+    """The input with what is padded on one side alone, and the padding of both; None where open sizes decide."""
+    x, padding = node.input(0), symmetric_padding(node)
+    if padding is not None:
+        return x, padding
+    pairs = _pairs(node, kernel)
+    if pairs is None or any(min(pair) < 0 for pair in pairs):
+        return None
+    both = tuple(map(min, pairs))
+    flat = [amount - least for pair, least in zip(pairs, both, strict=True) for amount in pair]
+    if any(flat):
+        last_first = [amount for k in range(len(flat) - 2, -1, -2) for amount in flat[k : k + 2]]
+        x = node.make("F.pad", x, pad=tuple(last_first), mode="constant", value=0.0)
+    return x, both
+
+
+def _pairs(node: Node, kernel: Sequence[int]) -> list[Pair] | None:
+    """What is padded before and behind each axis, where that is known."""
+    mode, rank, spec = node.text("auto_pad", "NOTSET"), len(kernel), node.input(0).tensor
+    if mode == "NOTSET":
+        pads = node.numbers("pads")
+        return list(zip(pads[:rank], pads[rank:], strict=True)) if len(pads) == 2 * rank else None
+    if mode not in ("SAME_UPPER", "SAME_LOWER") or spec is None or spec.rank != rank + 2 or None in spec.shape[2:]:
+        return None
+    extents = [(size - 1) * step + 1 for size, step in zip(kernel, spread(node, "dilations", rank), strict=True)]
+    return list(same_pairs(spec.shape[2:], extents, spread(node, "strides", rank), mode == "SAME_UPPER"))
 
 
 def _stored(node: Node) -> tuple[Array, Array | None] | None:

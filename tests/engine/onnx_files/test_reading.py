@@ -24,7 +24,7 @@ def test_what_a_network_becomes_is_as_short_as_a_pair_would_be(tmp_path: Path) -
     graph = engine.load(save(tmp_path, image_network()[0]))
     types = [op.type for op in graph.operators]
     assert [type for type in types if not type.startswith("pnnx.")] == [
-        "nn.Conv2d", "nn.ReLU", "Conv", "nn.BatchNorm2d", "nn.Hardswish", "nn.MaxPool2d", "Tensor.reshape",
+        "nn.Conv2d", "nn.ReLU", "nn.Conv2d", "nn.BatchNorm2d", "nn.Hardswish", "nn.MaxPool2d", "Tensor.reshape",
         "nn.Linear", "F.softmax",
     ]  # fmt: skip
     assert graph.inputs[0].spec == engine.TensorSpec((None, 3, 12, 12), np.dtype(np.float32))

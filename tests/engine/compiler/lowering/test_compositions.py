@@ -9,7 +9,7 @@ import pytest
 
 from engine import RuntimeGraph, Session
 from engine.pnnx import Operator
-from tests.engine.graph.build import F32, INPUT, built, op
+from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(7)
 SHAPES = [(1, 1, 1), (2, 3, 17), (3, 4, 5, 6), (2, 65, 2), (1, 16, 9, 1)]
@@ -40,6 +40,24 @@ def test_any_dimensions_are_reduced(type_: str, dim: tuple[int, ...], shape: tup
         given["unbiased"] = False
     x = RANDOM.standard_normal(shape).astype(F32)
     assert one(op(f"torch.{type_}", "reduce", "0", "1", **given), x) != "reference"
+
+
+@pytest.mark.parametrize("type_", ["mean", "sum", "amax"])
+def test_what_is_reduced_may_be_joined_with_others(type_: str) -> None:
+    """Spatial attention: channels become one, beside others, among which its elements do not lie side by side."""
+    net = built(
+        INPUT,
+        conv("first", "0", "1", (3, 24)),
+        op(f"torch.{type_}", "reduce", "1", "2", dim=(1,), keepdim=True),
+        op("torch.amin", "least", "1", "3", dim=(1,), keepdim=True),
+        op("torch.cat", "cat", "2 3", "4", dim=1),
+        conv("second", "4", "5", (2, 1), (7, 7), padding=(3, 3)),
+        op("pnnx.Output", "out", "5"),
+        _0=(1, 3, 11, 13),
+    )
+    x = np.random.default_rng(3).standard_normal((1, 3, 11, 13)) / 100
+    kernels = check(net, x.astype(F32))
+    assert {kernels["reduce"], kernels["least"]}.isdisjoint({"reference"})
 
 
 @pytest.mark.parametrize("p", [0, 1, 3, 2.5, float("inf"), float("-inf"), "fro"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
@@ -107,7 +109,8 @@ def lower_reduction(context: Context) -> Made:
         return mean_of_pixels(context, x, is_image=rank > 2)
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
     if is_run and axes[-1] < len(x.shape) - 1 and isinstance(layer, Mean | Sum):
-        return _reduced_between(context, x, axes, is_sum=isinstance(layer, Sum))
+        with suppress(NotLoweredError):  # its result lies among others, with gaps
+            return _reduced_between(context, x, axes, is_sum=isinstance(layer, Sum))
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
@@ -115,10 +118,7 @@ def lower_reduction(context: Context) -> Made:
     if moved is None:
         raise NotLoweredError("its operand does not lie in rows")
     rows, copies = context.rows(moved, len(axes))
-    target = context.place(is_image=False)
-    flat = target.derive(target.phantom.reshape(-1))
-    if flat is None:
-        raise NotLoweredError("its result does not lie in rows")
+    target, flat = _in_rows(context.place(is_image=False))
     kernel = RowReduction(
         mode=MODES[type(layer)],
         rows=rows.shape[0],
@@ -128,6 +128,15 @@ def lower_reduction(context: Context) -> Made:
         host=context.host,
     )
     return context.made(target, *copies, context.step(kernel, rows, flat))
+
+
+def _in_rows(target: View) -> tuple[View, View]:
+    """Memory for a result, of its own where that among what it is joined with has gaps; and the same as a vector."""
+    flat = target.derive(target.phantom.reshape(-1))
+    if flat is None:
+        target = row_major(target.shape, target.dtype)
+        flat = derived(target, target.phantom.reshape(-1))
+    return target, flat
 
 
 @kernels_for(AnyTrue, AllTrue, CountNonZero)
@@ -150,10 +159,8 @@ def lower_typed_reduction(context: Context) -> Made:
     if moved is None:
         raise NotLoweredError("its operand does not lie in rows")
     rows, copies = context.rows(moved, len(axes))
-    target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-    flat = target.derive(target.phantom.reshape(-1))
-    if flat is None:
-        raise NotLoweredError("its result does not lie in rows")
+    is_placed = spec.dtype == FLOAT32
+    target, flat = _in_rows(context.place(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
     kernel = TypedReduction(
         mode=mode,
         rows=rows.shape[0],
