@@ -27,8 +27,9 @@ _LONG_TURNS: Final = 24
 _BURST_TURNS: Final = 32
 # A run in which several have their turn must not be kept waiting for them.
 _SHORT_RUNS: Final = 2
-# Who was refused a moment ago, and has not waited, is let in behind others: where there is hardly anything to wait for.
-_BEHIND: Final = 3 / 4
+# Who was refused a moment ago, and has not waited, is let in behind others: where there is not much to wait for. They
+# are heard a few milliseconds apart: with less to wait for, the model would have nothing to do meanwhile.
+_BEHIND: Final = 1 / 2
 # It is over when nobody was refused for so long; else more are let in after so long, and less and less often.
 _CALM_S: Final = 1.0
 _TRIAL_S: Final = (2.0, 30.0)

@@ -169,7 +169,10 @@ class Sideline:
             if at > since:
                 return
             del quiet[descriptor]
-            one.come_back()
+            try:
+                one.come_back()
+            except Exception:
+                _break_off(one)
 
 
 def _break_off(one: Left) -> None:

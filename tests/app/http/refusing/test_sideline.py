@@ -174,6 +174,8 @@ class One:
             self.poll.asking.append(self.descriptor)
 
     def come_back(self) -> None:
+        if self.fault == "comes back":
+            raise ZeroDivisionError
         self.is_aside = False
 
     def cut_off(self) -> None:
@@ -274,6 +276,17 @@ def test_who_asks_nothing_for_long_comes_back(loop: Loop, poll: Poll, monkeypatc
     assert len(made) == 3 and all(each.is_aside for each in everybody)
     loop.run_until(0.2)
     assert not made and not any(each.is_aside or each.seen for each in everybody) and not loop.timers
+
+
+def test_a_fault_with_one_that_comes_back_is_no_other_ones(
+    loop: Loop, poll: Poll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sideline, "_LEFT_S", 0.1)
+    broken, good = One(loop, poll, 9, "comes back"), One(loop, poll, 9)
+    poll.asking.clear()
+    made, _ = taken([broken, good])
+    loop.run_until(1.0)
+    assert broken.is_cut_off and not broken.is_aside and not good.is_aside and not made and not loop.timers
 
 
 def test_calls_of_the_system_tell_what_came_and_what_went() -> None:
