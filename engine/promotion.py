@@ -209,7 +209,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     result: Shape = ()
     for shape in shapes:
         result = _broadcast(result, shape)
-    return result
+    # Numbers of numpy equal Python's, whose place they would take for all who ask later: code is not written with them.
+    return tuple(None if dim is None else int(dim) for dim in result)
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:

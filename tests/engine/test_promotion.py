@@ -196,6 +196,12 @@ def test_shapes_that_do_not_fit_are_both_named(shapes: tuple[Shape, ...], found:
     assert caught.value.found == found
 
 
+def test_shapes_have_numbers_of_python_whoever_asked_for_them_first() -> None:
+    of_numpy = np.int64(7919), np.int64(1)
+    assert [type(dim) for dim in broadcast_shapes(of_numpy, of_numpy)] == [int, int]
+    assert [type(dim) for dim in broadcast_shapes((7919, 1), (7919, 1))] == [int, int]
+
+
 def test_fractional_functions_make_floats_of_integers() -> None:
     results = [CODES[float_dtype(DTYPES[code])] for code in ("bool", "u8", "i64", "f16", "bf16", "f64", "c64")]
     assert results == ["f32", "f32", "f32", "f16", "bf16", "f64", "c64"]
