@@ -7,16 +7,15 @@ Source: own minimax polynomial and rational (tests/data/compiler/fit_math.py).
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     between,
     copysign,
     like,
-    maximum,
     minimum,
     negative,
     polynomial,
@@ -77,9 +76,7 @@ def gelu(f: Function, x: Value) -> Value:
 
 def gelu_tanh(f: Function, x: Value) -> Value:
     """x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x**3), as x / (1 + e**-2u), within 2e-7 |x|."""
-    factor = 2 * math.sqrt(2 / math.pi)
-    cubic = f.fma(f.fmul(x, x), like(x, 0.044715 * factor), like(x, factor))
-    return f.fdiv(x, one_plus_exp_minus(f, f.fmul(x, cubic)))
+    return forms.gelu_tanh(f, x, one_plus_exp_minus)
 
 
 def mish(f: Function, x: Value) -> Value:
@@ -92,22 +89,17 @@ def mish(f: Function, x: Value) -> Value:
 
 def elu(f: Function, x: Value, alpha: Value) -> Value:
     """x where x > 0, else alpha * (e**x - 1), within 2 ulp."""
-    zero = like(x, 0.0)
-    return f.fma(alpha, expm1_down(f, minimum(f, x, zero)), maximum(f, x, zero))
+    return forms.elu(f, x, alpha, expm1_down)
 
 
 def celu(f: Function, x: Value, alpha: Value) -> Value:
     """x where x > 0, else alpha * (e**(x / alpha) - 1), within 2 ulp once x / alpha is rounded."""
-    zero = like(x, 0.0)
-    return f.fma(alpha, expm1_down(f, f.fdiv(minimum(f, x, zero), alpha)), maximum(f, x, zero))
+    return forms.celu(f, x, alpha, expm1_down)
 
 
 def selu(f: Function, x: Value) -> Value:
     """scale * (x where x > 0, else alpha * (e**x - 1)) within 2 ulp, constants as in self-normalising networks."""
-    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    zero = like(x, 0.0)
-    positive = f.fmul(like(x, scale), maximum(f, x, zero))
-    return f.fma(like(x, scale * alpha), expm1_down(f, minimum(f, x, zero)), positive)
+    return forms.selu(f, x, expm1_down)
 
 
 def softsign(f: Function, x: Value) -> Value:

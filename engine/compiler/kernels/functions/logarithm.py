@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
+from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     bits,
     from_bits,
     integer,
     like,
-    maximum,
-    minimum,
     negative,
     polynomial,
 )
@@ -81,36 +80,28 @@ def log1p(f: Function, x: Value) -> Value:
     scale = from_bits(f, f.binary("sub", constant(0x40800000, shift.type), shift))
     rest = f.fma(scale, like(x, 0.25), like(x, -1.0))
     fraction = f.fma(f.fmul(x, like(x, 0.25)), scale, rest)
-    result = _with_edges(f, sum_, _combined(f, k, fraction, _NATURAL))
+    result = forms.logarithm_edges(f, sum_, _combined(f, k, fraction, _NATURAL))
     return f.select(f.compare("olt", absolute(f, x), like(x, 2.0**-25)), x, result)
 
 
 def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
     """log(1 + e**(beta x)) / beta within 2.5 ulp once beta * x is rounded; x itself where beta * x > threshold."""
-    is_one = beta == like(x, 1.0)
-    scaled = x if is_one else f.fmul(x, beta)
-    result = f.fadd(maximum(f, scaled, like(x, 0.0)), log1p_exp_minus(f, absolute(f, scaled)))
-    result = result if is_one else f.fdiv(result, beta)
-    return f.select(f.compare("ogt", scaled, threshold), x, result)
+    return forms.softplus(f, x, beta, threshold, log1p_exp_minus)
 
 
 def logsigmoid(f: Function, x: Value) -> Value:
     """log(1 / (1 + e**-x)) = min(x, 0) - log(1 + e**-|x|) within 2 ulp."""
-    return f.fsub(minimum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))
+    return forms.logsigmoid(f, x, log1p_exp_minus)
 
 
 def logaddexp(f: Function, a: Value, b: Value) -> Value:
     """log(e**a + e**b) without overflow."""
-    # Equal infinities have no difference.
-    gap = f.select(f.compare("oeq", a, b), like(a, 0.0), absolute(f, f.fsub(a, b)))
-    return f.fadd(maximum(f, a, b), log1p_exp_minus(f, gap))
+    return forms.logaddexp(f, a, b, log1p_exp_minus)
 
 
 def xlogy(f: Function, x: Value, y: Value) -> Value:
     """x log(y); 0 where x is 0 and y is a number."""
-    zero = like(x, 0.0)
-    is_zero = f.binary("and", f.compare("oeq", x, zero), f.compare("ord", y, y))
-    return f.select(is_zero, zero, f.fmul(x, log(f, y)))
+    return forms.xlogy(f, x, y, log)
 
 
 def log1p_exp_minus(f: Function, x: Value) -> Value:
@@ -129,7 +120,7 @@ def _log(f: Function, x: Value, base: _Base) -> Value:
     shift, k = _exponent(f, normal)
     k = f.fadd(k, f.select(is_small, like(x, -23.0), like(x, 0.0)))
     fraction = f.fsub(from_bits(f, f.binary("sub", bits(f, normal), shift)), like(x, 1.0))
-    return _with_edges(f, x, _combined(f, k, fraction, base))
+    return forms.logarithm_edges(f, x, _combined(f, k, fraction, base))
 
 
 def _exponent(f: Function, x: Value) -> tuple[Value, Value]:
@@ -148,11 +139,3 @@ def _combined(f: Function, k: Value, fraction: Value, base: _Base) -> Value:
         elif number:
             total = f.fma(factor, like(k, number), total)
     return total
-
-
-def _with_edges(f: Function, x: Value, result: Value) -> Value:
-    """The logarithm of x where that is NaN or infinite, else the result."""
-    zero, infinity = like(x, 0.0), like(x, float("inf"))
-    result = f.select(f.compare("olt", x, infinity), result, x)
-    result = f.select(f.compare("oeq", x, zero), like(x, float("-inf")), result)
-    return f.select(f.compare("olt", x, zero), like(x, float("nan")), result)

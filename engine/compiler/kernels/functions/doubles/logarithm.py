@@ -9,12 +9,11 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     integer,
     like,
-    maximum,
-    minimum,
     negative,
     polynomial,
 )
@@ -33,14 +32,14 @@ _SERIES: Final = (
 def log(f: Function, x: Value) -> Value:
     """log(x) within 1.5 ulp; -inf at 0, NaN below."""
     k, fraction = parts(f, x)
-    return _with_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
+    return forms.logarithm_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
 
 
 def log2(f: Function, x: Value) -> Value:
     """log(x) / log(2) within 3 ulp; exact for powers of two."""
     k, fraction = parts(f, x)
     part = _combined(f, like(x, 0.0), fraction, like(x, 0.0))
-    return _with_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
+    return forms.logarithm_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
 
 
 def log10(f: Function, x: Value) -> Value:
@@ -56,7 +55,7 @@ def log1p(f: Function, x: Value) -> Value:
     is_small = f.compare("olt", absolute(f, x), one)
     lost = f.select(is_small, f.fsub(x, f.fsub(sum_, one)), f.fsub(one, f.fsub(sum_, x)))
     lost = f.select(f.compare("olt", absolute(f, sum_), like(x, 2.0**60)), f.fdiv(lost, sum_), like(x, 0.0))
-    result = _with_edges(f, sum_, _combined(f, k, fraction, lost))
+    result = forms.logarithm_edges(f, sum_, _combined(f, k, fraction, lost))
     return f.select(f.compare("olt", absolute(f, x), like(x, 2.0**-54)), x, result)
 
 
@@ -67,28 +66,22 @@ def log1p_exp_minus(f: Function, x: Value) -> Value:
 
 def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
     """log(1 + e**(beta x)) / beta; x itself where beta * x > threshold."""
-    scaled = f.fmul(x, beta)
-    result = f.fadd(maximum(f, scaled, like(x, 0.0)), log1p_exp_minus(f, absolute(f, scaled)))
-    return f.select(f.compare("ogt", scaled, threshold), x, f.fdiv(result, beta))
+    return forms.softplus(f, x, beta, threshold, log1p_exp_minus)
 
 
 def logsigmoid(f: Function, x: Value) -> Value:
     """log(1 / (1 + e**-x)) = min(x, 0) - log(1 + e**-|x|) within 2 ulp."""
-    return f.fsub(minimum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))
+    return forms.logsigmoid(f, x, log1p_exp_minus)
 
 
 def logaddexp(f: Function, a: Value, b: Value) -> Value:
     """log(e**a + e**b) without overflow."""
-    # Equal infinities have no difference.
-    gap = f.select(f.compare("oeq", a, b), like(a, 0.0), absolute(f, f.fsub(a, b)))
-    return f.fadd(maximum(f, a, b), log1p_exp_minus(f, gap))
+    return forms.logaddexp(f, a, b, log1p_exp_minus)
 
 
 def xlogy(f: Function, x: Value, y: Value) -> Value:
     """x log(y); 0 where x is 0 and y is a number."""
-    zero = like(x, 0.0)
-    is_zero = f.binary("and", f.compare("oeq", x, zero), f.compare("ord", y, y))
-    return f.select(is_zero, zero, f.fmul(x, log(f, y)))
+    return forms.xlogy(f, x, y, log)
 
 
 def parts(f: Function, x: Value) -> tuple[Value, Value]:
@@ -112,11 +105,3 @@ def _combined(f: Function, k: Value, fraction: Value, lost: Value) -> Value:
     series = f.fadd(half, polynomial(f, f.fmul(s, s), _SERIES))
     small = f.fma(s, series, f.fma(k, like(k, LN2_TAIL), lost))
     return f.fsub(f.fmul(k, like(k, LN2_HEAD)), f.fsub(f.fsub(half, small), fraction))
-
-
-def _with_edges(f: Function, x: Value, result: Value) -> Value:
-    """The logarithm of x where that is NaN or infinite, else the result."""
-    zero, infinity = like(x, 0.0), like(x, math.inf)
-    result = f.select(f.compare("olt", x, infinity), result, x)
-    result = f.select(f.compare("oeq", x, zero), like(x, -math.inf), result)
-    return f.select(f.compare("olt", x, zero), like(x, math.nan), result)
