@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint
@@ -84,9 +85,10 @@ class Generator:
         weights = None if tune else self._weights
         alone: set[str] = set()
         refused: dict[str, str] = {}
+        lower = partial(self._lower, specs, host, alone, refused, progress, choose, weights)
         for _ in range(ATTEMPTS):
             try:
-                lowering = self._lower_narrow(specs, host, alone, refused, progress, choose, weights)
+                lowering = self._lower_narrow(lower)
                 blueprint = self._assemble(lowering, progress, cores, weights, is_known=is_known)
                 return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
@@ -134,24 +136,15 @@ class Generator:
         else:
             self._optimised = None  # its float32 weights take memory of their own
 
-    def _lower_narrow(
-        self,
-        specs: Sequence[TensorSpec],
-        host: Host,
-        alone: Collection[str],
-        refused: Mapping[str, str],
-        progress: Progress,
-        choose: Choose,
-        weights: Weights | None,
-    ) -> Lowering:
+    def _lower_narrow(self, lower: Callable[[], Lowering]) -> Lowering:
         """Lower the graph; with 16-bit floats as they are, where they cannot be computed as float32."""
         from engine.compiler.lowering.narrow import NotNarrowedError
 
         try:
-            return self._lower(specs, host, alone, refused, progress, choose, weights)
+            return lower()
         except (NotWidenedError, NotNarrowedError):
             self._is_wide, self._optimised = False, None
-            return self._lower(specs, host, alone, refused, progress, choose, weights)
+            return lower()
 
     def _lower(
         self,

@@ -17,6 +17,7 @@ class Grid:
     Args:
         sizes: rows and columns.
         block: of them, what a chunk has.
+        is_by_rows: whether those of the same rows follow each other.
     """
 
     sizes: tuple[int, int]

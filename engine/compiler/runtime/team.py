@@ -137,10 +137,8 @@ class _Step(NamedTuple):
 
 def _counters(f: Function, team: Value, number: Value) -> tuple[Value, Value]:
     """The counters of a step's shares, and the one of chunks that have ended."""
-    shares, counters = (
-        f.load("i64", f.at(team, protocol.SHARES, 1), 8),
-        f.load("ptr", f.at(team, protocol.COUNTERS, 1), 8),
-    )
+    shares = f.load("i64", f.at(team, protocol.SHARES, 1), 8)
+    counters = f.load("ptr", f.at(team, protocol.COUNTERS, 1), 8)
     line = f.binary("mul", number, f.binary("add", shares, _ONE))
     first = f.at(counters, f.binary("mul", line, _LINE), 1)
     return first, _at(f, f.at(first, f.binary("mul", shares, _LINE), 1), protocol.ENDED)

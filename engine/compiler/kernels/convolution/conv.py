@@ -36,8 +36,9 @@ from engine.tensor import Array
 # Shares of the second-level cache for what is read again while a chunk runs: pixels, and weights.
 IMAGE_SHARE = 3 / 16
 WEIGHT_SHARE = 3 / 8
-# Tiles that can be shared out evenly enough.
+# Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
 FEW_TILES = 7
+WEIGHTS_TO_IMAGE = 4
 # Vectors of a panel that are tried; the first of equals is taken.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
@@ -147,8 +148,9 @@ class Conv(Convolution):
         grid = Grid((tiles, panels), (some_tiles, some_panels)).evened()
         work, wanted = self.flops / (tiles * panels), self.host.wanted_chunks
         # Threads that have rows of their own read what they wrote themselves, but all of the weights.
-        is_image_large = tiles >= FEW_TILES and tiles * tile_bytes * self.groups >= panels * 4 * self.panel_floats / 4
-        return grid.cut(wanted, work, self.host.chunk_flops, rows_first=is_image_large)
+        image_bytes, weight_bytes = self.groups * tiles * tile_bytes, panels * 4 * self.panel_floats
+        rows_first = tiles >= FEW_TILES and WEIGHTS_TO_IMAGE * image_bytes >= weight_bytes
+        return grid.cut(wanted, work, self.host.chunk_flops, rows_first=rows_first)
 
     @property
     def chunks(self) -> int:

@@ -25,6 +25,9 @@ from engine.compiler.kernels.kernel import Convolution, derived, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
+# Rows of tiles that can be shared out evenly enough.
+FEW_ROWS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Depthwise(Convolution):
@@ -84,7 +87,7 @@ class Depthwise(Convolution):
         """Rows of tiles and vectors, and what a chunk has of them."""
         sizes = rows, vectors = self.batch * self.tiling[0], len(self.vectors)
         work, least = self.flops / (rows * vectors), self.host.chunk_flops / 2
-        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=rows >= 8)
+        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=rows >= FEW_ROWS)
 
     @property
     def chunks(self) -> int:

@@ -8,17 +8,15 @@ import numpy as np
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Number, Operand, apply
-from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.indexing.picking import indices_of
 from engine.compiler.lowering.rules.indexing.scattering import unpooled
-from engine.compiler.lowering.rules.pooling.pool import pooled
-from engine.compiler.lowering.rules.pooling.pool_axes import axes_of, three
+from engine.compiler.lowering.rules.pooling.pool import averaged, pooled
+from engine.compiler.lowering.rules.pooling.pool_axes import axes_of
 from engine.compiler.lowering.rules.pooling.pool_places import with_places
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
 from engine.layers.onnx.operands.adapter import present
@@ -58,21 +56,7 @@ def lower_lp_pool(context: Context) -> Made:
     layer, x, composition = context.layer(OnnxLpPool), _images(context), Composition(context)
     powers = composition.map(_powers(layer.p), x, target=channels_last(x.shape, dtype=x.dtype))
     totals = channels_last(context.result_spec.sizes, dtype=x.dtype)
-    image, target = (derived(view, as_image(view.phantom)) for view in (powers, totals))
-    depth, down, across = three(_axes(layer, x, totals.shape[2:]))
-    kernel = PoolKernel(
-        mode="average",
-        batch=target.shape[0],
-        channels=image.shape[1],
-        depth=depth,
-        down=down,
-        across=across,
-        divisor=1,
-        source=dense_strides(image),
-        target=dense_strides(target),
-        host=context.host,
-    )
-    composition.steps.append(context.step(kernel, image, target))
+    composition.steps.append(averaged(context, powers, totals, _axes(layer, x, totals.shape[2:]), divisor=1))
     return composition.finish(power(Operand(0), Number(1 / layer.p)), totals)
 
 

@@ -65,22 +65,30 @@ def lower_lp_pool(context: Context) -> Made:
         power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape, dtype=x.dtype)
     )
     means = channels_last(context.result_spec.sizes, dtype=x.dtype)
-    image, target = (derived(view, as_image(view.phantom)) for view in (powers, means))
-    depth, down, across = three(windows_of(layer, x, means.shape[2:]))
+    composition.steps.append(averaged(context, powers, means, windows_of(layer, x, means.shape[2:])))
+    taps = math.prod(window.kernel for window in layer.windows)
+    return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
+
+
+def averaged(
+    context: Context, source: View, target: View, axes: Sequence[WindowAxis], *, divisor: int | None = None
+) -> KernelStep:
+    """The mean of every window of one tensor (N, C, *S) written to another, both channels last."""
+    image, result = (derived(view, as_image(view.phantom)) for view in (source, target))
+    depth, down, across = three(axes)
     kernel = PoolKernel(
         mode="average",
-        batch=target.shape[0],
+        batch=result.shape[0],
         channels=image.shape[1],
         depth=depth,
         down=down,
         across=across,
+        divisor=divisor,
         source=dense_strides(image),
-        target=dense_strides(target),
+        target=dense_strides(result),
         host=context.host,
     )
-    composition.steps.append(context.step(kernel, image, target))
-    taps = math.prod(window.kernel for window in layer.windows)
-    return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
+    return context.step(kernel, image, result)
 
 
 def _operand(context: Context, spatial_rank: int) -> View:
