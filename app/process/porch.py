@@ -29,7 +29,6 @@ _TARGET: Final = re.compile(rb"[A-Z]{1,16} (/[!-~]{0,1000}) HTTP/1\.[01]\r\n")
 _LIVE: Final = (b"/health/live", b"/v2/health/live")
 _MESSAGE: Final = b"the server is starting"
 _ERROR: Final = b'{"code":"not_ready","message":"not ready: %s"}' % _MESSAGE
-_NO_REQUEST: Final = b'{"error":{"code":"invalid_request","message":"the request is not HTTP/1.1"}}'
 
 
 class Porch:

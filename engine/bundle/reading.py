@@ -30,7 +30,6 @@ from engine.tensor import Array
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 _PIECE_BYTES: Final = 1 << 20
-_MAX_PARAM_BYTES: Final = 1 << 28
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from app.codec.answers import dump_json
 from app.errors import ServiceError
-from app.http.connection.door import Door
+from app.http.connection.door import Door, Guest
 from app.http.connection.incoming import Incoming
 from app.http.wire.direct_reader import Flow
 from app.http.wire.raw import json_answer
@@ -19,33 +19,15 @@ _LINGER_S: Final = 2.0
 _LINGER_BYTES: Final = 4 * 2**20
 
 
-class Carrier(Protocol):
+class Carrier(Guest, Protocol):
     """The connection."""
 
-    peer: str | None
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
 
     @property
     def flow(self) -> Flow:
         """Pauses and resumes reading."""
-        ...
-
-    @property
-    def is_taking_its_answer(self) -> bool:
-        """Whether there are bytes for the client on their way."""
-        ...
-
-    def check(self, now: float) -> None:
-        """End what takes too long."""
-        ...
-
-    def leave(self) -> None:
-        """Make room for another connection."""
-        ...
-
-    def cut_off(self) -> None:
-        """End at once."""
         ...
 
 

@@ -43,11 +43,6 @@ class Carrier(Protocol):
         """Whether the bytes on the wire are those of its requests."""
         ...
 
-    @property
-    def is_taking_its_answer(self) -> bool:
-        """Whether there are bytes for the client on their way."""
-        ...
-
     def stands(self, cycle: NullCycle) -> None:
         """A request has come that nothing is made of."""
         ...

@@ -34,7 +34,6 @@ MAGIC: Final = b"pnnxcode"
 VERSION: Final = 1
 PAGE: Final = 4096
 _HEADER: Final = struct.Struct("<8sII32sQQIQIQI")
-_CRC_AT: Final = 12
 
 
 class EntryError(Exception):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from engine.errors import ParameterError
 from engine.layers.convolution.window import same_pairs
 from engine.onnx.node import Node
@@ -162,8 +160,3 @@ def symmetric_padding(node: Node, kernel: Sequence[int] = ()) -> tuple[int, ...]
     if mode != "NOTSET" or len(pads) != 2 * rank or pads[:rank] != pads[rank:] or min(pads, default=0) < 0:
         return None
     return pads[:rank]
-
-
-def as_array(values: Array) -> Array:
-    """Contiguous, as stored tensors are."""
-    return np.ascontiguousarray(values)

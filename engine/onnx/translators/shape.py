@@ -10,7 +10,7 @@ from engine.errors import ShapeError
 from engine.layers.onnx.operands.dtypes import DTYPES
 from engine.onnx.node import Node
 from engine.onnx.registry import translates
-from engine.onnx.value import Axis, Size, Value, constant
+from engine.onnx.value import Size, Value, constant
 from engine.tensor import CODES, TensorSpec, product
 
 _TORCH_NAMES = {
@@ -257,10 +257,3 @@ def stored(node: Node) -> Value | None:
         if key in ("value_string", "value_strings"):
             return constant(np.array(value, np.object_))
     return None
-
-
-def axis_of(value: Value, axis: int) -> Size:
-    """The size of an axis of a value."""
-    spec = value.tensor
-    size = None if spec is None else spec.shape[axis]
-    return Axis(value, axis) if size is None else size
