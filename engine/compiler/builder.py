@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint, NotYetMadeError
 from engine.compiler.bodies import Bodies, Compiles, bodies_of
@@ -29,9 +28,6 @@ from engine.memory.sharing import shared
 from engine.options import Options
 from engine.progress import Progress, asking, silent
 from engine.tensor import Array, TensorSpec
-
-if TYPE_CHECKING:
-    pass
 
 # Programs of a graph of many shapes that are kept in the cache, each with all weights.
 MOST_KEPT = 8

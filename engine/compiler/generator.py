@@ -94,8 +94,8 @@ class Generator:
             except RefusedError as error:
                 if error.reasons.keys() <= refused.keys():
                     break
-                refused |= {name: why for name, why in error.reasons.items() if name in alone}
-                alone |= error.reasons.keys()
+                refused.update({name: why for name, why in error.reasons.items() if name in alone})
+                alone.update(error.reasons)
         raise CompileError("its kernels cannot be made", found=_first(refused))
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
