@@ -16,7 +16,7 @@ from engine.layers.creation import creation
 from engine.layers.creation.matrices import OneHot
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.masking import Copy, Fill, Zero
-from engine.layers.onnx.creation.creation import EyeLike
+from engine.layers.onnx.creation.creation import ConstantOfShape, EyeLike
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec
@@ -38,22 +38,41 @@ def _spread(context: Context, number: Array) -> Made:
     return context.made(derived(view, np.broadcast_to(view.phantom, spec.sizes)))
 
 
-@kernels_for(creation.ZerosLike, creation.NewZeros, Zero)
+@kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
 def lower_zeros(context: Context) -> Made:
-    """Zeros, of another tensor's shape or dtype."""
+    """Zeros, of a size that is given, or of another tensor's shape or dtype."""
     return _spread(context, np.zeros((), _spec(context).dtype))
 
 
-@kernels_for(creation.OnesLike, creation.NewOnes)
+@kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
 def lower_ones(context: Context) -> Made:
     """Ones likewise."""
     return _spread(context, np.ones((), _spec(context).dtype))
 
 
+@kernels_for(ConstantOfShape)
+def lower_constant_of_shape(context: Context) -> Made:
+    """The file's number."""
+    value = context.layer(ConstantOfShape).value
+    if value is None:
+        raise NotLoweredError("its number is missing")
+    return _spread(context, np.asarray(cast(value, _spec(context).dtype)))
+
+
+@kernels_for(creation.Full)
+def lower_full(context: Context) -> Made:
+    """One number, known or not, in a size that is given."""
+    return _filled(context, context.argument(0) if context.bound.positional else 0)
+
+
 @kernels_for(creation.FullLike, creation.NewFull, Fill, Copy)
 def lower_fill(context: Context) -> Made:
     """One number, known or not; or a tensor that is spread in place of another."""
-    spec, value = _spec(context), context.argument(1)
+    return _filled(context, context.argument(1))
+
+
+def _filled(context: Context, value: View | object) -> Made:
+    spec = _spec(context)
     if isinstance(value, int | float):
         return _spread(context, np.asarray(cast(value, spec.dtype)))
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value

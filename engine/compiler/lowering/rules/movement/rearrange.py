@@ -76,6 +76,8 @@ def lower_view(context: Context) -> Made:
     layer, arguments = context.layer(Layer), context.arguments()
     outputs: Sequence[RuntimeOperand] = context.op.outputs
     x = arguments[0]
+    if isinstance(x, np.ndarray) and x.size:  # what it becomes is too large to be known itself
+        x = arguments[0] = context.lowering.stored(x)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
     if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
