@@ -7,13 +7,13 @@ import gc
 from importlib import import_module
 from typing import Any
 
-from app.process.porch import porch
+from app.process.early_health import early_health
 from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
-    with porch(settings) as entrance:
+    with early_health(settings) as entrance:
         return int(_imported("app.process.server").serve(settings, entrance))
 
 

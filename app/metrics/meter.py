@@ -14,7 +14,7 @@ from app.metrics.snapshot import Snapshot, from_bytes, lasting, merged, to_bytes
 from app.serving.dataplane import DataPlane
 
 
-class Board(Protocol):
+class Scoreboard(Protocol):
     """Where workers leave their figures for each other."""
 
     def write(self, data: bytes) -> None:
@@ -47,7 +47,7 @@ class Meter:
         self._plane = plane
         self._start = time.monotonic()
         self._worker = "0"
-        self._board: Board | None = None
+        self._scoreboard: Scoreboard | None = None
         self._before: Snapshot = {}
         self.statuses: Counter[int] = Counter()
         self.codes: Counter[str] = Counter()
@@ -55,24 +55,24 @@ class Meter:
         self.connections: Callable[[], int] = lambda: 0
         GARBAGE.watch()
 
-    def join(self, board: Board, worker: int | str) -> None:
+    def join(self, scoreboard: Scoreboard, worker: int | str) -> None:
         """Be one of several workers, and go on counting where the one before it ended."""
-        self._board, self._worker = board, str(worker)
-        before = board.own()
+        self._scoreboard, self._worker = scoreboard, str(worker)
+        before = scoreboard.own()
         self._before = lasting(from_bytes(before)) if before else {}
 
     def publish(self) -> Snapshot:
         """This worker's figures, left where the others find them."""
         snapshot = merged([self._before, self._read()])
-        if self._board is not None:
-            self._board.write(to_bytes(snapshot))
+        if self._scoreboard is not None:
+            self._scoreboard.write(to_bytes(snapshot))
         return snapshot
 
     def read(self) -> Snapshot:
         """All figures of the server as they are now, or were a second ago in another worker."""
         # Left for the others first: whoever is asked next must not tell less.
         snapshots = [self.publish()]
-        for data, is_alive in () if self._board is None else self._board.others():
+        for data, is_alive in () if self._scoreboard is None else self._scoreboard.others():
             snapshot = from_bytes(data)
             snapshots.append(snapshot if is_alive else lasting(snapshot))
         return merged(snapshots)

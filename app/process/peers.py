@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.metrics.meter import Meter
-from app.process.board import Place
+from app.process.scoreboard import Place
 from app.process.team import Team
 from app.serving.dataplane import DataPlane
 

@@ -16,8 +16,8 @@ from starlette.datastructures import State
 
 import engine
 from app.access.keys import open_keys
+from app.http.connection.admission import Admission, Limits
 from app.http.connection.connection import Connection
-from app.http.connection.door import Door, Limits
 from app.http.fast_path.fast_path import FastPath
 from app.http.fast_path.request import Means
 from app.http.main import create_app
@@ -26,11 +26,11 @@ from app.log import configure_logging
 from app.memory.machine import keep_heap
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
-from app.process.board import Board
 from app.process.calls import make_calls, reserve_port
 from app.process.descriptors import raise_file_limit
+from app.process.early_health import EarlyHealth
 from app.process.peers import Peers
-from app.process.porch import Porch
+from app.process.scoreboard import Scoreboard
 from app.process.standby import Readiness
 from app.process.switchboard import Switchboard
 from app.process.team import Team
@@ -48,8 +48,8 @@ log = logging.getLogger(__name__)
 _TURN_S: Final = 0.0005
 
 
-def serve(settings: Settings, porch: Porch) -> int:
-    """Serve until told to stop, from the porch on; the exit status.
+def serve(settings: Settings, early_health: EarlyHealth) -> int:
+    """Serve until told to stop, from the socket of early health on; the exit status.
 
     Raises:
         ConfigError: there is no such store.
@@ -63,7 +63,7 @@ def serve(settings: Settings, porch: Porch) -> int:
     open_keys(settings)
     check_spans(settings)
     scheme = "http" if tls_context(settings) is None else "https"
-    listener = porch.listener
+    listener = early_health.listener
     held = reserve_port(settings)
     if held is not None:  # it may be one that the system chose
         settings = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
@@ -71,18 +71,18 @@ def serve(settings: Settings, porch: Porch) -> int:
     if settings.workers == 1:
         if held is not None:
             held.close()
-        return run(settings, listener, url, porch=porch)
+        return run(settings, listener, url, early_health=early_health)
 
-    porch.close()
+    early_health.close()
     exchange, switchboard = engine.Exchange(), Switchboard()
-    readiness, boards = Readiness(settings.workers), (Board(settings.workers), Board(settings.workers))
+    readiness, scoreboards = Readiness(settings.workers), (Scoreboard(settings.workers), Scoreboard(settings.workers))
 
     def start(index: int) -> SpawnProcess:
         with exchange.connect() as memory, switchboard.connect(index) as line:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
                 target=_work,
-                args=(settings, listener, shown, memory, (readiness, index), boards, line),
+                args=(settings, listener, shown, memory, (readiness, index), scoreboards, line),
                 name=f"worker-{index}",
             )
             process.start()
@@ -90,8 +90,8 @@ def serve(settings: Settings, porch: Porch) -> int:
 
     def ended(index: int) -> None:
         readiness.clear(index)
-        for board in boards:
-            board.clear(index)
+        for scoreboard in scoreboards:
+            scoreboard.clear(index)
 
     status = supervise(settings.workers, start, ended)
     switchboard.close()
@@ -104,13 +104,13 @@ def run(
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
     peers: Peers | None = None,
-    porch: Porch | None = None,
+    early_health: EarlyHealth | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
     sys.setswitchinterval(_TURN_S)
     server = build(settings, url, standby, peers)
-    server.porch = porch
+    server.early_health = early_health
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -138,8 +138,8 @@ def build(
     plane: DataPlane = app.state.dataplane
     meter: Meter = app.state.meter
     calls = make_calls(settings, app.state, meter.codes)
-    door = Door(Limits.of(settings))
-    meter.connections, meter.refusals = door.__len__, door.refusals
+    admission = Admission(Limits.of(settings))
+    meter.connections, meter.refusals = admission.__len__, admission.refusals
     gate = Gate(
         plane,
         keys=app.state.keys,
@@ -152,8 +152,8 @@ def build(
         peers.join(plane, meter)
     config = uvicorn.Config(
         app,
-        http=partial(Connection, door=door, gate=gate, fast_path=_fast_path(settings, app.state, gate)),  # type: ignore[arg-type]  # made by calling it, as a class would be
-        backlog=door.limits.backlog,
+        http=partial(Connection, admission=admission, gate=gate, fast_path=_fast_path(settings, app.state, gate)),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        backlog=admission.limits.backlog,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,
         access_log=False,
@@ -165,7 +165,7 @@ def build(
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
-    server.door = door
+    server.admission = admission
     return server
 
 
@@ -184,14 +184,14 @@ def _work(
     url: str | None,
     memory: socket.socket,
     standby: tuple[Readiness, int],
-    boards: tuple[Board, Board],
+    scoreboards: tuple[Scoreboard, Scoreboard],
     line: socket.socket,
 ) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
     index = standby[1]
-    figures, tallies = (board.place(index) for board in boards)
+    figures, tallies = (scoreboard.place(index) for scoreboard in scoreboards)
     peers = Peers(index=index, figures=figures, tallies=tallies, team=Team(line))
     sys.exit(run(settings, listener, url, standby, peers))
 

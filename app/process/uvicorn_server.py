@@ -17,13 +17,13 @@ from typing import Final
 
 import uvicorn
 
-from app.http.connection.door import Door
+from app.http.connection.admission import Admission
 from app.memory.collector import set_aside, set_aside_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
+from app.process.early_health import EarlyHealth
 from app.process.peers import Peers
-from app.process.porch import Porch
 from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
 from app.serving.dataplane import DataPlane
@@ -65,8 +65,8 @@ class Server(uvicorn.Server):
         peers: Peers | None = None,
     ) -> None:
         super().__init__(config)
-        self.porch: Porch | None = None
-        self.door: Door | None = None
+        self.early_health: EarlyHealth | None = None
+        self.admission: Admission | None = None
         self.calls = calls
         self.calls_port = calls_port
         self._peers = peers
@@ -85,8 +85,8 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
-            if self.porch is not None:  # it has answered until now
-                await asyncio.to_thread(self.porch.close)
+            if self.early_health is not None:  # it has answered until now
+                await asyncio.to_thread(self.early_health.close)
             if self._standby is None:
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
@@ -131,8 +131,8 @@ class Server(uvicorn.Server):
     def _drain(self) -> None:
         """Not ready any more; go on serving until load balancers have noticed."""
         log.info("stopping: finishing what is in flight")
-        if self.door is not None:
-            self.door.is_emptying = True
+        if self.admission is not None:
+            self.admission.is_emptying = True
         asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
 
     def _stop(self) -> None:

@@ -24,7 +24,7 @@ from app.wording import told
 
 T = TypeVar("T")
 
-# Commands that are at work at once; more wait. Models load side by side as far as memory goes (crew.py).
+# Commands that are at work at once; more wait. Models load side by side as far as memory goes (loader_pool.py).
 MAX_CALLS: Final = 16
 # A load of several models, each of which may take its time, waits for its turn.
 LOADS: Final = 3

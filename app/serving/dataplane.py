@@ -21,8 +21,8 @@ from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
 from app.models.account import account
 from app.models.call import Call
+from app.models.keeping.discovery import Discovery
 from app.models.keeping.orders import Demand
-from app.models.keeping.roster import Roster
 from app.models.keeping.store import Store
 from app.models.keeping.version import State, Version
 from app.models.keeping.watch import Watcher
@@ -71,7 +71,9 @@ class DataPlane:
         self.store = Store(settings, self.budget.threads)
         self.remote = open_store(settings)
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
-        self.watcher = Watcher(self.store, Roster(self.store, settings.store_folder, settings.model_name), interval_s)
+        self.watcher = Watcher(
+            self.store, Discovery(self.store, settings.store_folder, settings.model_name), interval_s
+        )
         self.commands = Commands()
         self.arrivals = Arrivals()
         self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)

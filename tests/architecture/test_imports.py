@@ -157,7 +157,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "app.process.server",
         "app.process.uvicorn_server",
         "app.http.connection.connection",
-        "app.http.connection.line",
+        "app.http.connection.base",
         "app.http.wire.reception",
         "app.http.connection.answering",
         "app.http.fast_path.sending",

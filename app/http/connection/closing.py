@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from app.codec.answers import dump_json
 from app.errors import ServiceError
-from app.http.connection.door import Door, Guest
+from app.http.connection.admission import Admission, Admitted
 from app.http.connection.incoming import Incoming
 from app.http.wire.direct_reader import Flow
 from app.http.wire.raw import json_answer
@@ -19,7 +19,7 @@ _LINGER_S: Final = 2.0
 _LINGER_BYTES: Final = 4 * 2**20
 
 
-class Carrier(Guest, Protocol):
+class Carrier(Admitted, Protocol):
     """The connection."""
 
     loop: asyncio.AbstractEventLoop
@@ -40,12 +40,12 @@ class Closing:
         lingers: whether the last answer was sent.
     """
 
-    __slots__ = ("_carrier", "_incoming", "_door", "_until", "farewell", "is_deaf")
+    __slots__ = ("_carrier", "_incoming", "_admission", "_until", "farewell", "is_deaf")
 
-    def __init__(self, carrier: Carrier, incoming: Incoming, door: Door) -> None:
+    def __init__(self, carrier: Carrier, incoming: Incoming, admission: Admission) -> None:
         self._carrier = carrier
         self._incoming = incoming
-        self._door = door
+        self._admission = admission
         self._until = 0.0
         self.is_deaf = False
         self.farewell: ServiceError | None = None
@@ -67,7 +67,7 @@ class Closing:
 
     def say(self, error: ServiceError) -> None:
         """Send the error as the last answer."""
-        self._door.refusals[error.code] += 1
+        self._admission.refusals[error.code] += 1
         headers = {**error.headers, "connection": "close"}
         self.end_with(json_answer(error.status, dump_json(error.body()), secrets.token_hex(8), headers))
 
@@ -75,7 +75,7 @@ class Closing:
         """Send the last answer, and wait a little for the client to read it before the connection is closed."""
         carrier = self._carrier
         carrier.transport.write(text)
-        self._door.waits(carrier)
+        self._admission.waits(carrier)
         self._until = carrier.loop.time() + _LINGER_S
         if carrier.transport.can_write_eof():
             carrier.transport.write_eof()

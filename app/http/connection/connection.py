@@ -3,7 +3,7 @@
 Bytes are counted before the parser sees them, so that no head is collected that is too long to be answered. Every
 refusal, and every fault of the protocol, is an error in the service's one shape; it is sent after the answers to the
 requests that came before it, and then the connection ends. On the way of a good request there is a handful of
-additions and comparisons for each piece that arrives, and no timer of its own: the door looks after all connections.
+additions and comparisons for each piece that arrives, and no timer of its own: admission looks after all connections.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from app.errors import RequestTimeoutError, ServiceError
+from app.http.connection.admission import Admission, Pass
 from app.http.connection.answering import Answering
-from app.http.connection.door import Door, Pass
+from app.http.connection.base import ConnectionBase
 from app.http.connection.head import head_fault, protocol_fault
-from app.http.connection.line import Line
 from app.http.fast_path.fast_path import FastPath
 from app.http.refusing.gate import Gate
 from app.http.refusing.visits import TurnedAway
@@ -28,7 +28,7 @@ from app.http.wire.null_cycle import NullCycle
 from app.http.wire.reception import RECEPTION, Reception
 
 
-class Connection(Line):
+class Connection(ConnectionBase):
     """A connection, from accept to close."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Connection(Line):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        door: Door,
+        admission: Admission,
         gate: Gate | None = None,
         fast_path: FastPath | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop, door=door, gate=gate, fast_path=fast_path)
+        super().__init__(config, server_state, app_state, _loop, admission=admission, gate=gate, fast_path=fast_path)
         # Why the parser was stopped at the end of a head: an error, or an answer that is the last one.
         self._error: ServiceError | None = None
         self._last_word: bytes | None = None
@@ -54,15 +54,15 @@ class Connection(Line):
         super().connection_made(transport)
         self.peer = self.client[0] if self.client else None
         self._incoming.since = self.loop.time()
-        self._pass = self._door.admit(self)
+        self._pass = self._admission.admit(self)
         if self._pass is Pass.REFUSED:
             self.cut_off()
         else:
-            self._door.waits(self)
+            self._admission.waits(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end."""
-        self._door.forget(self)
+        self._admission.forget(self)
         if self._reader is not None:
             self._reader.stop()
         if self._short is not None:
@@ -132,10 +132,10 @@ class Connection(Line):
             self.refuse_gently(NullCycle(more_body=True), turned_away)
         self._incoming.has_head(self.loop.time())
         if not self.cycle.response_complete:
-            self._door.works(self)
+            self._admission.works(self)
         # Fields behind a chunked body are headers to the parser, but must not become any: they go nowhere.
         self.headers = []
-        if self._pass is Pass.HEALTH_ONLY or self._door.is_emptying:
+        if self._pass is Pass.HEALTH_ONLY or self._admission.is_emptying:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -175,7 +175,7 @@ class Connection(Line):
             self._unset_keepalive_if_required()
             self._closing.end_with(self._last_word)
 
-    # What the door calls
+    # What admission calls
 
     def check(self, now: float) -> None:
         """End what takes too long: a head, a body, an answer that is not taken."""
@@ -220,7 +220,7 @@ class Connection(Line):
             self.url,
             self.headers,
             self.parser.get_http_version(),
-            self._door.limits,
+            self._admission.limits,
             waiting=len(self.pipeline),
             is_for_health=self._pass is Pass.HEALTH_ONLY,
         )
@@ -266,7 +266,7 @@ class Connection(Line):
             coming.restarts(now)
         elif self.cycle.response_complete:
             # The answer did not need the rest of the body; what is left of it must come soon.
-            if now - coming.since > self._door.limits.header_timeout_s:
+            if now - coming.since > self._admission.limits.header_timeout_s:
                 self.cut_off()
         elif coming.is_body_late(now):
             self.refuse(RequestTimeoutError("the request's body did not arrive in time"))

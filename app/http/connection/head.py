@@ -16,7 +16,7 @@ from app.errors import (
     TooManyConnectionsError,
     UrlTooLongError,
 )
-from app.http.connection.door import Limits
+from app.http.connection.admission import Limits
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.http.connection.door import Limits
+from app.http.connection.admission import Limits
 
 # Bytes that the framing of one chunk may take: its length, and chunk extensions (RFC 9112 section 7.1).
 _FRAMING: Final = 16

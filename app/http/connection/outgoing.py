@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.http.connection.door import Limits
+from app.http.connection.admission import Limits
 
 
 class Outgoing:

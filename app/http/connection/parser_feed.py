@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import httptools
 
 from app.errors import InvalidRequestError, ServiceError
-from app.http.connection.door import Limits
+from app.http.connection.admission import Limits
 from app.http.connection.head import size_fault, too_long
 from app.http.connection.incoming import Incoming
 from app.http.fast_path.heads import END_OF_HEAD

@@ -8,7 +8,7 @@ from typing import Final
 import engine
 from app.errors import ConfigError, ServiceError
 from app.models.folder.repository import ModelFiles, VersionFiles
-from app.models.keeping.crew import LoadingStoppedError, Stop
+from app.models.keeping.loader_pool import LoadingStoppedError, Stop
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.progress import compiling

@@ -1,6 +1,6 @@
 """The models that are served, by name and version.
 
-Models are read and loaded side by side (crew.py), and one that is ready serves while others still load.
+Models are read and loaded side by side (loader_pool.py), and one that is ready serves while others still load.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, Vers
 from app.models.folder.config import ModelConfig
 from app.models.folder.identity import identify, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
-from app.models.keeping.crew import Crew, Job, Stop
+from app.models.keeping.loader_pool import Job, LoaderPool, Stop
 from app.models.keeping.loading import LoadFailedError, load_model
 from app.models.keeping.tally import Tallies
 from app.models.keeping.version import Entry, State, Version
@@ -66,7 +66,7 @@ class Store:
         self._settings = settings
         self._threads = threads
         self._entries: dict[str, Entry] = {}
-        self._crew = Crew(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
+        self._loaders = LoaderPool(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
         # Held by whoever decides what is to be served; what loads needs it not.
         self.changing = threading.RLock()
@@ -95,7 +95,7 @@ class Store:
         for each in wanted.values():
             self._read_soon(each, entries[each.name])
         self.is_begun.set()
-        self._crew.wait()
+        self._loaders.wait()
         self.orders.clear()
         self.is_loaded = True
 
@@ -206,7 +206,7 @@ class Store:
     def close(self) -> None:
         """Stop loading and drop what waits."""
         self.is_closed = True
-        self._crew.close()
+        self._loaders.close()
         for entry in self._entries.values():
             for version in entry.versions:
                 version.lane.close()
@@ -214,7 +214,7 @@ class Store:
     @property
     def is_loading(self) -> bool:
         """Whether a thread still loads something, or is stuck in it."""
-        return self._crew.is_busy
+        return self._loaders.is_busy
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -290,7 +290,7 @@ class Store:
     def _submit(
         self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None], needs_bytes: int = 0
     ) -> None:
-        self._crew.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
+        self._loaders.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
 
     def _read_soon(self, found: FoundModel, entry: Entry) -> None:
         self._submit(found.name, partial(self._read, found, entry), partial(self._give_up_reading, found, entry))
@@ -324,7 +324,7 @@ class Store:
         else:
             version.serve(model, time.perf_counter() - start)
             if version.model is model:
-                self._crew.when_idle(model.settle_batching)  # which compiles, and measures
+                self._loaders.when_idle(model.settle_batching)  # which compiles, and measures
 
     def _give_up_loading(self, version: Version) -> None:
         version.fail(f"not loaded {self._too_long}")

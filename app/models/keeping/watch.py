@@ -1,4 +1,4 @@
-"""Models whose files are replaced while they are served; those that come and go, roster.py looks after.
+"""Models whose files are replaced while they are served; those that come and go, discovery.py looks after.
 
 Every version's files are looked at again and again. When they are others than those that were loaded, and have not
 changed from one look to the next, they are loaded beside the model that serves, and take its place when they have run.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from app.memory.collector import collect, set_aside_when_due
 from app.models.folder.identity import Identity, identify
 from app.models.folder.repository import FoundModel, ModelFiles, read_model
-from app.models.keeping.roster import Roster
+from app.models.keeping.discovery import Discovery
 from app.models.keeping.store import Store
 from app.models.keeping.version import Entry, State, Version
 
@@ -41,13 +41,13 @@ class Watcher:
     """Looks at a store's files in a thread of its own.
 
     Args:
-        roster: looks which models there are.
+        discovery: looks which models there are.
         interval_s: seconds from one look to the next; 0 for never.
     """
 
-    def __init__(self, store: Store, roster: Roster, interval_s: float) -> None:
+    def __init__(self, store: Store, discovery: Discovery, interval_s: float) -> None:
         self._store = store
-        self._roster = roster
+        self._discovery = discovery
         self._interval_s = interval_s
         self._closing = threading.Event()
         self._watched: dict[tuple[str, int], _Watched] = {}
@@ -79,11 +79,11 @@ class Watcher:
     def settle(self, name: str, found: FoundModel | None) -> None:
         """What is there now of a model was loaded, or unloaded, on demand: nothing happens until that changes."""
         self._watched = {key: watched for key, watched in self._watched.items() if key[0] != name}
-        self._roster.settle(name, found)
+        self._discovery.settle(name, found)
 
     def _look_around(self) -> None:
         before = _served(self._store)
-        self._roster.look()
+        self._discovery.look()
         now = _served(self._store)
         self._watched = {key: watched for key, watched in self._watched.items() if key in now}
         if before - now:

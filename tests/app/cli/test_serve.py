@@ -24,7 +24,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings, object], int]) -> None:
     """Something else than a server; nothing listens meanwhile."""
-    monkeypatch.setattr("app.cli.serve.porch", lambda settings: nullcontext())
+    monkeypatch.setattr("app.cli.serve.early_health", lambda settings: nullcontext())
     monkeypatch.setattr("app.process.server.serve", serve)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.metrics.meter import Meter
 from app.metrics.snapshot import from_bytes, merged, to_bytes
-from app.process.board import ROOM, Board
+from app.process.scoreboard import ROOM, Scoreboard
 from app.serving.dataplane import DataPlane
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model
@@ -23,9 +23,9 @@ def planes(tmp_path: Path) -> Iterator[list[DataPlane]]:
         yield [stack.enter_context(serving(tmp_path)).plane for _ in range(2)]
 
 
-def joined(plane: DataPlane, board: Board, worker: int) -> Meter:
+def joined(plane: DataPlane, scoreboard: Scoreboard, worker: int) -> Meter:
     meter = Meter(plane)
-    meter.join(board.place(worker), worker)
+    meter.join(scoreboard.place(worker), worker)
     return meter
 
 
@@ -34,8 +34,8 @@ def responses(meter: Meter) -> object:
 
 
 def test_whoever_is_asked_tells_of_all(planes: list[DataPlane]) -> None:
-    board = Board(2)
-    one, two = (joined(plane, board, index) for index, plane in enumerate(planes))
+    scoreboard = Scoreboard(2)
+    one, two = (joined(plane, scoreboard, index) for index, plane in enumerate(planes))
     one.statuses[200] += 3
     two.statuses[200] += 4
     two.publish()
@@ -47,18 +47,18 @@ def test_whoever_is_asked_tells_of_all(planes: list[DataPlane]) -> None:
 
 
 def test_what_a_worker_counted_outlives_it_and_what_it_held_does_not(planes: list[DataPlane]) -> None:
-    board = Board(2)
-    one, two = (joined(plane, board, index) for index, plane in enumerate(planes))
+    scoreboard = Scoreboard(2)
+    one, two = (joined(plane, scoreboard, index) for index, plane in enumerate(planes))
     two.statuses[200] += 4
     assert responses(two) == 4
-    board.clear(1)
+    scoreboard.clear(1)
     assert responses(one) == 4
     told = one.read()
     assert told["pnnx_serve_model_state"]["one", "1", "ready"] == 1
     assert set(told["pnnx_serve_uptime_seconds"]) == {("0",)}
     assert ("1", "0") in told["python_gc_collections_total"]
 
-    again = joined(planes[1], board, 1)
+    again = joined(planes[1], scoreboard, 1)
     assert responses(one) == 4  # it has yet to say something
     again.statuses[200] += 1
     assert responses(again) == responses(one) == 5
@@ -66,21 +66,21 @@ def test_what_a_worker_counted_outlives_it_and_what_it_held_does_not(planes: lis
 
 
 def test_a_worker_that_dies_while_it_writes_leaves_what_it_wrote_before() -> None:
-    board = Board(2)
+    scoreboard = Scoreboard(2)
     for data in (b"first", b"second"):
-        board.write(1, data)
+        scoreboard.write(1, data)
     place = 4096 + 2 * ROOM
-    start = place + 4096 + (1 - board._memory[place]) * ROOM  # the half that is written next
-    board._memory[start : start + 12] = b"half of some"
-    assert board.read(1) == b"second" and board.read(0) == b""
+    start = place + 4096 + (1 - scoreboard._memory[place]) * ROOM  # the half that is written next
+    scoreboard._memory[start : start + 12] = b"half of some"
+    assert scoreboard.read(1) == b"second" and scoreboard.read(0) == b""
 
 
 def test_figures_that_do_not_fit_are_left_out_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board(2)
-    board.write(0, b"x")
+    scoreboard = Scoreboard(2)
+    scoreboard.write(0, b"x")
     for _ in range(3):
-        board.write(0, bytes(ROOM))
-    assert board.read(0) == b"x" and len(caplog.records) == 1
+        scoreboard.write(0, bytes(ROOM))
+    assert scoreboard.read(0) == b"x" and len(caplog.records) == 1
 
 
 def test_figures_survive_the_way_to_another_process(planes: list[DataPlane]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.http.connection.door import Limits, _group
+from app.http.connection.admission import Limits, _group
 from app.settings import Settings
 from tests.app.pictures import npy
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model

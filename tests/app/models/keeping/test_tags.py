@@ -37,7 +37,7 @@ def client(store: Path) -> Iterator[Client]:
 def look(client: Client) -> None:
     for _ in range(3):
         client.plane.watcher.look()
-        client.plane.store._crew.wait()
+        client.plane.store._loaders.wait()
 
 
 def set_tags(store: Path, client: Client, tags: str) -> None:

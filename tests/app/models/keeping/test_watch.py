@@ -47,7 +47,7 @@ def notice(client: Client) -> None:
     """Look until what is there has come to rest, was loaded, and serves or does not."""
     for _ in range(3):
         client.plane.watcher.look()
-        client.plane.store._crew.wait()
+        client.plane.store._loaders.wait()
 
 
 def answer(client: Client) -> float:
@@ -100,7 +100,7 @@ def test_files_that_were_replaced_are_served_once_they_are_at_rest(way: str, tmp
         WAYS[way](folder, weights(3))
         assert answer(client) == 2
         client.plane.watcher.look()
-        client.plane.store._crew.wait()
+        client.plane.store._loaders.wait()
         assert answer(client) == 2
         notice(client)
         assert answer(client) == 3
@@ -114,7 +114,7 @@ def test_what_keeps_changing_is_not_loaded(tmp_path: Path) -> None:
         for step in range(1, 6):
             (folder / "model.pnnx.bin").write_bytes(weights(3)[: 40 * step])
             client.plane.watcher.look()
-            client.plane.store._crew.wait()
+            client.plane.store._loaders.wait()
         assert (answer(client), row(client)["reason"]) == (2, None)
 
 

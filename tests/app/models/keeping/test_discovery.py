@@ -33,7 +33,7 @@ def unwatched(store: Path) -> Any:
 def look(client: Client, times: int = 3) -> None:
     for _ in range(times):
         client.plane.watcher.look()
-        client.plane.store._crew.wait()
+        client.plane.store._loaders.wait()
 
 
 def answer(client: Client, model: str = "first", version: int | None = None) -> float | int:

@@ -38,7 +38,7 @@ class _Known:
     told: Version | None = None
 
 
-class Roster:
+class Discovery:
     """Keeps the models of a store those of its folder.
 
     Args:

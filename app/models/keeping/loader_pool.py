@@ -93,7 +93,7 @@ class Job:
     needs_bytes: int = 0
 
 
-class Crew:
+class LoaderPool:
     """Runs jobs in threads of their own, some at once.
 
     Args:
@@ -113,7 +113,7 @@ class Crew:
         self._is_closed = False
 
     def submit(self, job: Job) -> None:
-        """Have a job done, unless the crew is closed."""
+        """Have a job done, unless the pool is closed."""
         with self._changed:
             if self._is_closed:
                 return

@@ -31,7 +31,7 @@ _MESSAGE: Final = b"the server is starting"
 _ERROR: Final = b'{"code":"not_ready","message":"not ready: %s"}' % _MESSAGE
 
 
-class Porch:
+class EarlyHealth:
     """Takes connections on a socket that listens, in a thread, until it is closed.
 
     Raises:
@@ -47,7 +47,7 @@ class Porch:
         self._guests: set[asyncio.Task[None]] = set()
         self._is_closing = asyncio.Event()
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="porch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="early-health", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -131,14 +131,14 @@ def answer(head: bytes, retry_after_s: int) -> bytes:
 
 
 @contextmanager
-def porch(settings: Settings) -> Iterator[Porch]:
-    """A porch on the address of the settings, closed at the end.
+def early_health(settings: Settings) -> Iterator[EarlyHealth]:
+    """Early health on the address of the settings, closed at the end.
 
     Raises:
         SettingsError: the address cannot be listened on; the certificate cannot be read.
     """
     with listen(settings) as listener:
-        found = Porch(listener, settings)
+        found = EarlyHealth(listener, settings)
         try:
             yield found
         finally:

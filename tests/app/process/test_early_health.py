@@ -17,22 +17,22 @@ import pytest
 
 from app.cli import serve
 from app.errors import ModelNotReadyError
-from app.process.porch import Porch, answer, porch
+from app.process.early_health import EarlyHealth, answer, early_health
 from app.settings import Settings, SettingsError
 from tests.patience import PATIENCE_S, until
 
 
 @pytest.fixture
-def entrance() -> Iterator[Porch]:
-    with porch(Settings(host="127.0.0.1", port=0, retry_after_s=3)) as found:
+def entrance() -> Iterator[EarlyHealth]:
+    with early_health(Settings(host="127.0.0.1", port=0, retry_after_s=3)) as found:
         yield found
 
 
-def connect(entrance: Porch) -> socket.socket:
+def connect(entrance: EarlyHealth) -> socket.socket:
     return socket.create_connection(entrance.listener.getsockname(), timeout=PATIENCE_S)
 
 
-def ask(entrance: Porch, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, Any, Any]:
+def ask(entrance: EarlyHealth, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, Any, Any]:
     host, port = entrance.listener.getsockname()
     with closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
         connection.request(method, path, body)
@@ -54,14 +54,16 @@ NOT_READY = ModelNotReadyError("not ready: the server is starting", retry_after_
         ("/v2/health/ready", 503, {"error": "not ready: the server is starting"}),
     ],
 )
-def test_a_process_that_starts_lives_and_is_not_ready(entrance: Porch, path: str, status: int, body: object) -> None:
+def test_a_process_that_starts_lives_and_is_not_ready(
+    entrance: EarlyHealth, path: str, status: int, body: object
+) -> None:
     found, said, headers = ask(entrance, path)
     assert (found, said) == (status, body)
     assert headers["retry-after"] == (None if status == 200 else "3")
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_who_sends_much_gets_an_answer_and_head_gets_none_with_it(entrance: Porch) -> None:
+def test_who_sends_much_gets_an_answer_and_head_gets_none_with_it(entrance: EarlyHealth) -> None:
     assert ask(entrance, "/infer", "POST", bytes(3_000_000))[:2] == (503, NOT_READY)
     assert ask(entrance, "/health/live", "HEAD")[:2] == (200, None)
 
@@ -73,7 +75,7 @@ def test_what_is_no_request_is_told_so(head: bytes) -> None:
     assert answer(head, 1).startswith(b"HTTP/1.1 400 ")
 
 
-def test_who_sends_too_long_a_head_or_goes_away_or_says_nothing_keeps_nobody_waiting(entrance: Porch) -> None:
+def test_who_sends_too_long_a_head_or_goes_away_or_says_nothing_keeps_nobody_waiting(entrance: EarlyHealth) -> None:
     silent = [connect(entrance) for _ in range(40)]
     endless = connect(entrance)
     endless.sendall(b"GET /health/live HTTP/1.1\r\n")
@@ -88,7 +90,7 @@ def test_who_sends_too_long_a_head_or_goes_away_or_says_nothing_keeps_nobody_wai
     assert ask(entrance, "/health/live")[0] == 200
 
 
-def test_once_it_is_closed_connections_are_somebody_elses(entrance: Porch) -> None:
+def test_once_it_is_closed_connections_are_somebody_elses(entrance: EarlyHealth) -> None:
     begun = connect(entrance)
     begun.sendall(b"GET /health/live HTTP/1.1\r\n")
     assert ask(entrance, "/health/live")[0] == 200  # so the one that has begun was let in before
@@ -103,11 +105,11 @@ def test_once_it_is_closed_connections_are_somebody_elses(entrance: Porch) -> No
     begun.close()
 
 
-def test_an_address_that_is_taken_is_told(entrance: Porch) -> None:
+def test_an_address_that_is_taken_is_told(entrance: EarlyHealth) -> None:
     host, port = entrance.listener.getsockname()
     with (
         pytest.raises(SettingsError, match=f"cannot listen on {host} port {port}"),
-        porch(Settings(host=host, port=port)),
+        early_health(Settings(host=host, port=port)),
     ):
         pass
 
@@ -123,7 +125,7 @@ def test_the_collector_is_left_as_it_was_when_the_server_is_imported(enabled: bo
     was_enabled = gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
-        assert serve._imported("app.process.porch").porch is porch
+        assert serve._imported("app.process.early_health").early_health is early_health
         with pytest.raises(ImportError):
             serve._imported("app.no_such_module")
         assert gc.isenabled() == enabled
@@ -133,7 +135,7 @@ def test_the_collector_is_left_as_it_was_when_the_server_is_imported(enabled: bo
 
 def test_whoever_is_taken_at_the_last_moment_is_answered_and_the_others_are_left_to_the_server() -> None:
     for _ in range(20):
-        with porch(Settings(host="127.0.0.1", port=0)) as entrance, ExitStack() as stack:
+        with early_health(Settings(host="127.0.0.1", port=0)) as entrance, ExitStack() as stack:
             clients = [stack.enter_context(connect(entrance)) for _ in range(40)]
             for client in clients:
                 client.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
@@ -144,7 +146,7 @@ def test_whoever_is_taken_at_the_last_moment_is_answered_and_the_others_are_left
                 until(lambda: is_left(client, entrance, left) or is_answered(client))  # noqa: B023
 
 
-def is_left(client: socket.socket, entrance: Porch, left: set[Any]) -> bool:
+def is_left(client: socket.socket, entrance: EarlyHealth, left: set[Any]) -> bool:
     """Whether it waits for somebody to take it, or did so before; the system may hand it over as late as now."""
     left |= accepted(entrance.listener)
     return client.getsockname() in left

@@ -1,6 +1,6 @@
 """What one connection is at, and what others do with it: who reads a body, who answers past the app, who refuses.
 
-What happens to it is in connection.py: asyncio, the parser and the door call that.
+What happens to it is in connection.py: asyncio, the parser and admission call that.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.errors import ServiceError
+from app.http.connection.admission import Admission, Pass
 from app.http.connection.closing import Closing
-from app.http.connection.door import Door, Pass
 from app.http.connection.incoming import Incoming
 from app.http.connection.outgoing import Outgoing
 from app.http.connection.parser_feed import ParserFeed
@@ -29,20 +29,22 @@ from app.http.wire.reception import Funnel
 log = logging.getLogger(__name__)
 
 
-class Line(HttpToolsProtocol):
+class ConnectionBase(HttpToolsProtocol):
     """A connection, as those see it who have something to do with its requests."""
 
-    def __init__(self, *uvicorns: Any, door: Door, gate: Gate | None = None, fast_path: FastPath | None = None) -> None:
+    def __init__(
+        self, *uvicorns: Any, admission: Admission, gate: Gate | None = None, fast_path: FastPath | None = None
+    ) -> None:
         super().__init__(*uvicorns)
         self.peer: str | None = None
-        self._door = door
+        self._admission = admission
         self._gate = gate
         self._pass = Pass.WELCOME
         # What comes, the answers that go, and how it ends.
-        self._incoming = Incoming(door.limits)
-        self._feed = ParserFeed(self, self._incoming, door.limits)
-        self._outgoing = Outgoing(door.limits)
-        self._closing = Closing(self, self._incoming, door)
+        self._incoming = Incoming(admission.limits)
+        self._feed = ParserFeed(self, self._incoming, admission.limits)
+        self._outgoing = Outgoing(admission.limits)
+        self._closing = Closing(self, self._incoming, admission)
         # Requests that the app never sees: those that are answered here, and those that are refused.
         self._short = None if fast_path is None or self.config.root_path else Shortcut(self, fast_path)
         self._refused = None if gate is None else Refused(self, gate)
@@ -115,7 +117,7 @@ class Line(HttpToolsProtocol):
         """A request has come, and is being answered."""
         self.cycle = self._active = cycle  # type: ignore[assignment]  # it has what is looked at
         self._outgoing.begins()
-        self._door.works(self)
+        self._admission.works(self)
 
     def expects(self, arriving: Arriving) -> None:
         """A long body comes, and not by way of the connection."""
@@ -145,7 +147,7 @@ class Line(HttpToolsProtocol):
         """A request has come that nothing is made of."""
         self.cycle = cycle  # type: ignore[assignment]  # it has what is looked at
         self._incoming.since = self.loop.time()
-        self._door.works(self)
+        self._admission.works(self)
 
     @property
     def is_between(self) -> bool:
@@ -155,7 +157,7 @@ class Line(HttpToolsProtocol):
             and not self._incoming.head_bytes
             and (self.cycle is None or self.cycle.response_complete)
             and self._pass is Pass.WELCOME
-            and not self._door.is_emptying
+            and not self._admission.is_emptying
         )
 
     @property
@@ -190,7 +192,7 @@ class Line(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._closing.say(error)
 
-    # What the door does
+    # What admission does
 
     @property
     def is_taking_its_answer(self) -> bool:
@@ -226,4 +228,4 @@ class Line(HttpToolsProtocol):
 
     def _wait(self) -> None:
         self._incoming.since = self.loop.time()
-        self._door.waits(self)
+        self._admission.waits(self)

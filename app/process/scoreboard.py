@@ -26,12 +26,12 @@ _PAGE: Final = 4096
 _PLACE: Final = _PAGE + 2 * ROOM
 
 
-class Board:
+class Scoreboard:
     """The places of all workers. May be handed to a child process."""
 
     def __init__(self, count: int, file: int | None = None) -> None:
         self._count = count
-        self._file = shared_file("board", count * _PLACE) if file is None else file
+        self._file = shared_file("scoreboard", count * _PLACE) if file is None else file
         self._memory = mmap.mmap(self._file, count * _PLACE)
         self._is_told = False
 
@@ -84,22 +84,22 @@ class Board:
 
 
 class Place:
-    """The board as one worker sees it."""
+    """The scoreboard as one worker sees it."""
 
-    def __init__(self, board: Board, index: int, count: int) -> None:
-        self._board = board
+    def __init__(self, scoreboard: Scoreboard, index: int, count: int) -> None:
+        self._scoreboard = scoreboard
         self._index = index
         self._others = [other for other in range(count) if other != index]
 
     def write(self, data: bytes) -> None:
         """Leave this worker's."""
-        self._board.write(self._index, data)
+        self._scoreboard.write(self._index, data)
 
     def own(self) -> bytes:
         """What the one that was in this worker's place left."""
-        return self._board.read(self._index)
+        return self._scoreboard.read(self._index)
 
     def others(self) -> Sequence[tuple[bytes, bool]]:
         """What each of the others left, and whether it still runs."""
-        left = [(self._board.read(other), self._board.is_alive(other)) for other in self._others]
+        left = [(self._scoreboard.read(other), self._scoreboard.is_alive(other)) for other in self._others]
         return [(data, is_alive) for data, is_alive in left if data]

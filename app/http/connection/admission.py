@@ -40,8 +40,8 @@ class Pass(Enum):
     REFUSED = "nothing"
 
 
-class Guest(Protocol):
-    """A connection, as the door sees it. It is compared by identity."""
+class Admitted(Protocol):
+    """A connection, as admission sees it. It is compared by identity."""
 
     peer: str | None
 
@@ -105,7 +105,7 @@ class Limits:
         )
 
 
-class Door:
+class Admission:
     """Counts the connections of a process, and looks after all of them some times a second.
 
     One timer for all: what takes long is found by looking, and a request that does not costs no timer.
@@ -117,30 +117,30 @@ class Door:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._guests: dict[Guest, str] = {}
+        self._admitted: dict[Admitted, str] = {}
         self._peers: Counter[str] = Counter()
-        self._reserved: dict[Guest, None] = {}
+        self._reserved: dict[Admitted, None] = {}
         # Those that wait for their client, longest first.
-        self._waiting: dict[Guest, None] = {}
+        self._waiting: dict[Admitted, None] = {}
         self.refusals: Counter[str] = Counter()
         self.is_emptying = False
         self._timer: asyncio.TimerHandle | None = None
         self._tick_s = min(1.0, limits.header_timeout_s / _TICKS, limits.body_timeout_s / _TICKS)
 
     def __len__(self) -> int:
-        return len(self._guests) + len(self._reserved)
+        return len(self._admitted) + len(self._reserved)
 
-    def admit(self, guest: Guest) -> Pass:
+    def admit(self, connection: Admitted) -> Pass:
         """Let a new connection in, in another's place if there must be."""
-        group = _group(guest.peer)
+        group = _group(connection.peer)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
         if group and self._peers[group] >= self.limits.per_peer:
             self._make_room(group)
-        elif len(self._guests) >= self.limits.connections:
+        elif len(self._admitted) >= self.limits.connections:
             self._make_room(None)
-        if len(self._guests) < self.limits.connections and self._peers[group] < self.limits.per_peer:
-            self._guests[guest] = group
+        if len(self._admitted) < self.limits.connections and self._peers[group] < self.limits.per_peer:
+            self._admitted[connection] = group
             if group:
                 self._peers[group] += 1
             return Pass.WELCOME
@@ -148,48 +148,52 @@ class Door:
             self._dismiss(next((other for other in self._reserved if other in self._waiting), None))
         if len(self._reserved) >= RESERVE:
             return Pass.REFUSED
-        self._reserved[guest] = None
+        self._reserved[connection] = None
         return Pass.HEALTH_ONLY
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, connection: Admitted) -> None:
         """The connection is over."""
-        group = self._guests.pop(guest, "")
+        group = self._admitted.pop(connection, "")
         if group:
             self._peers[group] -= 1
             if not self._peers[group]:
                 del self._peers[group]
-        self._reserved.pop(guest, None)
-        self._waiting.pop(guest, None)
+        self._reserved.pop(connection, None)
+        self._waiting.pop(connection, None)
 
-    def waits(self, guest: Guest) -> None:
+    def waits(self, connection: Admitted) -> None:
         """The connection waits for its client's next request."""
-        self._waiting.pop(guest, None)
-        self._waiting[guest] = None
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = None
 
-    def works(self, guest: Guest) -> None:
+    def works(self, connection: Admitted) -> None:
         """The connection has a request to answer."""
-        self._waiting.pop(guest, None)
+        self._waiting.pop(connection, None)
 
     def _make_room(self, group: str | None) -> None:
         """Let that one go that has waited longest, of a peer or of all; not one that still takes its answer."""
-        mine = (guest for guest in self._waiting if guest in self._guests and group in (None, self._guests[guest]))
-        self._dismiss(next((guest for guest in mine if not guest.is_taking_its_answer), None))
+        mine = (
+            connection
+            for connection in self._waiting
+            if connection in self._admitted and group in (None, self._admitted[connection])
+        )
+        self._dismiss(next((connection for connection in mine if not connection.is_taking_its_answer), None))
 
-    def _dismiss(self, guest: Guest | None) -> None:
-        if guest is not None:
-            self.forget(guest)
-            guest.leave()
+    def _dismiss(self, connection: Admitted | None) -> None:
+        if connection is not None:
+            self.forget(connection)
+            connection.leave()
 
     def _tick(self) -> None:
         now = asyncio.get_running_loop().time()
-        everyone = [*self._guests, *self._reserved]
+        everyone = [*self._admitted, *self._reserved]
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick) if everyone else None
-        for guest in everyone:
+        for connection in everyone:
             try:
-                guest.check(now)
+                connection.check(now)
             except Exception:  # a fault of ours with one must not leave the others unwatched
                 log.exception("looking after a connection")
-                guest.cut_off()
+                connection.cut_off()
 
 
 def _group(peer: str | None) -> str:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.models.keeping import crew
-from app.models.keeping.crew import Crew, Job, LoadingStoppedError, Stop
+from app.models.keeping import loader_pool
+from app.models.keeping.loader_pool import Job, LoaderPool, LoadingStoppedError, Stop
 from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def nobody_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever this machine has to do beside, unless a test says so."""
-    monkeypatch.setattr(crew, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(loader_pool, "PATIENCE_S", 3600.0)
 
 
 class Work:
@@ -57,7 +57,7 @@ def ends(work: Callable[[Stop], None]) -> tuple[Job, threading.Event]:
 
 
 def test_no_more_run_at_once_than_the_crew_has_hands(stuck: list[Work]) -> None:
-    hands = Crew(2)
+    hands = LoaderPool(2)
     for work in stuck:
         hands.submit(work.job())
     assert all(work.began.wait(PATIENCE_S) for work in stuck[:2])
@@ -67,15 +67,15 @@ def test_no_more_run_at_once_than_the_crew_has_hands(stuck: list[Work]) -> None:
 
 
 def test_one_that_takes_long_gives_its_place_to_the_next(stuck: list[Work], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "PATIENCE_S", 0.01)
-    hands = Crew(1)
+    monkeypatch.setattr(loader_pool, "PATIENCE_S", 0.01)
+    hands = LoaderPool(1)
     for work in stuck:
         hands.submit(work.job())
     assert all(work.began.wait(PATIENCE_S) for work in stuck)
 
 
 def test_one_whose_time_is_up_is_given_up_and_the_rest_go_on(stuck: list[Work]) -> None:
-    hands = Crew(1)
+    hands = LoaderPool(1)
     for work in stuck:
         hands.submit(work.job(0.02))
     good, done = ends(lambda stop: None)
@@ -94,7 +94,7 @@ def test_whatever_a_job_raises_the_next_one_runs(
     def fail(stop: Stop) -> None:
         raise exception
 
-    hands = Crew(1)
+    hands = LoaderPool(1)
     hands.submit(ends(fail)[0])
     good, done = ends(lambda stop: None)
     hands.submit(good)
@@ -104,7 +104,7 @@ def test_whatever_a_job_raises_the_next_one_runs(
 
 
 def test_the_thread_that_watches_ends_and_begins_with_the_jobs() -> None:
-    hands = Crew(2)
+    hands = LoaderPool(2)
     for _ in range(3):
         good, done = ends(lambda stop: None)
         hands.submit(good)
@@ -124,7 +124,7 @@ def test_a_closed_crew_asks_what_runs_to_stop_and_begins_nothing(stuck: list[Wor
             stop.check()
         heeded.set()
 
-    hands = Crew(1)
+    hands = LoaderPool(1)
     hands.submit(ends(heed)[0])
     hands.submit(stuck[0].job())
     assert began.wait(PATIENCE_S)
@@ -136,7 +136,7 @@ def test_a_closed_crew_asks_what_runs_to_stop_and_begins_nothing(stuck: list[Wor
 
 
 def test_one_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "GRACE_S", 0.01)
+    monkeypatch.setattr(loader_pool, "GRACE_S", 0.01)
     turns = [0]
 
     def compute(stop: Stop) -> None:
@@ -144,7 +144,7 @@ def test_one_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) ->
             with contextlib.suppress(Exception):
                 turns[0] += 1
 
-    hands, given_up = Crew(1), threading.Event()
+    hands, given_up = LoaderPool(1), threading.Event()
     hands.submit(Job("endless", compute, given_up.set, Stop(0.05)))
     hands.wait()
     assert given_up.is_set()
@@ -161,7 +161,7 @@ def heavy(work: Work, needs_bytes: int, limit_s: float = PATIENCE_S) -> Job:
 
 
 def test_jobs_that_fit_alone_but_not_together_run_one_after_the_other(stuck: list[Work]) -> None:
-    hands = Crew(3, lambda: 100)
+    hands = LoaderPool(3, lambda: 100)
     for work in stuck:
         hands.submit(heavy(work, 60))
     for work, later in zip(stuck, [*stuck[1:], None], strict=True):
@@ -172,7 +172,7 @@ def test_jobs_that_fit_alone_but_not_together_run_one_after_the_other(stuck: lis
 
 
 def test_jobs_that_fit_together_run_at_once(stuck: list[Work]) -> None:
-    hands = Crew(3, lambda: 100)
+    hands = LoaderPool(3, lambda: 100)
     for work in stuck:
         hands.submit(heavy(work, 33))
     assert all(work.began.wait(PATIENCE_S) for work in stuck)
@@ -180,7 +180,7 @@ def test_jobs_that_fit_together_run_at_once(stuck: list[Work]) -> None:
 
 def test_a_job_that_never_fits_runs_alone_and_smaller_ones_need_not_wait_for_it(stuck: list[Work]) -> None:
     first, vast, small = stuck
-    hands = Crew(3, lambda: 100)
+    hands = LoaderPool(3, lambda: 100)
     hands.submit(heavy(first, 10))
     assert first.began.wait(PATIENCE_S)
     hands.submit(heavy(vast, 10**6))
@@ -193,7 +193,7 @@ def test_a_job_that_never_fits_runs_alone_and_smaller_ones_need_not_wait_for_it(
 
 
 def test_one_that_is_given_up_makes_room_for_those_that_wait_for_memory(stuck: list[Work]) -> None:
-    hands = Crew(3, lambda: 100)
+    hands = LoaderPool(3, lambda: 100)
     hands.submit(heavy(stuck[0], 90, 0.2))
     hands.submit(heavy(stuck[1], 90))
     assert stuck[0].given_up.wait(PATIENCE_S)
@@ -201,7 +201,7 @@ def test_one_that_is_given_up_makes_room_for_those_that_wait_for_memory(stuck: l
 
 
 def test_what_is_to_be_done_when_nothing_is_loaded_waits_for_all_jobs(stuck: list[Work]) -> None:
-    hands, done = Crew(2), threading.Event()
+    hands, done = LoaderPool(2), threading.Event()
     for work in stuck:
         hands.submit(work.job())
     hands.when_idle(done.set)
@@ -214,7 +214,7 @@ def test_what_is_to_be_done_when_nothing_is_loaded_waits_for_all_jobs(stuck: lis
 
 
 def test_it_is_done_at_once_where_nothing_is_loaded_and_one_that_fails_keeps_no_other_from_it() -> None:
-    hands, done = Crew(1), threading.Event()
+    hands, done = LoaderPool(1), threading.Event()
 
     def fail() -> None:
         raise ValueError
@@ -227,15 +227,15 @@ def test_it_is_done_at_once_where_nothing_is_loaded_and_one_that_fails_keeps_no_
 def test_it_does_not_wait_for_a_job_that_takes_longer_than_most(
     stuck: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "PATIENCE_S", 0.01)
-    hands, done = Crew(1), threading.Event()
+    monkeypatch.setattr(loader_pool, "PATIENCE_S", 0.01)
+    hands, done = LoaderPool(1), threading.Event()
     hands.submit(stuck[0].job())
     hands.when_idle(done.set)
     assert done.wait(PATIENCE_S) and not stuck[0].given_up.is_set()
 
 
 def test_a_crew_that_is_closed_does_nothing_later(stuck: list[Work]) -> None:
-    hands, done = Crew(1), threading.Event()
+    hands, done = LoaderPool(1), threading.Event()
     hands.submit(stuck[0].job())
     hands.when_idle(done.set)
     hands.close()
