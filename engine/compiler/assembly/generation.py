@@ -66,8 +66,8 @@ def make_blueprint(
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=is_open)
     objects = make_objects(steps, lowering.host, progress, cores, is_open=is_open, is_known=is_known)
     lowering.made = objects.made
-    constants, places, tables_at = _constants(steps)
-    shared, shared_places = _weights(steps, weights)
+    constants, places, tables_at = _constants(steps, kept)
+    shared, shared_places = _weights(steps, kept, weights)
     starts = {**memory.offsets, **places, **shared_places}
     return Blueprint(
         code=tuple(objects.code),
@@ -97,9 +97,13 @@ def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int
     return _region(view, starts) if view is not None else str(output)
 
 
-def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int], int | None]:
-    """All constant storages one after the other, each aligned; where each begins, and where tables do, in bytes."""
-    is_table: dict[Storage, bool] = {}
+def _constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
+    """All constant storages one after the other, each aligned; where each begins, and where tables do, in bytes.
+
+    Args:
+        kept: views that are read after the last step, some of constants that no step reads.
+    """
+    is_table: dict[Storage, bool] = {view.storage: False for view in kept if view.storage.home is Home.CONSTANT}
     for step in wanted(steps):
         reads_few = isinstance(step, KernelStep) and step.kernel.reads_few
         for storage in storages_of(step):
@@ -125,16 +129,17 @@ def _constants(steps: Sequence[Step]) -> tuple[Array, dict[Storage, int], int | 
     return block, places, tables_at
 
 
-def _weights(steps: Sequence[Step], weights: Weights | None) -> tuple[Array, dict[Storage, int]]:
+def _weights(steps: Sequence[Step], kept: Sequence[View], weights: Weights | None) -> tuple[Array, dict[Storage, int]]:
     """The block that programs of the graph share, and where in it lies what these steps use, in bytes."""
     if weights is None:
         return np.empty(0, np.uint8), {}
-    used = dict.fromkeys(each for step in steps for each in storages_of(step) if each.home is Home.WEIGHT)
-    return weights.lay_out(used.keys())
+    storages = [*(each for step in steps for each in storages_of(step)), *(view.storage for view in kept)]
+    return weights.lay_out(dict.fromkeys(each for each in storages if each.home is Home.WEIGHT).keys())
 
 
 def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
-    return Address(home=storage.home, port=max(storage.port, 0), offset=starts.get(storage, 0) + offset)
+    start = 0 if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage]
+    return Address(home=storage.home, port=max(storage.port, 0), offset=start + offset)
 
 
 def _region(view: View, starts: Mapping[Storage, int]) -> Region:

@@ -1,7 +1,7 @@
 """Object code put into memory and joined, without LLVM: what was compiled before runs without importing it.
 
 Generated code needs little: functions that call each other, constants beside them, and a few functions of the C library
-(team.py). All of it lies in one block, so that every address is a distance; the block is written, and then made
+(runtime/team/). All of it lies in one block, so that every address is a distance; the block is written, and then made
 executable and never writable again.
 """
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine import Session, TensorSpec
 from engine.pnnx import Operator
 from engine.tensor import Array
 from tests.engine.compiler.lowering.agreeing import check, everywhere
-from tests.engine.graph.build import op
+from tests.engine.graph.build import INPUT, built, op
 
 RANDOM = np.random.default_rng(41)
 TOLERANCE = {"float32": 5e-6, "float64": 1e-13}
@@ -73,6 +74,15 @@ def test_modules_with_masks_and_weights() -> None:
     check([x, mask], module("float32", "y weights", **given), tolerance=TOLERANCE["float32"])
     mask[3] = True
     check([x, mask], module("float32", "y weights", **given), tolerance=TOLERANCE["float32"])
+
+
+def test_modules_of_which_nothing_but_the_weights_is_wanted() -> None:
+    x = values(2, 5, 12, dtype="float32")
+    wanted = {"_y": TensorSpec((2, 5, 5), np.dtype(np.float32)), "_0": TensorSpec(x.shape, x.dtype)}
+    alone = built(INPUT, module("float32", "y", batch_first=True), op("pnnx.Output", "out", "y"), **wanted)
+    session = Session(alone, backend="compiled", cache=None, measure_host=False)
+    np.testing.assert_allclose(session.run([x])[0], Session(alone, backend="reference").run([x])[0], atol=1e-6)
+    assert not [row["why"] for row in session.describe()["operators"] if row.get("why")]
 
 
 def test_modules_of_doubles() -> None:

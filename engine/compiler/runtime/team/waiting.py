@@ -1,0 +1,89 @@
+"""How a thread waits for another one: awake for a while, then asleep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from engine.compiler.codegen.ir import Function, Module, Value
+from engine.compiler.runtime.team.words import ZERO, access, define, later
+
+Pause: TypeAlias = tuple[str, list[Value]]
+
+FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+PAUSE: Final[dict[str, Pause]] = {
+    "x86_64": ("llvm.x86.sse2.pause", []),
+    "aarch64": ("llvm.aarch64.hint", [Value("1", "i32")]),
+}
+_FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
+
+
+def sleep_and_wake(module: Module, futex: int) -> None:
+    """``sleep_on(word, value)``, as long as the word holds the value, and ``wake_all(word)``."""
+    module.declarations["syscall"] = "declare i64 @syscall(i64, ...)"
+    f = module.inner("sleep_on", [("ptr", "word"), ("i32", "value")])
+    word, value = f.parameters
+    _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAIT}, i32 {value.text}, ptr null, ptr null, i32 0")
+    f.finish()
+    f = module.inner("wake_all", [("ptr", "word")])
+    (word,) = f.parameters
+    _system(f, f"i64 {futex}, ptr {word.text}, i32 {_FUTEX_WAKE}, i32 {2**31 - 1}, ptr null, ptr null, i32 0")
+    f.finish()
+
+
+def _system(f: Function, arguments: str) -> None:
+    f.op("i64", f"call i64 (i64, ...) @syscall({arguments})")
+
+
+def wait_for(
+    f: Function,
+    pause: Pause,
+    before: str,
+    *,
+    rows: tuple[str, str, str, str],
+    word: Value,
+    came: Callable[[Value], Value],
+    into: Value,
+    then: str,
+    spin: Value,
+    sleepers: Value,
+    bed: Value,
+    ticket: Callable[[], Value],
+) -> None:
+    """Look at a word until what it holds is waited for no more: for a while awake, then asleep between looks.
+
+    Args:
+        before, then: labels of the blocks around.
+        rows: of the protocol: a look, lying down, the look after that, getting up.
+        came: whether a value found in the word ends the wait; that value goes ``into``.
+        spin: looks before the first sleep.
+        bed, ticket: the word to sleep on, and the value it must have had before the last look.
+    """
+    look_row, down_row, last_row, up_row = rows
+    look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
+    next_turn = later(f, "i64")
+    f.jump(look)
+
+    f.start(look)
+    turn = f.phi((ZERO, before), (next_turn, again), (spin, slept))
+    access(f, look_row, word, into=into)
+    f.branch(came(into), then, idle)
+
+    f.start(idle)
+    f.branch(f.compare("uge", turn, spin), doze, again)
+
+    f.start(again)
+    f.call(*pause)
+    define(f, next_turn, f"add i64 {turn.text}, 1")
+    f.jump(look)
+
+    f.start(doze)
+    access(f, down_row, sleepers)
+    drawn = ticket()
+    with f.unless(came(access(f, last_row, word))):
+        f.call("sleep_on", [bed, drawn])
+    f.jump(slept)
+
+    f.start(slept)
+    access(f, up_row, sleepers)
+    f.jump(look)
