@@ -2,9 +2,10 @@
 
 graph = read("model.onnx")     # a pnnx.Graph, like any other
 
-Read: wire (the file without its large tensors) -> source (messages) and tensors (views of the file). Translated:
-translation (scopes, functions) asks registry for the translator of each node, in translators/, one module a family;
-what they make goes through builder, which follows shapes and constants as it goes.
+reading/       a file as messages, its tensors as views of it
+translation/   node after node: each by the translator that the registry finds; what they make goes through the
+               builder, which follows shapes and constants
+translators/   one module or room a family
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def read(path: Path) -> Graph:
         UnsupportedOperatorError: every operator that has no translation, with its name and operator set.
         EngineError: an operator contradicts itself or its operands; names the operator.
     """
-    from engine.onnx.source import read_model
-    from engine.onnx.translation import translate
+    from engine.onnx.reading.source import read_model
+    from engine.onnx.translation.translate import translate
 
     model = read_model(path)
     try:

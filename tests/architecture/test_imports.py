@@ -174,8 +174,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),
-    "onnx": ("engine.onnx.library",),
-    "ml_dtypes": ("engine.tensor", "engine.layers", "engine.onnx.tensors", "app.codec", "app.protocol"),
+    "onnx": ("engine.onnx.reading.library",),
+    "ml_dtypes": ("engine.tensor", "engine.layers", "engine.onnx.reading.tensors", "app.codec", "app.protocol"),
 }
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.onnx.control.control import alike
-from engine.onnx.node import Node, Part
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node, Part
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 from engine.tensor import UNKNOWN, TensorSpec
 
 _LONGEST = 300

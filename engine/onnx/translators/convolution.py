@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engine.errors import ParameterError
 from engine.layers.convolution.window import same_pairs
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 from engine.tensor import Array
 
 Pair = tuple[int, int]

@@ -8,9 +8,9 @@ from functools import reduce
 import numpy as np
 
 from engine.errors import ParameterError
-from engine.onnx.node import Node
-from engine.onnx.registry import Translator, translates
-from engine.onnx.value import Size, Sum, Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import Translator, translates
+from engine.onnx.translation.value import Size, Sum, Value
 from engine.tensor import DType, Number
 
 _UNARY = {

@@ -9,10 +9,10 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.onnx.operands.dtypes import onnx_dtype
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 from engine.onnx.translators.control import graph_of
-from engine.onnx.value import Value
 from engine.tensor import DType
 
 _DOMAIN: Final = "ai.onnx.preview"

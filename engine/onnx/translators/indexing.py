@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Size, Value, constant
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Size, Value, constant
 
 _END = 2**31 - 1
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 from engine.onnx.translators.convolution import spread, symmetric_padding
-from engine.onnx.value import Value
 
 
 @translates("MaxPool")

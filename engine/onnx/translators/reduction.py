@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 
 _TORCH = {
     "ReduceMean": "torch.mean", "ReduceSum": "torch.sum", "ReduceMax": "torch.amax", "ReduceMin": "torch.amin",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
-from engine.onnx.value import Value
 
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 

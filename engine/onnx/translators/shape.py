@@ -8,9 +8,9 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.onnx.operands.dtypes import DTYPES
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Size, Value, constant
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Size, Value, constant
 from engine.tensor import CODES, TensorSpec, product
 
 _TORCH_NAMES = {

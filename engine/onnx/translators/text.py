@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine.layers.onnx.operands.dtypes import NUMBERS, STRING
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
 
 _ML = "ai.onnx.ml"
 

@@ -9,11 +9,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from engine.onnx.node import Node
-    from engine.onnx.value import Value
+    from engine.onnx.translation.node import Node
+    from engine.onnx.translation.value import Value
 
 Results: TypeAlias = "Value | Sequence[Value] | None"
 Translator: TypeAlias = Callable[["Node"], Results]
+
+MICROSOFT: Final = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
 
 _TRANSLATORS: Final[dict[tuple[str, str], list[tuple[int, Translator]]]] = {}
 
@@ -52,5 +55,5 @@ def known_types(domain: str = "") -> list[str]:
 def _load() -> None:
     from engine.onnx import translators
 
-    for module in pkgutil.iter_modules(translators.__path__):
-        importlib.import_module(f"{translators.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(translators.__path__, f"{translators.__name__}."):
+        importlib.import_module(module.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.errors import ParameterError
-from engine.onnx.node import Node
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.value import Value
 
 _TRANSFORMS: Final = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError
-from engine.onnx.classes import classified, labels_of_classes, step
-from engine.onnx.forest import Forest, Places, column, sets_of
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
+from engine.onnx.translators.learning.classes import classified, labels_of_classes, step
+from engine.onnx.translators.learning.forest import Forest, Places, column, sets_of
 from engine.tensor import Array
 
 _ML: Final = "ai.onnx.ml"

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from engine.errors import EngineError, ModelFormatError, UnsupportedOperatorError
 from engine.memory.files import Path, file_name
-from engine.onnx.library import library
-from engine.onnx.tensors import Weights
-from engine.onnx.wire import strip
+from engine.onnx.reading.library import library
+from engine.onnx.reading.tensors import Weights
+from engine.onnx.reading.wire import strip
 from engine.pnnx.files import take_file
 from engine.pnnx.sniffing import ONNX, kind_of_file
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from engine.onnx.attention import attention
+from engine.onnx.translation.attention import attention
 from engine.pnnx.graph import Attribute, Operator
 from engine.tensor import TensorSpec
 

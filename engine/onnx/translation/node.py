@@ -8,8 +8,8 @@ from typing import Any
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers import registry
-from engine.onnx.builder import Builder
-from engine.onnx.value import Size, Value, constant
+from engine.onnx.translation.builder import Builder
+from engine.onnx.translation.value import Size, Value, constant
 from engine.pnnx.graph import Graph, Parameter
 from engine.tensor import Array, DType, TensorSpec
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
-from engine.layers.onnx.operands.dtypes import DTYPES
-from engine.limits import MAX_RANK
-from engine.onnx.attributes import attribute_value
-from engine.onnx.builder import MAX_OPERATORS, Builder
-from engine.onnx.functions import Functions, Local
-from engine.onnx.labels import labels_of
-from engine.onnx.node import Node, Part
-from engine.onnx.registry import known_types, translator_of
-from engine.onnx.source import Model
-from engine.onnx.value import Value, constant
+from engine.onnx.reading.attributes import attribute_value
+from engine.onnx.reading.labels import labels_of
+from engine.onnx.reading.source import Model
+from engine.onnx.translation.builder import MAX_OPERATORS, Builder
+from engine.onnx.translation.declarations import declarations, note_names
+from engine.onnx.translation.functions import Functions, Local
+from engine.onnx.translation.node import Node, Part
+from engine.onnx.translation.registry import known_types, translator_of
+from engine.onnx.translation.scope import Chained, Scope, value_of
+from engine.onnx.translation.value import Value, constant
 from engine.pnnx.graph import Graph
 from engine.pnnx.quotation import quoted
 from engine.stopping import wanted_quick
@@ -29,8 +29,6 @@ _MAX_NESTING: Final = 32
 _MAX_BODIES: Final = 8
 """Bodies inside each other: what is known of the innermost values is found out once for each that is around them."""
 
-_LONGEST_SIZE_NAME: Final = 64
-_NO_NAMES: Final = ("none", "unknown")
 
 _LEAST_STEPS: Final = 20_000
 _STEPS_EACH: Final = 64
@@ -49,59 +47,6 @@ def translate(model: Model) -> Graph:
     return _Translation(model).run()
 
 
-@dataclass(slots=True)
-class Scope:
-    """Names of a graph, or of the body of a function, and what they stand for.
-
-    Args:
-        values: what is known by its name.
-        declared: what the file says of a name.
-        versions: domain -> version of its operator set.
-        prefix: of the names of operators made here.
-        given: attributes of the function's call, for those of its body that refer to them.
-        depth: how many functions and bodies this is inside.
-        bodies: how many of those are graphs of their own.
-        outer: of a body, the graph around it.
-        captured: values of that which the body uses, and what they are in the body.
-        functions: those that this is inside, by domain and name.
-    """
-
-    versions: Mapping[str, int]
-    builder: Builder
-    values: dict[str, Value] = field(default_factory=dict)
-    declared: dict[str, TensorSpec] = field(default_factory=dict)
-    prefix: str = ""
-    given: Mapping[str, Any] = field(default_factory=dict)
-    depth: int = 0
-    bodies: int = 0
-    outer: Scope | None = None
-    captured: dict[Value, Value] = field(default_factory=dict)
-    functions: tuple[tuple[str, str], ...] = ()
-
-    def find(self, name: str) -> Value | None:
-        """What a name stands for, here or in a graph around this one."""
-        value = self.values.get(name)
-        if value is not None or self.outer is None:
-            return value
-        found = self.outer.find(name)
-        return None if found is None else self._capture(found, name)
-
-    def _capture(self, found: Value, name: str) -> Value:
-        """A value of the graph around, as an input of this one; constants are taken along."""
-        if found not in self.captured:
-            if found.constant is not None:
-                return constant(found.constant)
-            inner = self.builder.input(name, found.tensor)
-            if found.tensor is None:
-                inner.spec = found.spec
-            self.captured[found] = inner
-        return self.captured[found]
-
-    def declaration(self, name: str) -> TensorSpec | None:
-        """What the file says of a name."""
-        return self.declared.get(name)
-
-
 class _Translation:
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -115,7 +60,7 @@ class _Translation:
 
     def run(self) -> Graph:
         graph = self._model.proto.graph
-        scope = Scope(self._model.versions, Builder(), declared=_declarations(graph))
+        scope = Scope(self._model.versions, Builder(), declared=declarations(graph))
         self._constants(graph, scope)
         given: set[str] = set()
         for each in graph.input:
@@ -125,16 +70,16 @@ class _Translation:
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
                 self._define(scope, each.name, scope.builder.input(each.name, spec))
-                _note_names(scope, each)
+                note_names(scope, each)
         self._nodes(graph.node, scope)
         if self._unsupported:
             raise UnsupportedOperatorError(_listed(self._unsupported))
         if not graph.output:
             raise GraphError("the graph has no output", found=f"{len(graph.node)} operators")
         for each in graph.output:
-            value = _value(scope, each.name, "the graph's output")
+            value = value_of(scope, each.name, "the graph's output")
             scope.values[each.name] = scope.builder.output(value, each.name)
-            _note_names(scope, each)
+            note_names(scope, each)
         labels = labels_of(self._model.proto.metadata_props) or scope.builder.labels
         return replace(scope.builder.graph(), labels=labels)
 
@@ -188,7 +133,7 @@ class _Translation:
         self._bind(proto, results, scope)
 
     def _prepared(self, proto: Any, name: str, domain: str, scope: Scope) -> Node:
-        inputs = [_value(scope, each, "an input") if each else None for each in proto.input]
+        inputs = [value_of(scope, each, "an input") if each else None for each in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
         return Node(
@@ -251,7 +196,7 @@ class _Translation:
             given: what is known of the values that it is handed.
         """
         inner = self._inside(scope)
-        inner.declared = _declarations(proto)
+        inner.declared = declarations(proto)
         self._constants(proto, inner)
         if len(given) != len(proto.input):
             raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
@@ -259,7 +204,9 @@ class _Translation:
             spec = known if isinstance(known, TensorSpec) else inner.declared.get(each.name)
             self._define(inner, each.name, inner.builder.input(each.name, spec))
         self._nodes(proto.node, inner)
-        results = [] if self._unsupported else [_value(inner, each.name, "the body's output") for each in proto.output]
+        results = (
+            [] if self._unsupported else [value_of(inner, each.name, "the body's output") for each in proto.output]
+        )
         for value in results:
             inner.builder.output(value)
         return Part(inner.builder.graph(), list(inner.captured), [each.spec for each in results])
@@ -272,16 +219,16 @@ class _Translation:
         """
         if len(given) != len(proto.input):
             raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
-        inner = replace(scope, values={}, declared=_declarations(proto), prefix=f"{prefix}/", depth=self._deeper(scope))
+        inner = replace(scope, values={}, declared=declarations(proto), prefix=f"{prefix}/", depth=self._deeper(scope))
         inner.outer, inner.captured = None, {}
-        inner.values = _Chained(scope)
+        inner.values = Chained(scope)
         self._constants(proto, inner)
         for each, value in zip(proto.input, given, strict=True):
             self._define(inner, each.name, value)
         self._nodes(proto.node, inner)
         if self._unsupported:
             return [Value(name="?") for _ in proto.output]
-        return [_value(inner, each.name, "the body's output") for each in proto.output]
+        return [value_of(inner, each.name, "the body's output") for each in proto.output]
 
     def _inside(self, scope: Scope) -> Scope:
         depth, bodies = self._deeper(scope), scope.bodies + 1
@@ -304,26 +251,6 @@ class _Translation:
                 scope.values.setdefault(name, Value(name="?"))
 
 
-class _Chained(dict[str, Value]):
-    """Names of a body whose operators stand among those around it: what is not its own is theirs."""
-
-    def __init__(self, scope: Scope) -> None:
-        super().__init__()
-        self._scope = scope
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """What a name stands for."""
-        own = super().get(name)
-        return own if own is not None else self._scope.find(name) or default
-
-
-def _value(scope: Scope, name: str, what: str) -> Value:
-    value = scope.find(name)
-    if value is None:
-        raise GraphError(f"{what}, {quoted(name)}, is made by nothing before it", expected="operators in order")
-    return value
-
-
 def _domain(proto: Any) -> str:
     return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
@@ -338,41 +265,3 @@ def _listed(found: Sequence[str]) -> str:
     shown = "; ".join(found[:_MOST_LISTED])
     more = f"; and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return f"{len(found)} operators cannot be run: {shown}{more}"
-
-
-def _declarations(graph: Any) -> dict[str, TensorSpec]:
-    """What the file says of its values."""
-    declared = {}
-    for each in (*graph.value_info, *graph.output, *graph.input):
-        spec = declared_spec(each.type)
-        if spec is not None:
-            declared[each.name] = spec
-    return declared
-
-
-def _note_names(scope: Scope, port: Any) -> None:
-    """Keep what the file calls the sizes of an input or output."""
-    shape = port.type.tensor_type.shape if port.type.HasField("tensor_type") else None
-    if shape is not None and 0 < len(shape.dim) <= MAX_RANK:
-        names = tuple(_size_name(dim.dim_param) for dim in shape.dim)
-        if any(names):
-            scope.builder.size_names.setdefault(scope.values[port.name].name, names)
-
-
-def _size_name(given: str) -> str | None:
-    """A name that a page and a message can show; what some exporters write for any size names none."""
-    is_name = given.isprintable() and any(each.isalpha() for each in given) and given.lower() not in _NO_NAMES
-    return given if is_name and len(given) <= _LONGEST_SIZE_NAME else None
-
-
-def declared_spec(type: Any) -> TensorSpec | None:
-    """A declared shape and dtype; None where there is none, or of no tensor."""
-    if not type.HasField("tensor_type") or type.tensor_type.elem_type not in DTYPES:
-        return None
-    tensor = type.tensor_type
-    if not tensor.HasField("shape") or len(tensor.shape.dim) > 64:
-        return None
-    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
-    # Some exporters write 0 or -1 for a size that is open.
-    shape = tuple(None if size is None or size <= 0 else size for size in sizes)
-    return TensorSpec(shape, DTYPES[tensor.elem_type])

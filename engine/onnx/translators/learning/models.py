@@ -9,11 +9,11 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.onnx.learning.vectors import pairs
 from engine.layers.onnx.operands.dtypes import STRING
-from engine.onnx.classes import classified, labels_of_classes, named, step
-from engine.onnx.forest import column
-from engine.onnx.node import Node
-from engine.onnx.registry import translates
-from engine.onnx.value import Value
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translates
+from engine.onnx.translation.value import Value
+from engine.onnx.translators.learning.classes import classified, labels_of_classes, named, step
+from engine.onnx.translators.learning.forest import column
 from engine.tensor import Array
 
 _ML: Final = "ai.onnx.ml"

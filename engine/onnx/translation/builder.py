@@ -13,8 +13,8 @@ from engine.errors import EngineError, ParameterError, RunCancelledError, ShapeE
 from engine.layers import Annotations, BoundLayer, bind, registry
 from engine.layers.definition.known import is_repeatable
 from engine.limits import check_results
-from engine.onnx.joining import joined
-from engine.onnx.value import Axis, Size, Sum, Value, constant
+from engine.onnx.translation.joining import joined
+from engine.onnx.translation.value import Axis, Size, Sum, Value, constant
 from engine.pnnx.graph import Attribute, Graph, Operator, Parameter
 from engine.tensor import UNKNOWN, Array, TensorSpec
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import GraphError
-from engine.onnx.attributes import attribute_value
-from engine.onnx.library import library
-from engine.onnx.node import Node
-from engine.onnx.source import Model
-from engine.onnx.tensors import Weights
+from engine.onnx.reading.attributes import attribute_value
+from engine.onnx.reading.library import library
+from engine.onnx.reading.source import Model
+from engine.onnx.reading.tensors import Weights
+from engine.onnx.translation.node import Node
 from engine.pnnx.quotation import quoted
 
 _INT, _FLOAT, _STRING = 2, 1, 3

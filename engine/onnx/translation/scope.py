@@ -1,0 +1,86 @@
+"""Names of a graph or of a body, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import GraphError
+from engine.onnx.translation.builder import Builder
+from engine.onnx.translation.value import Value, constant
+from engine.pnnx.quotation import quoted
+from engine.tensor import TensorSpec
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names of a graph, or of the body of a function, and what they stand for.
+
+    Args:
+        values: what is known by its name.
+        declared: what the file says of a name.
+        versions: domain -> version of its operator set.
+        prefix: of the names of operators made here.
+        given: attributes of the function's call, for those of its body that refer to them.
+        depth: how many functions and bodies this is inside.
+        bodies: how many of those are graphs of their own.
+        outer: of a body, the graph around it.
+        captured: values of that which the body uses, and what they are in the body.
+        functions: those that this is inside, by domain and name.
+    """
+
+    versions: Mapping[str, int]
+    builder: Builder
+    values: dict[str, Value] = field(default_factory=dict)
+    declared: dict[str, TensorSpec] = field(default_factory=dict)
+    prefix: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    depth: int = 0
+    bodies: int = 0
+    outer: Scope | None = None
+    captured: dict[Value, Value] = field(default_factory=dict)
+    functions: tuple[tuple[str, str], ...] = ()
+
+    def find(self, name: str) -> Value | None:
+        """What a name stands for, here or in a graph around this one."""
+        value = self.values.get(name)
+        if value is not None or self.outer is None:
+            return value
+        found = self.outer.find(name)
+        return None if found is None else self._capture(found, name)
+
+    def _capture(self, found: Value, name: str) -> Value:
+        """A value of the graph around, as an input of this one; constants are taken along."""
+        if found not in self.captured:
+            if found.constant is not None:
+                return constant(found.constant)
+            inner = self.builder.input(name, found.tensor)
+            if found.tensor is None:
+                inner.spec = found.spec
+            self.captured[found] = inner
+        return self.captured[found]
+
+    def declaration(self, name: str) -> TensorSpec | None:
+        """What the file says of a name."""
+        return self.declared.get(name)
+
+
+class Chained(dict[str, Value]):
+    """Names of a body whose operators stand among those around it: what is not its own is theirs."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """What a name stands for."""
+        own = super().get(name)
+        return own if own is not None else self._scope.find(name) or default
+
+
+def value_of(scope: Scope, name: str, what: str) -> Value:
+    value = scope.find(name)
+    if value is None:
+        raise GraphError(f"{what}, {quoted(name)}, is made by nothing before it", expected="operators in order")
+    return value

@@ -1,0 +1,84 @@
+"""Heads split and packed, keys behind earlier ones, and attention of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.value import Value, constant
+from engine.onnx.translators.shape import reshaped
+
+
+def by_heads(node: Node, x: Value, heads: int) -> Value | None:
+    """(B, S, H*D) as (B, H, S, D); None where the width is not known, or does not divide."""
+    shape = x.shape_as()
+    if shape is None or len(shape) != 3 or not isinstance(shape[2], int) or heads < 1 or shape[2] % heads:
+        return None
+    parts = reshaped(node, x, [*shape[:2], heads, shape[2] // heads])
+    return node.make("torch.permute", parts, dims=(0, 2, 1, 3))
+
+
+def packed(node: Node, y: Value) -> Value | None:
+    """(B, H, S, D) as (B, S, H*D)."""
+    y = node.make("torch.permute", y, dims=(0, 2, 1, 3))
+    shape = y.shape_as()
+    if shape is None or not isinstance(shape[2], int) or not isinstance(shape[3], int):
+        return None
+    return reshaped(node, y, [*shape[:2], shape[2] * shape[3]])
+
+
+def added(node: Node, mask: Value, low: float = -np.inf) -> Value:
+    """True for keys that count and False for others as what is added to scores."""
+    return node.make("torch.where", mask, constant(np.array(0, np.float32)), constant(np.array(low, np.float32)))
+
+
+def attended(
+    node: Node,
+    q: Value,
+    k: Value,
+    v: Value,
+    masks: Sequence[Value],
+    *,
+    causal: bool = False,
+    past: Value | None = None,
+    scale: float = 0.0,
+    grouped: bool = False,
+) -> Value:
+    """Attention of heads, (B, H, S, D).
+
+    Args:
+        masks: each added to the scores.
+        past: keys of earlier steps, which are in front of ``k`` already, where there are any.
+        scale: of the scores; 0 for what is usual.
+    """
+    masks = list(masks)
+    if causal and (masks or past is not None):
+        operands = [q, k] if past is None else [q, k, past]
+        masks.append(node.make("onnx.CausalMask", *operands))
+        causal = False
+    operands = [q, k, v]
+    if masks:
+        total = masks[0]
+        for mask in masks[1:]:
+            total = node.expression("add(@0,@1)", total, mask)
+        operands.append(total)
+    labels = ("query", "key", "value", "attn_mask")[: len(operands)]
+    params: dict[str, Any] = {"is_causal": causal, **({"scale": scale} if scale else {})}
+    if grouped:
+        params["enable_gqa"] = True
+    return node.builder.add(
+        "F.scaled_dot_product_attention", node.name, operands, params=params, labels=labels
+    )[0]  # fmt: skip
+
+
+def with_past(node: Node, past: Value | None, new: Value) -> Value:
+    """Keys or values behind those of earlier steps."""
+    return new if past is None else node.make("torch.cat", past, new, dim=2)
+
+
+def length_of(k: Value) -> object:
+    spec = k.tensor
+    return None if spec is None else spec.shape[2]

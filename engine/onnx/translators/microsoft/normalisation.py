@@ -1,0 +1,85 @@
+"""Normalisations, fused with the sums and embeddings before them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import MICROSOFT, translates
+from engine.onnx.translation.value import Axis, Size, Value, constant
+
+
+def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: bool = True) -> Value | None:
+    """Layer normalisation over the last axis; without the mean (RMS) where it is not plain."""
+    weight, shift = scale.constant, None if bias is None else bias.constant
+    if weight is None or weight.ndim != 1 or (bias is not None and shift is None):
+        return None
+    eps = node.real("epsilon", 1e-5 if plain else 1e-6)
+    weights = {"weight": weight} if shift is None else {"weight": weight, "bias": shift}
+    if plain:
+        return node.make(
+            "nn.LayerNorm", x, weights=weights, elementwise_affine=True, eps=eps, normalized_shape=weight.shape
+        )
+    y = node.make("nn.RMSNorm", x, weights={"weight": weight}, elementwise_affine=True, eps=eps,
+                  normalized_shape=weight.shape)  # fmt: skip
+    return y if shift is None else node.expression("add(@0,@1)", y, constant(shift))
+
+
+def _skip(node: Node, plain: bool) -> list[Value] | None:
+    """The sum of two values, normalised; and the sum."""
+    has_shift = plain
+    scale, shift = node.input(2), node.optional(3) if has_shift else None
+    bias = node.optional(4 if has_shift else 3)
+    if any(node.outputs[1:3]):  # statistics are for training
+        return None
+    total = node.expression("add(@0,@1)", node.input(0), node.input(1))
+    total = total if bias is None else node.expression("add(@0,@1)", total, bias)
+    y = _normalised(node, total, scale, shift, plain)
+    return None if y is None else [y, Value(), Value(), total]
+
+
+@translates("SkipLayerNormalization", domain=MICROSOFT)
+def skip_layer_norm(node: Node) -> list[Value] | None:
+    """nn.LayerNorm of a sum."""
+    return _skip(node, True)
+
+
+@translates("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_rms_norm(node: Node) -> list[Value] | None:
+    """nn.RMSNorm of a sum."""
+    return _skip(node, False)
+
+
+@translates("SimplifiedLayerNormalization")
+@translates("SimplifiedLayerNormalization", domain=MICROSOFT)
+def rms_norm(node: Node) -> Value | None:
+    """nn.RMSNorm."""
+    rank = node.input(0).rank
+    if any(node.outputs[1:]) or node.number("axis", -1) not in (-1, (rank or 0) - 1):
+        return None
+    return _normalised(node, node.input(0), node.input(1), None, plain=False)
+
+
+@translates("EmbedLayerNormalization", domain=MICROSOFT)
+def embedded(node: Node) -> list[Value] | None:
+    """Rows of tables of words, places and segments, added and normalised."""
+    words, segments = node.input(0), node.optional(1)
+    places = node.array(3)
+    spec = words.tensor
+    if any(node.outputs[2:]) or places is None or spec is None or spec.rank != 2 or node.is_given(8):
+        return None
+    total = node.builder.add("Gather", node.name, [node.input(2), words], params={"axis": 0})[0]
+    length: Size = Axis(words, 1) if spec.shape[1] is None else spec.shape[1]
+    if isinstance(length, int):
+        rows = constant(np.ascontiguousarray(places[:length]))
+    else:
+        rows = node.builder.add(
+            "Tensor.slice", node.name, [constant(places), node.sizes([length])],
+            params={"dims": (0,), "starts": (0,), "steps": (1,)}, labels=("input", "ends"),
+        )[0]  # fmt: skip
+    total = node.expression("add(@0,@1)", total, rows)
+    if segments is not None and node.is_given(4):
+        found = node.builder.add("Gather", node.name, [node.input(4), segments], params={"axis": 0})[0]
+        total = node.expression("add(@0,@1)", total, found)
+    y = _normalised(node, total, node.input(5), node.optional(6))
+    return None if y is None else [y, Value()]

@@ -1,0 +1,84 @@
+"""Element-wise operators, pools and joins of quantised numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import MICROSOFT, translates
+from engine.onnx.translation.value import Value
+from engine.onnx.translators.microsoft.integers import quantised, real
+
+
+@translates("QLinearSoftmax", domain=MICROSOFT)
+def quantised_softmax(node: Node) -> Value | None:
+    """The softmax of what quantised numbers stand for, quantised."""
+    x = real(node, node.input(0), node.optional(1), node.optional(2))
+    if node.number("opset", 13) < 13 or node.number("axis", -1) < -(x.rank or 1):
+        return None
+    return quantised(node, node.make("nn.Softmax", x, dim=node.number("axis", -1)), node.input(3), node.optional(4))
+
+
+_PAIRS = {"QLinearAdd": "add", "QLinearMul": "mul"}
+
+
+@translates(*_PAIRS, domain=MICROSOFT)
+def quantised_pair(node: Node) -> Value:
+    """Arithmetic of what quantised numbers stand for, quantised."""
+    a = real(node, node.input(0), node.optional(1), node.optional(2))
+    b = real(node, node.input(3), node.optional(4), node.optional(5))
+    y = node.expression(f"{_PAIRS[node.type]}(@0,@1)", a, b)
+    return quantised(node, y, node.optional(6), node.optional(7))
+
+
+def _quantised_curve(type: str, **params: Any) -> Callable[[Node], Value]:
+    def translator(node: Node) -> Value:
+        x = real(node, node.input(0), node.optional(1), node.optional(2))
+        given: dict[str, Any] = {key: node.real(name, default) for key, (name, default) in params.items()}
+        return quantised(node, node.make(type, x, **given), node.optional(3), node.optional(4))
+
+    return translator
+
+
+translates("QLinearSigmoid", domain=MICROSOFT)(_quantised_curve("nn.Sigmoid"))
+translates("QLinearLeakyRelu", domain=MICROSOFT)(_quantised_curve("nn.LeakyReLU", negative_slope=("alpha", 0.01)))
+
+
+@translates("QLinearGlobalAveragePool", domain=MICROSOFT)
+def quantised_average(node: Node) -> Value | None:
+    """The mean of each channel of what quantised numbers stand for, quantised."""
+    if node.number("channels_last", 0):
+        return None
+    x = real(node, node.input(0), node.optional(1), node.optional(2))
+    y = node.builder.add("GlobalAveragePool", node.name, [x])[0]
+    return quantised(node, y, node.optional(3), node.optional(4))
+
+
+_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+
+
+@translates("QLinearAveragePool", domain=MICROSOFT)
+def quantised_average_pool(node: Node) -> Value | None:
+    """The mean of each window of what quantised numbers stand for, quantised."""
+    if node.number("channels_last", 0):
+        return None
+    x = real(node, node.input(0), node.optional(1), node.optional(2))
+    params = {name: node.attributes[name] for name in _POOL if name in node.attributes}
+    y = node.builder.add("AveragePool", node.name, [x], params=params)[0]
+    return quantised(node, y, node.optional(3), node.optional(4))
+
+
+@translates("QLinearConcat", domain=MICROSOFT)
+def quantised_concat(node: Node) -> Value:
+    """Quantised numbers joined, in one scale."""
+    rows = range(2, len(node.inputs) - 2, 3)
+    parts = [real(node, node.input(k), node.optional(k + 1), node.optional(k + 2)) for k in rows]
+    y = node.make("torch.cat", *parts, dim=node.number("axis", 0))
+    return quantised(node, y, node.optional(0), node.optional(1))
+
+
+@translates("QuantizeLinear", "DequantizeLinear", "Trilu", domain=MICROSOFT)
+def as_it_is(node: Node) -> list[Value]:
+    """As in the standard."""
+    return node.same()

@@ -1,0 +1,101 @@
+"""Products of quantised numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.errors import ParameterError
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import MICROSOFT, translates
+from engine.onnx.translation.value import Value, constant
+from engine.onnx.translators.microsoft.integers import codes_of, columns, quantised, real, real_array
+from engine.onnx.translators.microsoft.products import turned
+
+
+@translates("MatMulNBits", domain=MICROSOFT)
+def matmul_n_bits(node: Node) -> Value | None:
+    """nn.Linear whose weight is unpacked when the file is read."""
+    bits, block = node.number("bits", 4), node.number("block_size", 0)
+    n, k = node.number("N", 0), node.number("K", 0)
+    packed, scales, zeros = node.array(1), node.array(2), node.array(3)
+    if packed is None or scales is None or (node.is_given(3) and zeros is None) or node.is_given(4):
+        return None
+    if bits not in (2, 4, 8) or block < 1 or n < 1 or k < 1 or packed.dtype != np.uint8 or scales.dtype.kind != "f":
+        return None
+    blocks = -(-k // block)
+    if packed.size * 8 != n * blocks * block * bits or scales.size != n * blocks:
+        raise ParameterError("packed weights do not fit", found=packed.size, expected=f"{n} rows of {k} x {bits} bits")
+    bias = node.array(5)
+    if node.is_given(5) and bias is None:
+        return None
+    codes = codes_of(packed.reshape(n, -1), bits).reshape(n, blocks, block)
+    middle = np.full((n, blocks), 1 << (bits - 1), np.float32)
+    if zeros is not None and zeros.dtype == np.uint8:
+        middle = codes_of(zeros.reshape(n, -1), bits)[:, :blocks].astype(np.float32)
+    elif zeros is not None:
+        middle = zeros.reshape(n, blocks).astype(np.float32)
+    wide = (codes.astype(np.float32) - middle[..., None]) * scales.reshape(n, blocks, 1).astype(np.float32)
+    weight = np.ascontiguousarray(wide.reshape(n, -1)[:, :k]).astype(scales.dtype)
+    stored = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+    return node.make("nn.Linear", node.input(0), weights=stored, bias=bias is not None, in_features=k, out_features=n)
+
+
+@translates("QGemm", domain=MICROSOFT)
+def quantised_gemm(node: Node) -> Value | None:
+    """A product of what quantised numbers stand for; quantised where a scale says so."""
+    zero, scales = node.array(5), (node.array(1), node.array(4))
+    columns = int(zero.size) if zero is not None else 1
+    codes = node.array(3)
+    if codes is None or scales[0] is None or scales[1] is None or codes.ndim != 2 or scales[0].size != 1:
+        return None
+    codes = codes.T if node.number("transB", 0) else codes
+    if columns not in (1, codes.shape[1]) or (node.is_given(5) and zero is None):
+        return None
+    alpha = np.float32(node.real("alpha", 1.0))
+    weight = real_array(codes, scales[1].reshape(-1), None if zero is None else zero.reshape(-1)) * alpha
+    a = real(node, node.input(0), node.optional(1), node.optional(2))
+    y = node.make("torch.matmul", turned(node, a) if node.number("transA", 0) else a, constant(weight))
+    if node.is_given(6):
+        step = constant(scales[0].reshape(()) * scales[1].reshape(-1) * alpha)
+        bias = node.make("Tensor.to", node.input(6), dtype="torch.float")
+        y = node.expression("add(@0,mul(@1,@2))", y, bias, step)
+    return quantised(node, y, node.optional(7), node.optional(8)) if node.is_given(7) else y
+
+
+@translates("MatMulIntegerToFloat", domain=MICROSOFT)
+def integer_matmul(node: Node) -> Value:
+    """The product of what quantised numbers stand for."""
+    a = real(node, node.input(0), node.optional(2), node.optional(4))
+    b = columns(node, node.input(1), node.optional(3), node.optional(5))
+    y = node.make("torch.matmul", a, b)
+    return node.expression("add(@0,@1)", y, node.input(6)) if node.is_given(6) else y
+
+
+@translates("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_matmul(node: Node) -> Value:
+    """A product with the first matrix rounded to bytes, by its own extremes."""
+    parts = node.builder.add("DynamicQuantizeLinear", node.name, [node.input(0)], outputs=("", "", ""))
+    a = real(node, *parts)
+    b = columns(node, node.input(1), node.optional(2), node.optional(3))
+    y = node.make("torch.matmul", a, b)
+    return node.expression("add(@0,@1)", y, node.input(4)) if node.is_given(4) else y
+
+
+@translates("DynamicQuantizeLSTM", domain=MICROSOFT)
+def quantised_lstm(node: Node) -> list[Value] | None:
+    """An LSTM with the numbers that its weights stand for."""
+    weights = []
+    for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
+        found = [node.array(k) for k in (place, scale, zero)]
+        if any(each is None for each in found):
+            return None
+        codes, step, middle = (each.astype(np.float32) for each in found if each is not None)
+        shape = (-1, 1, step.shape[1] if step.ndim == 2 else 1)
+        step, middle = (each.reshape(shape) for each in (step, middle))
+        weights.append(constant(np.ascontiguousarray(((codes - middle) * step).swapaxes(1, 2)).astype(np.float32)))
+    inputs = [node.input(0), *weights, *[node.optional(k) for k in range(3, 8)]]
+    given = [value for value in inputs if value is not None]
+    names = ("hidden_size", "direction", "clip", "activations", "activation_alpha", "activation_beta")
+    params = {key: node.attributes[key] for key in names if key in node.attributes}
+    count = max((k + 1 for k, name in enumerate(node.outputs) if name), default=1)
+    return node.builder.add("DynamicQuantizeLSTM", node.name, given, outputs=tuple(node.outputs[:count]), params=params)
